@@ -1,0 +1,1 @@
+"""Ground: what things are called and what is valid. Pure data and functions; imports no layer above."""

@@ -1,0 +1,62 @@
+"""What makes one kind different from a plain stored object.
+
+The API server calls these hooks in a fixed order (see `apiserver.verbs`); every hook is pure: no I/O, no clock, no
+randomness. A kind overrides what it needs. `obj`, `new` may be changed in place by `default` and `prepare_*`;
+`old` never is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from torchyard.api.faults import Fault
+
+Object = dict[str, Any]
+NameRule = Literal["subdomain", "label", "service", "path-segment"]
+
+
+class Behaviour:
+    """The behaviour of a kind with nothing special about it."""
+
+    name_rule: ClassVar[NameRule] = "subdomain"
+    # PUT without a resourceVersion is taken as "whatever the current one is"
+    unconditional_update: ClassVar[bool] = True
+    # DELETE answers the last state of the object instead of a Status
+    returns_deleted: ClassVar[bool] = False
+    # DELETE sets a grace period first
+    graceful: ClassVar[bool] = False
+    default_propagation: ClassVar[Literal["Background", "Orphan"]] = "Background"
+    # top-level fields (beside metadata) that count as a change of generation; None: the kind has no generation
+    generation_fields: ClassVar[tuple[str, ...] | None] = ("spec",)
+
+    def default(self, obj: Object) -> None:
+        """Fill in what the user left out. Runs on every write, before validation."""
+
+    def prepare_create(self, obj: Object) -> None:
+        """Reset what a client must not set on create, such as the status."""
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        """Carry over what the main endpoint must not change, such as the status."""
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """Carry over what the status endpoint must not change: everything but the status."""
+
+    def validate(self, obj: Object) -> list[Fault]:
+        """The faults of an object as it is created (metadata is checked by the server)."""
+        return []
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        """The faults of a change. Includes those of `new` itself."""
+        return self.validate(new)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        """The faults of a status change."""
+        return []
+
+    def warnings(self, obj: Object) -> list[str]:
+        """Sentences for the Warning header: valid, but probably not what was meant."""
+        return []
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        """The fields a field selector may name beside metadata.name and metadata.namespace, with their values."""
+        return {}

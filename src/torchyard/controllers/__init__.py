@@ -1,0 +1,1 @@
+"""Controllers: informer caches in, core decisions, writes out."""

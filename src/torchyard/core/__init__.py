@@ -1,0 +1,4 @@
+"""Decisions: pure functions from (objects, clock, settings) to writes, status, events and a time to wake.
+
+No I/O, no sleep, no `now()`.
+"""

@@ -1,0 +1,1 @@
+"""Assembly of the controllers as an operator on a real Kubernetes."""
