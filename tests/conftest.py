@@ -1,0 +1,51 @@
+"""Fixtures shared by every test: a real Kubernetes, and every kubectl of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support import kubectl as kubectls
+from tests.support import kubernetes as real
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import Kubernetes, Server
+
+# What a cluster needs so that namespaces, service accounts and owners behave; nothing that makes or moves pods.
+HOUSEKEEPING = ",".join(
+    f"{name}-controller"
+    for name in ("garbage-collector", "namespace", "serviceaccount", "root-ca-certificate-publisher")
+)
+
+
+@pytest.fixture(scope="session")
+def kubernetes_assets() -> Path:
+    """The directory with a real Kubernetes' binaries."""
+    found = real.assets()
+    if found is None:
+        pytest.skip(real.MISSING)
+    return found
+
+
+@pytest.fixture(scope="session")
+def kube_bare(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real etcd + kube-apiserver without any controller, one per test worker."""
+    with Kubernetes(tmp_path_factory.mktemp("kube-bare")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kube(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real kube-apiserver with namespace, service-account and garbage-collection controllers, one per test worker."""
+    if not real.has("kube-controller-manager"):
+        pytest.skip("this Kubernetes has no kube-controller-manager")
+    with Kubernetes(tmp_path_factory.mktemp("kube"), controllers=HOUSEKEEPING) as server:
+        yield server
+
+
+@pytest.fixture(params=list(kubectls.versions()) or ["none"])
+def kubectl(request: pytest.FixtureRequest) -> Kubectl:
+    """Every kubectl of this machine in turn."""
+    if request.param == "none":
+        pytest.skip("no kubectl in PATH")
+    return Kubectl(request.param, kubectls.versions()[request.param])

@@ -1,0 +1,86 @@
+"""Every kubectl this machine has, by its version, and a way to run one."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.kubernetes import assets
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """One kubectl binary; `run` gives it a kubeconfig and a cache of its own."""
+
+    version: str
+    path: Path
+    kubeconfig: Path | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def minor(self) -> int:
+        return int(self.version.split(".")[1])
+
+    def using(self, kubeconfig: Path, cache: Path) -> Kubectl:
+        return Kubectl(self.version, self.path, kubeconfig, {"KUBECACHEDIR": str(cache)})
+
+    def run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run it to its end; the caller judges the exit code."""
+        return subprocess.run(
+            [str(self.path), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env={
+                "PATH": os.environ["PATH"],
+                "HOME": self.environment.get("KUBECACHEDIR", tempfile.gettempdir()),
+                "KUBECONFIG": str(self.kubeconfig or os.devnull),
+                **self.environment,
+            },
+        )
+
+    def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run it and return what it printed; AssertionError with its words when it fails."""
+        done = self.run(*arguments, stdin=stdin, timeout=timeout)
+        assert done.returncode == 0, f"kubectl {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}"
+        return done.stdout
+
+
+@functools.cache
+def versions() -> dict[str, Path]:
+    """version ("1.34") → binary: those beside a dispatching kubectl in PATH, and those of a real Kubernetes."""
+    found: dict[str, Path] = {}
+    plain = shutil.which("kubectl")
+    if plain:
+        for path in Path(plain).resolve().parent.glob("kubectl.1.*"):
+            found[path.name.removeprefix("kubectl.")] = path
+    directory = assets()
+    if directory is not None:
+        for path in directory.glob("kubectl-1.*"):
+            found[path.name.removeprefix("kubectl-")] = path
+        if (directory / "kubectl").exists():
+            found.setdefault(_asked(directory / "kubectl"), directory / "kubectl")
+    if not found and plain:
+        found[_asked(Path(plain))] = Path(plain)
+    return dict(sorted(found.items(), key=lambda one: int(one[0].split(".")[1])))
+
+
+def newest() -> Kubectl | None:
+    every = versions()
+    return Kubectl(*list(every.items())[-1]) if every else None
+
+
+def _asked(binary: Path) -> str:
+    said = subprocess.check_output([str(binary), "version", "--client"], text=True, stderr=subprocess.DEVNULL)
+    found = re.search(r"v(1\.\d+)", said)
+    if found is None:
+        raise RuntimeError(f"{binary} does not say its version: {said}")
+    return found[1]

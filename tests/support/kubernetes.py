@@ -1,0 +1,195 @@
+"""A real Kubernetes to compare with: etcd and kube-apiserver on loopback, with or without its controllers.
+
+It is found through KUBEBUILDER_ASSETS (a directory with etcd, kube-apiserver and kubectl, as envtest names it) or
+through a `shared/k8s/cluster` script beside the checkout, whose `unpack` prints such a directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import secrets
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.support.http import Client
+from tests.support.process import Process, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICE_RANGE = "10.96.0.0/16"
+MISSING = "no real Kubernetes here: set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
+
+
+@functools.cache
+def assets() -> Path | None:
+    """The directory with the binaries of a real Kubernetes, if this machine has one."""
+    named = os.environ.get("KUBEBUILDER_ASSETS")
+    script = ROOT.parent / "shared" / "k8s" / "cluster"
+    if named:
+        found = Path(named)
+    elif script.exists():
+        # Unpacking is not meant to run twice at once, and test workers start together.
+        with (Path(tempfile.gettempdir()) / f"unpack-kubernetes.{os.getuid()}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = Path(subprocess.check_output([script, "unpack"], text=True).strip())
+    else:
+        return None
+    return found if (found / "kube-apiserver").exists() and (found / "etcd").exists() else None
+
+
+def has(program: str) -> bool:
+    """Whether the real Kubernetes here brings this program too (kube-controller-manager, kube-scheduler, ...)."""
+    found = assets()
+    return found is not None and (found / program).exists()
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running API server, ours or the real one, as a client with full rights sees it."""
+
+    name: str
+    url: str
+    token: str
+    ca: Path
+    kubeconfig: Path
+
+    @functools.cached_property
+    def admin(self) -> Client:
+        return Client(self.url, self.token, str(self.ca))
+
+    @property
+    def real(self) -> bool:
+        return self.name == "kube"
+
+
+def write_kubeconfig(path: Path, *, url: str, ca: Path, token: str) -> None:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": str(ca)}}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": "default"}}],
+    }
+    path.write_text(json.dumps(config, indent=1))
+    path.chmod(0o600)
+
+
+class Kubernetes:
+    """etcd + kube-apiserver in `directory`; `controllers` is kube-controller-manager's own list, empty for none."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        controllers: str = "",
+        scheduler: bool = False,
+        users: str = "",
+        flags: tuple[str, ...] = (),
+    ) -> None:
+        found = assets()
+        if found is None:
+            raise RuntimeError(MISSING)
+        self.bin = found
+        self.directory = directory
+        self.controllers = controllers
+        self.scheduler = scheduler
+        self.users = users
+        self.flags = flags
+        self.processes: list[Process] = []
+
+    def __enter__(self) -> Server:
+        try:
+            return self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        # Last started, first stopped; kube-apiserver would wait for its open watches, and nothing here is kept.
+        for process in reversed(self.processes):
+            process.kill()
+        self.processes.clear()
+
+    def _run(self, program: str, *arguments: str) -> Process:
+        process = Process([self.bin / program, *arguments], self.directory / f"{program}.log")
+        self.processes.append(process)
+        return process
+
+    def _start(self) -> Server:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        etcd_url = self._start_etcd()
+        key = self.directory / "service-accounts.key"
+        _write_key(key)
+        token = secrets.token_hex(16)
+        tokens = self.directory / "tokens.csv"
+        tokens.write_text(f'{token},admin,admin,"system:masters"\n{self.users}')
+        port = free_port()
+        api = self._run(
+            "kube-apiserver",
+            *("--bind-address", "127.0.0.1", "--secure-port", str(port), "--etcd-servers", etcd_url),
+            *("--cert-dir", str(self.directory), "--token-auth-file", str(tokens), "--authorization-mode", "RBAC"),
+            *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key)),
+            *("--service-account-signing-key-file", str(key), "--service-cluster-ip-range", SERVICE_RANGE),
+            *("--endpoint-reconciler-type", "none", "--allow-privileged=true", "--enable-priority-and-fairness=false"),
+            *([] if self.controllers else ["--disable-admission-plugins", "ServiceAccount"]),
+            *self.flags,
+        )
+        ca = self.directory / "apiserver.crt"
+        url = f"https://127.0.0.1:{port}"
+        kubeconfig = self.directory / "kubeconfig"
+        write_kubeconfig(kubeconfig, url=url, ca=ca, token=token)
+        server = Server("kube", url, token, ca, kubeconfig)
+        api.wait_until(lambda: ca.exists() and server.admin.get("/readyz").status == 200, "readiness")
+        if self.controllers:
+            self._start_controllers(server, key)
+        if self.scheduler:
+            self._run("kube-scheduler", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port", "0")
+        return server
+
+    def _start_etcd(self) -> str:
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        etcd = self._run(
+            "etcd",
+            *("--data-dir", str(self.directory / "etcd"), "--log-level", "error", "--unsafe-no-fsync"),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *(
+                "--listen-peer-urls",
+                peer,
+                "--initial-advertise-peer-urls",
+                peer,
+                "--initial-cluster",
+                f"default={peer}",
+            ),
+        )
+        etcd.wait_until(lambda: b"true" in Client(client).get("/health").body, "health")
+        return client
+
+    def _start_controllers(self, server: Server, key: Path) -> None:
+        manager = self._run(
+            "kube-controller-manager",
+            *("--kubeconfig", str(server.kubeconfig), "--leader-elect=false", "--secure-port", "0"),
+            *("--use-service-account-credentials", "--service-account-private-key-file", str(key)),
+            *("--root-ca-file", str(server.ca), "--kube-api-qps", "300", "--kube-api-burst", "600"),
+            *("--controllers", self.controllers),
+        )
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        manager.wait_until(lambda: server.admin.get(account).status == 200, "the default service account")
+
+
+def _write_key(path: Path) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+    )

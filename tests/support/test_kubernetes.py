@@ -1,0 +1,36 @@
+"""The real Kubernetes of the tests starts, answers and is spoken to by every kubectl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import Server
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def test_a_bare_server_answers_and_says_its_version(kube_bare: Server) -> None:
+    answer = kube_bare.admin.get("/version")
+    assert answer.status == 200
+    assert answer.json["major"] == "1"
+
+
+def test_a_write_is_seen_by_a_watch(kube_bare: Server) -> None:
+    before = kube_bare.admin.get(CONFIG_MAPS).json["metadata"]["resourceVersion"]
+    with kube_bare.admin.watch(CONFIG_MAPS, query={"resourceVersion": before}) as watch:
+        assert watch.quiet()
+        made = kube_bare.admin.post(CONFIG_MAPS, {"metadata": {"name": "seen"}, "data": {"a": "1"}})
+        assert made.status == 201
+        event = watch.next()
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "seen")
+    assert kube_bare.admin.delete(f"{CONFIG_MAPS}/seen").status == 200
+
+
+def test_every_kubectl_reads_from_it(kubectl: Kubectl, kube_bare: Server, tmp_path: Path) -> None:
+    said = kubectl.using(kube_bare.kubeconfig, tmp_path)("get", "namespaces", "-o", "name")
+    assert "namespace/default" in said.split()
+
+
+def test_housekeeping_makes_the_default_service_account(kube: Server) -> None:
+    assert kube.admin.get("/api/v1/namespaces/default/serviceaccounts/default").status == 200
