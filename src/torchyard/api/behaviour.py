@@ -21,6 +21,8 @@ class Behaviour:
     name_rule: ClassVar[NameRule] = "subdomain"
     # PUT without a resourceVersion is taken as "whatever the current one is"
     unconditional_update: ClassVar[bool] = True
+    # PUT of an object that does not exist creates it
+    create_on_update: ClassVar[bool] = False
     # DELETE answers the last state of the object instead of a Status
     returns_deleted: ClassVar[bool] = False
     # DELETE sets a grace period first

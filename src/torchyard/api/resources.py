@@ -43,7 +43,7 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: dict[str, Subresource] = field(default_factory=dict)
     storage_version: str = ""  # the version objects are kept in; empty means this one
-    storage_group: str = ""  # where the objects are kept; differs from `group` only for events.k8s.io
+    storage_group: str | None = None  # set where another group keeps the objects: events.k8s.io uses core's
     type: Type | None = None
     behaviour: Behaviour = field(default_factory=Behaviour)
     custom: Any = None  # the compiled CRD version for custom resources, None for built-in kinds

@@ -1,0 +1,52 @@
+"""From a method and a path to what is asked of which resource. Knows the URL grammar and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_PARTS = frozenset(("finalize", "status"))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A resource path taken apart. `plural` is empty for the discovery paths of a group version."""
+
+    verb: str
+    group: str
+    version: str
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: str = ""  # what follows the subresource, for proxies
+
+
+def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
+    """The route of a path below /api or /apis, or None for anything else."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    match parts:
+        case ["api", version, *rest]:
+            group = ""
+        case ["apis", group, version, *rest]:
+            pass
+        case _:
+            return None
+    verb = _VERBS.get(method, "")
+    if rest and rest[0] == "watch" and len(rest) > 1:  # the old spelling of ?watch=true
+        rest, watch = rest[1:], True
+    namespace = ""
+    if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_PARTS:
+        namespace, rest = rest[1], rest[2:]
+    elif len(rest) > 3 and rest[0] == "namespaces":
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource, *tail = [*rest, "", "", ""][: max(len(rest), 3)]
+    if not name and plural:
+        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+    if watch and verb in ("get", "list"):
+        verb = "watch"
+    # A namespace is named like an object in itself, for authorisation too.
+    if plural == "namespaces" and not group and name:
+        namespace = name
+    return Route(verb, group, version, plural, namespace, name, subresource, "/".join(one for one in tail if one))

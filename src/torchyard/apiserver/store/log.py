@@ -1,0 +1,251 @@
+"""The bytes on disk: one append-only SQLite table whose row id is the resource version.
+
+Every change of every object is a row; nothing is overwritten, so the table is also the watch history, and a list "as of
+revision N" is a query. Compaction forgets superseded rows. This module knows revisions, keys and bytes; it does not
+know what an object is.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from torchyard.api.errors import YardError
+
+Fsync = Literal["normal", "full"]
+
+APPLICATION_ID = 0x59415244  # "YARD", in the header of every database of ours
+FORMAT = 1
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+
+_TABLES = """
+CREATE TABLE log (
+    rev     INTEGER PRIMARY KEY,
+    key     TEXT    NOT NULL,
+    prev    INTEGER NOT NULL,  -- the revision this row replaces; 0: the object is new
+    deleted INTEGER NOT NULL,  -- 1: the object is gone; value is its last state
+    crc     INTEGER NOT NULL,
+    value   BLOB    NOT NULL
+) STRICT;
+CREATE INDEX log_by_key ON log (key, rev);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
+INSERT INTO meta VALUES ('compacted', 0);
+"""
+
+
+class Row(NamedTuple):
+    rev: int
+    key: str
+    prev: int
+    deleted: bool
+    value: bytes
+
+
+class StoreFileError(YardError):
+    """The file is not ours or is damaged. It has not been touched."""
+
+    code = "StoreFile"
+
+
+class Log:
+    """An open log. Not thread-safe: one thread uses it at a time, except for `checkpoint` and `backup`."""
+
+    def __init__(self, path: Path, *, fsync: Fsync = "normal") -> None:
+        self.path = path
+        is_new = _refuse_foreign(path)
+        if not is_new:
+            _refuse_damaged(path)
+        # Created with the mode it keeps: the log holds secrets.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.close(descriptor)
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
+        self._db.execute("PRAGMA busy_timeout = 10000")
+        if is_new:
+            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        # NORMAL survives the death of the process; FULL also survives the death of the machine.
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'full' else 'NORMAL'}")
+        # Checkpoints run beside the writers (see `checkpoint`), so that no write waits for one.
+        self._db.execute("PRAGMA wal_autocheckpoint = 0")
+        if is_new:
+            self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
+        # Readers have a connection of their own: they never see a transaction that is still under way.
+        self._reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._db.close()
+
+    def append(self, rows: Iterable[Row]) -> None:
+        """Write rows in one transaction. When this returns they are as durable as the fsync mode promises."""
+        execute = self._db.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            self._db.executemany(
+                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)",
+                [(row.rev, row.key, row.prev, int(row.deleted), zlib.crc32(row.value), row.value) for row in rows],
+            )
+            execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                execute("ROLLBACK")
+            raise
+
+    def last_revision(self) -> int:
+        found = self._db.execute("SELECT max(rev) FROM log").fetchone()[0]
+        return max(int(found or 0), self.compacted())
+
+    def compacted(self) -> int:
+        """History up to and including this revision may be incomplete."""
+        return int(self._db.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()[0])
+
+    def current(self) -> Iterator[Row]:
+        """The latest row of every object that exists."""
+        yield from self._rows(
+            "SELECT rev, key, prev, deleted, crc, value FROM log AS one WHERE deleted = 0 AND NOT EXISTS"
+            " (SELECT 1 FROM log AS newer WHERE newer.key = one.key AND newer.rev > one.rev)"
+        )
+
+    def between(self, rev: int, last: int, prefix: str) -> Iterator[Row]:
+        """Every change after `rev` up to `last` of the keys that start with `prefix`, oldest first."""
+        yield from self._rows(
+            "SELECT rev, key, prev, deleted, crc, value FROM log"
+            " WHERE rev > ? AND rev <= ? AND key >= ? AND key < ? ORDER BY rev",
+            (rev, last, prefix, _after(prefix)),
+        )
+
+    def row(self, rev: int) -> Row | None:
+        return next(self._rows("SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev = ?", (rev,)), None)
+
+    def snapshot(self, rev: int, prefix: str, *, after: str = "", limit: int = -1) -> Iterator[Row]:
+        """The objects below `prefix` as they were at `rev`, by key; those after the key `after` only."""
+        start = max(prefix, after + "\0") if after else prefix
+        yield from self._rows(
+            "SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev IN"
+            " (SELECT max(rev) FROM log WHERE key >= ? AND key < ? AND rev <= ? GROUP BY key)"
+            " AND deleted = 0 ORDER BY key LIMIT ?",
+            (start, _after(prefix), rev, limit),
+        )
+
+    def compact(self, rev: int) -> int:
+        """Forget rows superseded at or before `rev`. Answers how many went."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (rev,))
+            gone = self._db.execute(
+                "DELETE FROM log WHERE rev <= ?1 AND (deleted = 1 OR EXISTS"
+                " (SELECT 1 FROM log AS newer WHERE newer.key = log.key AND newer.rev > log.rev AND newer.rev <= ?1))",
+                (rev,),
+            ).rowcount
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        return gone
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database. Uses its own connection: safe from another thread."""
+        with _connected(f"file:{self.path}?mode=rw") as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def backup(self, target: Path) -> None:
+        """Copy a consistent state into a new file, while writers go on."""
+        if target.exists():
+            raise StoreFileError(f"{target} exists", hint="choose another file or remove it first")
+        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.close(descriptor)
+        with _connected(f"file:{self.path}?mode=ro") as source, _connected(f"file:{target}?mode=rw") as copy:
+            source.backup(copy)
+
+    def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[Row]:
+        try:
+            for rev, key, prev, deleted, crc, value in self._reader.execute(query, values):
+                if zlib.crc32(value) != crc:
+                    raise StoreFileError(
+                        f"{self.path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT
+                    )
+                yield Row(rev, key, prev, bool(deleted), value)
+        except sqlite3.DatabaseError as error:
+            raise StoreFileError(f"{self.path} is damaged: {error}", hint=_RESTORE_HINT) from error
+
+
+_RESTORE_HINT = "restore a backup with `yard restore`, or start with another --state directory"
+
+
+def verify(path: Path) -> int:
+    """Read every row of a log file without changing it; answers the last revision, or raises what is wrong."""
+    if not path.exists():
+        raise StoreFileError(f"{path} does not exist", hint="name a file written by `yard backup`")
+    if _refuse_foreign(path):
+        raise StoreFileError(f"{path} is empty", hint="name a file written by `yard backup`")
+    _refuse_damaged(path)
+    with _connected(f"file:{path}?mode=ro") as db:
+        last = 0
+        for rev, key, crc, value in db.execute("SELECT rev, key, crc, value FROM log ORDER BY rev"):
+            if zlib.crc32(value) != crc:
+                raise StoreFileError(f"{path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT)
+            last = rev
+    return int(last)
+
+
+def _after(prefix: str) -> str:
+    """The smallest key greater than every key that starts with `prefix` (keys never hold U+10FFFF)."""
+    return prefix + "\U0010ffff"
+
+
+@contextmanager
+def _connected(uri: str) -> Iterator[sqlite3.Connection]:
+    """A connection that is closed at the end (sqlite3's own context manager only commits)."""
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    try:
+        yield db
+    finally:
+        db.close()
+
+
+def _refuse_foreign(path: Path) -> bool:
+    """Whether the file is new or empty; raises if it is not a database of ours. Reads the header only."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return True
+    if not header:
+        return True
+    if not header.startswith(_SQLITE_MAGIC):
+        raise StoreFileError(f"{path} is not a Torchyard store", hint="choose another --state directory")
+    if len(header) < 100:
+        raise StoreFileError(f"{path} is damaged: its header is cut short", hint=_RESTORE_HINT)
+    application = int.from_bytes(header[68:72], "big")
+    if application != APPLICATION_ID:
+        raise StoreFileError(
+            f"{path} is an SQLite database of another program", hint="choose another --state directory"
+        )
+    version = int.from_bytes(header[60:64], "big")
+    if version > FORMAT:
+        raise StoreFileError(
+            f"{path} was written by a newer Torchyard (format {version}, this one reads {FORMAT})",
+            hint="upgrade torchyard, or choose another --state directory",
+        )
+    return False
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise if SQLite finds the file damaged. Opens read-only, so that a damaged file stays as it is."""
+    try:
+        with _connected(f"file:{path}?mode=ro") as db:
+            verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if verdict == "ok":
+                db.execute("SELECT rev, key, prev, deleted, crc, value FROM log LIMIT 0")
+                db.execute("SELECT name, value FROM meta LIMIT 0")
+    except sqlite3.DatabaseError as error:
+        verdict = str(error)
+    if verdict != "ok":
+        raise StoreFileError(f"{path} is damaged: {verdict}", hint=_RESTORE_HINT)

@@ -1,0 +1,297 @@
+"""The one place where objects change: compare and swap, commit, then tell the watchers.
+
+Writes that arrive together are committed together. A write is acknowledged after its transaction; readers and
+watchers see it only then, so nothing that anybody saw can be lost. The store belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.apiserver.store.cache import Collection, Record, collection_of
+from torchyard.apiserver.store.events import Encoder, Event, Filter, Watcher
+from torchyard.apiserver.store.log import Fsync, Log, Row
+
+log = logging.getLogger(__name__)
+
+
+class Stale(YardError):
+    """The object is not at the expected revision; `current` is what it is now."""
+
+    code = "Stale"
+
+    def __init__(self, key: str, current: Record | None) -> None:
+        super().__init__(f"{key} has changed")
+        self.current = current
+
+
+class Compacted(YardError):
+    """The history asked for is no longer there."""
+
+    code = "Compacted"
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"too old resource version: {asked} ({oldest})")
+
+
+class _Write(NamedTuple):
+    key: str
+    obj: dict[str, Any]
+    expected: int
+    delete: bool
+    done: asyncio.Future[Record]
+
+
+class _Prepared(NamedTuple):
+    write: _Write
+    row: Row
+    record: Record
+    previous: Record | None
+
+
+class Store:
+    """All objects of one plane. `expected` is the revision a write replaces: 0 for an object that must be new."""
+
+    KEEP_SECONDS = 300.0
+    KEEP_REVISIONS = 200_000
+    CHECKPOINT_BYTES = 4 << 20
+
+    def __init__(self, path: Path, *, fsync: Fsync = "normal", clock: Callable[[], float] = time.monotonic) -> None:
+        self._log = Log(path, fsync=fsync)
+        self._durable = fsync == "full"
+        self._clock = clock
+        self._collections: dict[str, Collection] = {}
+        self._watchers: dict[str, set[Watcher]] = {}
+        self._pending: list[_Write] = []
+        self._flusher: asyncio.Task[None] | None = None
+        self._scheduled = False
+        self._unsynced = 0
+        self._checkpoint: asyncio.Future[None] | None = None
+        self._closed = False
+        self.revision = self._log.last_revision()
+        self.compacted = self._log.compacted()
+        self._marks: deque[tuple[float, int]] = deque([(clock(), self.revision)])
+        self._load()
+
+    def _load(self) -> None:
+        found: dict[str, list[Record]] = {}
+        for row in self._log.current():
+            found.setdefault(collection_of(row.key), []).append(Record(row.key, row.rev, row.value))
+        for prefix, records in found.items():
+            self.collection(prefix).load(records)
+
+    # Reading
+
+    def collection(self, prefix: str) -> Collection:
+        """The collection such as `/pods/`; empty if there is nothing in it."""
+        collection = self._collections.get(prefix)
+        if collection is None:
+            collection = self._collections[prefix] = Collection(prefix)
+        return collection
+
+    def get(self, key: str) -> Record | None:
+        collection = self._collections.get(collection_of(key))
+        return collection.get(key) if collection else None
+
+    def collections(self) -> list[Collection]:
+        return [collection for collection in self._collections.values() if len(collection)]
+
+    def snapshot(self, rev: int, prefix: str, *, after: str = "", limit: int = -1) -> Iterator[Record]:
+        """The objects below `prefix` as they were at `rev`. Raises `Compacted` when that is forgotten."""
+        collection = self.collection(collection_of(prefix))
+        if rev == self.revision or (collection.rev <= rev <= self.revision):
+            for count, record in enumerate(collection.below(prefix, after=after)):
+                if count == limit:
+                    return
+                yield record
+            return
+        if rev < self.compacted:
+            raise Compacted(rev, self.compacted)
+        for row in self._log.snapshot(rev, prefix, after=after, limit=limit):
+            yield Record(row.key, row.rev, row.value)
+
+    # Writing
+
+    def put(self, key: str, obj: dict[str, Any], *, expected: int) -> asyncio.Future[Record]:
+        """Write an object. Awaiting gives the new record, or raises `Stale`. The store takes the object over."""
+        return self._submit(key, obj, expected, delete=False)
+
+    def delete(self, key: str, obj: dict[str, Any], *, expected: int) -> asyncio.Future[Record]:
+        """Remove an object; `obj` is its last state, as watchers shall see it."""
+        return self._submit(key, obj, expected, delete=True)
+
+    def _submit(self, key: str, obj: dict[str, Any], expected: int, *, delete: bool) -> asyncio.Future[Record]:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Record] = loop.create_future()
+        if self._closed:
+            done.set_exception(StatusError(503, "ServiceUnavailable", "the server is shutting down"))
+            return done
+        self._pending.append(_Write(key, obj, expected, delete, done))
+        if not self._scheduled and self._flusher is None:
+            self._scheduled = True
+            loop.call_soon(self._flush)
+        return done
+
+    def _flush(self) -> None:
+        """Commit everything that is waiting. In full-fsync mode the disk is waited for in a thread."""
+        self._scheduled = False
+        writes, self._pending = self._pending, []
+        if not writes:
+            return
+        prepared = self._prepare(writes)
+        if not prepared:
+            return
+        rows = [one.row for one in prepared]
+        if self._durable:
+            self._flusher = asyncio.get_running_loop().create_task(self._commit_in_thread(rows, prepared))
+            return
+        try:
+            self._log.append(rows)
+        except Exception as error:  # the disk is full, or gone: every writer of the batch is told
+            self._fail(prepared, error)
+        else:
+            self._publish(prepared)
+
+    async def _commit_in_thread(self, rows: list[Row], prepared: list[_Prepared]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._log.append, rows)
+        except Exception as error:
+            self._fail(prepared, error)
+        else:
+            self._publish(prepared)
+        finally:
+            self._flusher = None
+            if self._pending:
+                self._flush()
+
+    def _prepare(self, writes: list[_Write]) -> list[_Prepared]:
+        """Compare each write with what it replaces, in order of arrival, and give it its revision."""
+        prepared: list[_Prepared] = []
+        ahead: dict[str, Record | None] = {}
+        revision = self.revision
+        for write in writes:
+            if write.done.cancelled():
+                continue
+            current = ahead[write.key] if write.key in ahead else self.get(write.key)
+            if (current.rev if current else 0) != write.expected:
+                write.done.set_exception(Stale(write.key, current))
+                continue
+            try:
+                metadata = write.obj["metadata"]
+                metadata["resourceVersion"] = str(revision + 1)
+                data = orjson.dumps(write.obj)
+            except (TypeError, KeyError) as error:
+                write.done.set_exception(error)
+                continue
+            revision += 1
+            record = Record(write.key, revision, data, metadata.get("labels") or {})
+            row = Row(revision, write.key, write.expected, write.delete, data)
+            prepared.append(_Prepared(write, row, record, current))
+            ahead[write.key] = None if write.delete else record
+        return prepared
+
+    def _publish(self, prepared: list[_Prepared]) -> None:
+        for write, row, record, previous in prepared:
+            self.revision = row.rev
+            prefix = collection_of(write.key)
+            collection = self.collection(prefix)
+            if write.delete:
+                collection.remove(write.key, row.rev)
+                event = Event("DELETED", record, previous)
+            else:
+                collection.put(record)
+                event = Event("MODIFIED" if previous else "ADDED", record, previous)
+            for watcher in self._watchers.get(prefix, ()):
+                watcher.offer(event)
+            if not write.done.done():
+                write.done.set_result(record)
+            self._unsynced += len(row.value)
+        if self._unsynced > self.CHECKPOINT_BYTES and self._checkpoint is None:
+            self._unsynced = 0
+            self._checkpoint = asyncio.get_running_loop().run_in_executor(None, self._log.checkpoint)
+            self._checkpoint.add_done_callback(self._checkpointed)
+
+    def _checkpointed(self, finished: asyncio.Future[None]) -> None:
+        self._checkpoint = None
+        if not finished.cancelled() and (error := finished.exception()) is not None:
+            log.warning("checkpoint of the store failed, will be tried again: %s", error)
+
+    def _fail(self, prepared: list[_Prepared], error: Exception) -> None:
+        log.error("the store could not write %d change(s): %s", len(prepared), error)
+        for one in prepared:
+            if not one.write.done.done():
+                one.write.done.set_exception(
+                    StatusError(500, "StorageReadError", f"the store could not write: {error}")
+                )
+
+    # Watching
+
+    def watch(self, prefix: str, *, since: int | None, matches: Filter | None, encoder: Encoder) -> Watcher:
+        """Subscribe to the changes below `prefix`. `since` replays what happened after that revision."""
+        watcher = Watcher(prefix, matches, encoder)
+        if since is not None and since < self.revision:
+            if since < self.compacted:
+                raise Compacted(since, self.compacted)
+            for event in self._history(since, prefix):
+                watcher.offer(event)
+        self._watchers.setdefault(collection_of(prefix), set()).add(watcher)
+        return watcher
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.get(collection_of(watcher.prefix), set()).discard(watcher)
+        watcher.end()
+
+    def watchers(self) -> int:
+        return sum(len(one) for one in self._watchers.values())
+
+    def _history(self, since: int, prefix: str) -> Iterator[Event]:
+        if self.collection(collection_of(prefix)).rev <= since:
+            return
+        for row in self._log.between(since, self.revision, prefix):
+            before = self._log.row(row.prev) if row.prev else None
+            previous = Record(before.key, before.rev, before.value) if before else None
+            record = Record(row.key, row.rev, row.value)
+            yield Event("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
+
+    # Upkeep
+
+    def compact(self, *, keep_seconds: float | None = None, keep_revisions: int | None = None) -> int:
+        """Forget history older than the window. Called now and then by the server; answers how many rows went."""
+        now = self._clock()
+        self._marks.append((now, self.revision))
+        horizon = now - (self.KEEP_SECONDS if keep_seconds is None else keep_seconds)
+        target = self.revision - (self.KEEP_REVISIONS if keep_revisions is None else keep_revisions)
+        while self._marks and self._marks[0][0] <= horizon:
+            target = max(target, self._marks.popleft()[1])
+        if target <= self.compacted or self._flusher is not None:
+            return 0
+        gone = self._log.compact(target)
+        self.compacted = target
+        return gone
+
+    def backup(self, target: Path) -> None:
+        self._log.backup(target)
+
+    async def close(self) -> None:
+        """Commit what is waiting, end every watch, close the file."""
+        self._closed = True
+        while self._pending or self._flusher is not None:
+            if self._flusher is not None:
+                await self._flusher
+            else:
+                self._flush()
+        for watchers in list(self._watchers.values()):
+            for watcher in list(watchers):
+                watcher.end()
+        if self._checkpoint is not None:
+            await asyncio.wait([self._checkpoint])
+        self._log.close()
