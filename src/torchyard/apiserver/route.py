@@ -39,8 +39,6 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_PARTS:
         namespace, rest = rest[1], rest[2:]
-    elif len(rest) > 3 and rest[0] == "namespaces":
-        namespace, rest = rest[1], rest[2:]
     plural, name, subresource, *tail = [*rest, "", "", ""][: max(len(rest), 3)]
     if not name and plural:
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
