@@ -2,7 +2,7 @@
 
 Merge patches, server-side apply, pruning, strict decoding, protobuf and OpenAPI all walk this tree, so none of them
 needs to know where a kind comes from. A tree may be recursive (a JSON schema contains JSON schemas): `fields`,
-`values` and `items` are filled lazily by whoever builds the tree and must be treated as read-only.
+`values` and `items` may be filled after the node is made by whoever builds the tree; to all others it is read-only.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 Shape = Literal["object", "map", "list", "string", "integer", "number", "boolean", "int-or-string", "any"]
 ListType = Literal["atomic", "set", "map"]
+Zero = Literal["omit", "keep", "always"]
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +42,10 @@ class Type:
     # strategic merge patch
     patch_strategy: tuple[str, ...] = ()  # "merge", "replace", "retainKeys"
     patch_merge_key: str = ""
+    # Go's JSON encoding of this field when it is zero (false, 0, "", empty): left out, kept as sent, or written even if
+    # it was not sent. `nullable` then says whether it is written as null. Custom resources keep what they were sent.
+    zero: Zero = "keep"
+    go: str = ""  # Go's name of a scalar's type as decoding errors spell it: v1.RestartPolicy
     # custom resources
     preserve_unknown: bool = False
     embedded_resource: bool = False

@@ -1,0 +1,62 @@
+"""The resources of the built-in kinds: what a server has before the first CustomResourceDefinition.
+
+Names, verbs and subresources come from the generated table, behaviour from `api.kinds`. Nothing is decided here but
+where an object of several versions or groups is kept.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import orjson
+
+from torchyard.api.behaviour import Behaviour
+from torchyard.api.kinds import BEHAVIOURS
+from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.schema.builtin import type_of
+
+# (group, plural) -> (group, version) its objects are kept in, where that is not the served one.
+STORED_IN = {
+    ("events.k8s.io", "events"): ("", "v1"),
+    ("autoscaling", "horizontalpodautoscalers"): ("autoscaling", "v2"),
+}
+
+
+@cache
+def builtin_resources() -> tuple[Resource, ...]:
+    """Every built-in resource; groups and versions in order of preference, resources by name."""
+    table = orjson.loads(files(__package__).joinpath("schema/data/resources.json").read_bytes())
+    return tuple(resource for each in table for resource in _version(each["group"], each["version"], each["resources"]))
+
+
+def _version(group: str, version: str, rows: list[dict[str, Any]]) -> list[Resource]:
+    beneath: dict[str, dict[str, Subresource]] = {}
+    for row in rows:
+        plural, _, name = row["name"].partition("/")
+        if name:
+            gvk = GroupVersionKind(row.get("group", group), row.get("version", version), row["kind"])
+            beneath.setdefault(plural, {})[name] = Subresource(name, gvk, tuple(row["verbs"]))
+    return [_resource(group, version, row, beneath.get(row["name"], {})) for row in rows if "/" not in row["name"]]
+
+
+def _resource(group: str, version: str, row: dict[str, Any], subresources: dict[str, Subresource]) -> Resource:
+    plural = row["name"]
+    storage_group, storage_version = STORED_IN.get((group, plural), (group, version))
+    return Resource(
+        group=group,
+        version=version,
+        plural=plural,
+        singular=row.get("singular", ""),
+        kind=row["kind"],
+        namespaced=row.get("namespaced", False),
+        verbs=tuple(row["verbs"]),
+        short_names=tuple(row.get("shortNames", ())),
+        categories=tuple(row.get("categories", ())),
+        subresources=subresources,
+        storage_version=storage_version,
+        storage_group=storage_group,
+        type=type_of(GroupVersionKind(group, version, row["kind"])),
+        behaviour=BEHAVIOURS.get((group, plural)) or Behaviour(),
+    )

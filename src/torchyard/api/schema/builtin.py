@@ -1,0 +1,120 @@
+"""The types of the built-in kinds, read on demand from the generated table.
+
+A definition's tree is built when it is first asked for and shared from then on: the table has 570 definitions and a
+server meets a few dozen. The table is made by tools/generate_tables.py; nothing here knows a kind by name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import orjson
+
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.schema.types import Shape, Type
+
+
+class _Table(NamedTuple):
+    rows: dict[str, bytes]
+    kinds: dict[str, str]  # group/version/Kind -> definition
+
+
+@cache
+def _table() -> _Table:
+    table = _Table({}, {})
+    for line in files(__package__).joinpath("data/types.txt").read_bytes().splitlines():
+        name, kind, row = line.split(b"\t", 2)
+        definition_name = name.decode()
+        table.rows[definition_name] = row
+        if kind:
+            table.kinds[kind.decode()] = definition_name
+    return table
+
+
+def definition_names() -> tuple[str, ...]:
+    return tuple(_table().rows)
+
+
+def kinds() -> tuple[GroupVersionKind, ...]:
+    """Every kind the table knows, lists and reviews among them."""
+    return tuple(GroupVersionKind(*kind.split("/")) for kind in _table().kinds)
+
+
+def definition_of(gvk: GroupVersionKind) -> str | None:
+    """The name of a kind's definition: io.k8s.api.core.v1.Pod."""
+    return _table().kinds.get("/".join(gvk))
+
+
+def type_of(gvk: GroupVersionKind) -> Type | None:
+    name = definition_of(gvk)
+    return definition(name) if name else None
+
+
+_definitions: dict[str, Type] = {}
+
+
+def definition(name: str) -> Type:
+    """The type of a definition, with everything beneath it. Raises KeyError for an unknown name."""
+    found = _definitions.get(name)
+    if found is not None:
+        return found
+    row = orjson.loads(_table().rows[name])
+    if "type" in row:
+        shape, format = _scalar(row["type"])
+        made = Type(shape, name=name, format=format)
+        _definitions[name] = made
+        return made
+    made = Type("object", name=name, required=tuple(row.get("required", ())), atomic_map=row.get("atomic", False))
+    # known before its fields are, since a JSON schema holds JSON schemas
+    _definitions[name] = made
+    for field, spelled in row["fields"].items():
+        made.fields[field] = _field(spelled)
+    return made
+
+
+def _field(spelled: Any) -> Type:
+    """A field, list item or map value: a type's name, or an object that says more."""
+    if isinstance(spelled, str):
+        return _plain(spelled, "omit")
+    row: dict[str, Any] = spelled
+    if "items" in row:
+        made = Type("list", items=_field(row["items"]), list_type=row.get("list", "atomic"))
+        made.list_keys = tuple(row.get("keys", ()))
+    elif "values" in row:
+        made = Type("map", values=_field(row["values"]))
+    else:
+        made = _plain(row["type"], "omit")
+    made.zero = row.get("zero", "omit")
+    made.nullable = row.get("null", False)
+    made.enum = tuple(row.get("enum", ()))
+    made.go = row.get("go", made.go)
+    if "default" in row:
+        made.default, made.has_default = row["default"], True
+    made.atomic_map = made.atomic_map or row.get("atomic", False)
+    made.patch_strategy = tuple(row["strategy"].split(",")) if "strategy" in row else ()
+    made.patch_merge_key = row.get("merge", "")
+    return made
+
+
+def _plain(name: str, zero: Any) -> Type:
+    """A scalar, or the place where a definition stands: a node of its own that shares the definition's fields."""
+    if name not in _table().rows:
+        shape, format = _scalar(name)
+        return Type(shape, format=format, zero=zero)
+    target = definition(name)
+    return Type(
+        target.shape,
+        name=name,
+        fields=target.fields,
+        format=target.format,
+        required=target.required,
+        atomic_map=target.atomic_map,
+        zero=zero,
+    )
+
+
+def _scalar(spelled: str) -> tuple[Shape, str]:
+    shape, _, format = spelled.partition(":")
+    return shape, format  # type: ignore[return-value]  # the generated table uses Type's own vocabulary

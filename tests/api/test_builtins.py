@@ -1,0 +1,47 @@
+"""The resources a server has before the first CustomResourceDefinition."""
+
+from __future__ import annotations
+
+from torchyard.api.builtins import builtin_resources
+from torchyard.api.resources import GroupVersionKind, Resource
+
+
+def find(group: str, version: str, plural: str) -> Resource:
+    found = [one for one in builtin_resources() if (one.group, one.version, one.plural) == (group, version, plural)]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_every_resource_knows_its_type() -> None:
+    assert [one.plural for one in builtin_resources() if one.type is None] == []
+
+
+def test_a_resource_carries_what_discovery_shows() -> None:
+    jobs = find("batch", "v1", "jobs")
+    assert (jobs.kind, jobs.singular, jobs.namespaced, jobs.categories) == ("Job", "job", True, ("all",))
+    assert jobs.verbs == ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+    assert find("", "v1", "pods").short_names == ("po",)
+    assert not find("", "v1", "nodes").namespaced
+
+
+def test_subresources_hang_below_their_resource() -> None:
+    deployments = find("apps", "v1", "deployments")
+    assert set(deployments.subresources) == {"scale", "status"}
+    assert deployments.subresources["scale"].gvk == GroupVersionKind("autoscaling", "v1", "Scale")
+    assert deployments.subresources["status"].gvk == deployments.gvk
+    assert find("", "v1", "pods").subresources["eviction"].gvk == GroupVersionKind("policy", "v1", "Eviction")
+
+
+def test_events_of_both_groups_are_kept_in_one_place() -> None:
+    event = find("events.k8s.io", "v1", "events")
+    assert (event.storage_group, event.storage_version) == ("", "v1")
+
+
+def test_autoscalers_of_both_versions_are_kept_in_the_newer_one() -> None:
+    for version in ("v1", "v2"):
+        autoscaler = find("autoscaling", version, "horizontalpodautoscalers")
+        assert (autoscaler.storage_group, autoscaler.storage_version) == ("autoscaling", "v2")
+
+
+def test_metrics_can_only_be_read() -> None:
+    assert find("metrics.k8s.io", "v1beta1", "pods").verbs == ("get", "list")
