@@ -1,0 +1,367 @@
+"""What things may be called: names, labels, annotations, finalizers, owners; refusals in a real API server's words.
+
+`validate_metadata` runs for every object the server takes, so the happy path is one compiled pattern per string; the
+sentences are only put together when one does not match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.behaviour import NameRule
+from torchyard.api.faults import Fault
+
+LABEL_LENGTH = 63
+SUBDOMAIN_LENGTH = 253
+ANNOTATIONS_SIZE = 256 * 1024
+MANAGER_LENGTH = 128
+SUBRESOURCE_LENGTH = 256
+
+IMMUTABLE = "field is immutable"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+
+# a generated name is cut to 63 characters, of which 5 are random and spell no word
+_RANDOM_LENGTH = 5
+_GENERATED_BASE_LENGTH = 58
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_QUALIFIED})?"
+
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_dns1035 = re.compile(_DNS1035).fullmatch
+_is_qualified = re.compile(_QUALIFIED).fullmatch
+_is_label_value = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?").fullmatch
+_is_plain_key = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?").fullmatch
+
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+
+def _pattern(sentence: str, pattern: str, *examples: str) -> str:
+    """The sentence about a pattern, as upstream's `RegexError` builds it (its double space included)."""
+    told = " or ".join(f"'{one}', " for one in examples)
+    return f"{sentence} (e.g. {told}regex used for validation is '{pattern}')"
+
+
+_SUBDOMAIN_WORDS = _pattern(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character",
+    _SUBDOMAIN,
+    "example.com",
+)
+_LABEL_WORDS = _pattern(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character",
+    _LABEL,
+    "my-name",
+    "123-abc",
+)
+_DNS1035_WORDS = _pattern(
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+    "start with an alphabetic character, and end with an alphanumeric character",
+    _DNS1035,
+    "my-name",
+    "abc-123",
+)
+_QUALIFIED_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
+_QUALIFIED_EXAMPLES = ("MyName", "my.name", "123-abc")
+_LABEL_VALUE_WORDS = _pattern(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character",
+    _LABEL_VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
+)
+
+
+def _too_long(limit: int) -> str:
+    return f"must be no more than {limit} characters"
+
+
+def _size(text: str) -> int:
+    """Go counts bytes."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def subdomain_problems(name: str) -> list[str]:
+    """Why `name` is no DNS-1123 subdomain; empty when it is one."""
+    if len(name) <= SUBDOMAIN_LENGTH and _is_subdomain(name):
+        return []
+    problems = [_too_long(SUBDOMAIN_LENGTH)] if _size(name) > SUBDOMAIN_LENGTH else []
+    return problems if _is_subdomain(name) else [*problems, _SUBDOMAIN_WORDS]
+
+
+def label_problems(name: str) -> list[str]:
+    """Why `name` is no DNS-1123 label; empty when it is one."""
+    if len(name) <= LABEL_LENGTH and _is_label(name):
+        return []
+    problems = [_too_long(LABEL_LENGTH)] if _size(name) > LABEL_LENGTH else []
+    if _is_label(name):
+        return problems
+    return [*problems, "must not contain dots" if _is_subdomain(name) else _LABEL_WORDS]
+
+
+def dns1035_problems(name: str) -> list[str]:
+    """Why `name` is no DNS-1035 label (what a Service must be called); empty when it is one."""
+    if len(name) <= LABEL_LENGTH and _is_dns1035(name):
+        return []
+    problems = [_too_long(LABEL_LENGTH)] if _size(name) > LABEL_LENGTH else []
+    return problems if _is_dns1035(name) else [*problems, _DNS1035_WORDS]
+
+
+def path_segment_problems(name: str) -> list[str]:
+    """Why `name` cannot be one segment of a URL path; empty when it can."""
+    if name in (".", ".."):
+        return [f"may not be '{name}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in name]
+
+
+def qualified_name_problems(name: str) -> list[str]:
+    """Why `name` is no `[prefix/]name`; empty when it is one."""
+    if _is_plain_key(name):
+        return []
+    parts = name.split("/")
+    if len(parts) > 2:
+        sentence = _pattern(f"a qualified name {_QUALIFIED_RULE}", _QUALIFIED, *_QUALIFIED_EXAMPLES)
+        return [f"{sentence} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    problems = []
+    if len(parts) == 2:
+        if not parts[0]:
+            problems.append("prefix part must be non-empty")
+        else:
+            problems.extend(f"prefix part {problem}" for problem in subdomain_problems(parts[0]))
+    last = parts[-1]
+    if not last:
+        problems.append("name part must be non-empty")
+    elif _size(last) > LABEL_LENGTH:
+        problems.append(f"name part {_too_long(LABEL_LENGTH)}")
+    if not _is_qualified(last):
+        problems.append(_pattern(f"name part {_QUALIFIED_RULE}", _QUALIFIED, *_QUALIFIED_EXAMPLES))
+    return problems
+
+
+def label_value_problems(value: str) -> list[str]:
+    """Why `value` is no label value; empty when it is one."""
+    if _is_label_value(value):
+        return []
+    problems = [_too_long(LABEL_LENGTH)] if _size(value) > LABEL_LENGTH else []
+    return problems if re.fullmatch(_LABEL_VALUE, value) else [*problems, _LABEL_VALUE_WORDS]
+
+
+_NAME_PROBLEMS = {
+    "subdomain": subdomain_problems,
+    "label": label_problems,
+    "service": dns1035_problems,
+    "path-segment": path_segment_problems,
+}
+
+
+def name_problems(name: str, rule: NameRule, *, prefix: bool = False) -> list[str]:
+    """Why `name` breaks a kind's rule. A prefix (`generateName`) may end in a dash: more letters will follow."""
+    if prefix and rule != "path-segment" and len(name) > 1 and name.endswith("-"):
+        name = name[:-2] + "a"
+    return _NAME_PROBLEMS[rule](name)
+
+
+def generate_name(base: str, random: Random) -> str:
+    """`base` and five random letters, 63 characters at most."""
+    return base[:_GENERATED_BASE_LENGTH] + "".join(random.choices(_ALPHABET, k=_RANDOM_LENGTH))
+
+
+def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[Fault]:
+    """The faults of a label map."""
+    found: list[Fault] = []
+    for key, value in (labels or {}).items():
+        if not _is_plain_key(key):
+            found.extend(faults.invalid(field, key, problem) for problem in qualified_name_problems(key))
+        if not _is_label_value(value):
+            found.extend(faults.invalid(field, value, problem) for problem in label_value_problems(value))
+    return found
+
+
+def validate_annotations(annotations: Mapping[str, str] | None, field: str) -> list[Fault]:
+    """The faults of an annotation map: any value, but keys as labels have, in any case, and a limit on the whole."""
+    found: list[Fault] = []
+    size = 0
+    for key, value in (annotations or {}).items():
+        if not _is_plain_key(key):
+            found.extend(faults.invalid(field, key, problem) for problem in qualified_name_problems(key.lower()))
+        size += _size(key) + _size(value)
+    if size > ANNOTATIONS_SIZE:
+        found.append(faults.too_long(field, ANNOTATIONS_SIZE))
+    return found
+
+
+def validate_owners(owners: list[dict[str, Any]] | None, field: str) -> list[Fault]:
+    """The faults of `ownerReferences`: complete, no Events, one controller at most."""
+    found: list[Fault] = []
+    controller = ""
+    for owner in owners or ():
+        api_version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
+        name = owner.get("name") or ""
+        version = api_version.rpartition("/")[2] if api_version.count("/") < 2 else ""
+        if not version:
+            found.append(faults.invalid(f"{field}.apiVersion", api_version, "version must not be empty"))
+        if not kind:
+            found.append(faults.invalid(f"{field}.kind", kind, "must not be empty"))
+        if not name:
+            found.append(faults.invalid(f"{field}.name", name, "must not be empty"))
+        if not owner.get("uid"):
+            found.append(faults.invalid(f"{field}.uid", "", "must not be empty"))
+        if kind == "Event" and api_version == "v1":
+            found.append(faults.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            if controller:
+                detail = (
+                    "Only one reference can have Controller set to true. "
+                    f'Found "true" in references for {controller} and {kind}/{name}'
+                )
+                found.append(faults.invalid(field, owners, detail))
+            else:
+                controller = f"{kind}/{name}"
+    return found
+
+
+def validate_finalizers(finalizers: list[str] | None, field: str) -> list[Fault]:
+    """The faults every kind's finalizers can have."""
+    found: list[Fault] = []
+    for name in finalizers or ():
+        found.extend(faults.invalid(field, name, problem) for problem in qualified_name_problems(name))
+    if finalizers and "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        found.append(faults.invalid(field, finalizers, detail))
+    return found
+
+
+def _unqualified_finalizers(finalizers: list[str] | None, field: str) -> list[Fault]:
+    """Built-in kinds want a domain in the name of each finalizer that is not a standard one."""
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        faults.invalid(f"{field}[{index}]", name, detail)
+        for index, name in enumerate(finalizers or ())
+        if "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
+
+
+def validate_managed_fields(entries: list[dict[str, Any]] | None, field: str) -> list[Fault]:
+    """The faults of `managedFields` as a client may send them."""
+    found: list[Fault] = []
+    for index, entry in enumerate(entries or ()):
+        at = f"{field}[{index}]"
+        if entry.get("operation") not in ("Apply", "Update"):
+            found.append(faults.invalid(f"{at}.operation", entry.get("operation") or "", "must be `Apply` or `Update`"))
+        if entry.get("fieldsType") not in (None, "", "FieldsV1"):
+            found.append(faults.invalid(f"{at}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
+        found.extend(validate_field_manager(entry.get("manager") or "", f"{at}.manager"))
+        if len(entry.get("subresource") or "") > SUBRESOURCE_LENGTH:
+            found.append(faults.too_long(f"{at}.subresource", SUBRESOURCE_LENGTH))
+    return found
+
+
+def validate_field_manager(manager: str, field: str) -> list[Fault]:
+    """The faults of a field manager's name, in an object or as a query parameter."""
+    if manager.isprintable() and len(manager) <= MANAGER_LENGTH:
+        return []
+    found = [faults.too_long(field, MANAGER_LENGTH)] if len(manager) > MANAGER_LENGTH else []
+    if not manager.isprintable():
+        found.append(faults.invalid(field, manager, "should only contain printable characters"))
+    return found
+
+
+def validate_metadata(
+    meta: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = "subdomain", built_in: bool = True
+) -> list[Fault]:
+    """The faults of an object's metadata on create, its name already generated."""
+    found: list[Fault] = []
+    generated = meta.get("generateName")
+    if generated:
+        problems = name_problems(generated, name_rule, prefix=True)
+        found.extend(faults.invalid("metadata.generateName", generated, problem) for problem in problems)
+    name = meta.get("name")
+    if not name:
+        found.append(faults.required("metadata.name", "name or generateName is required"))
+    else:
+        problems = name_problems(name, name_rule)
+        found.extend(faults.invalid("metadata.name", name, problem) for problem in problems)
+    namespace = meta.get("namespace")
+    if namespaced:
+        if not namespace:
+            found.append(faults.required("metadata.namespace"))
+        else:
+            problems = label_problems(namespace)
+            found.extend(faults.invalid("metadata.namespace", namespace, problem) for problem in problems)
+    elif namespace:
+        found.append(faults.forbidden("metadata.namespace", "not allowed on this type"))
+    if (meta.get("generation") or 0) < 0:
+        found.append(faults.invalid("metadata.generation", meta["generation"], NOT_NEGATIVE))
+    found += _validate_maps(meta)
+    if finalizers := meta.get("finalizers"):
+        found += validate_finalizers(finalizers, "metadata.finalizers")
+        if built_in:
+            found += _unqualified_finalizers(finalizers, "metadata.finalizers")
+    return found
+
+
+def _validate_maps(meta: Mapping[str, Any]) -> list[Fault]:
+    """What create and update check alike: labels, annotations, owners, managed fields."""
+    found: list[Fault] = []
+    if labels := meta.get("labels"):
+        found += validate_labels(labels, "metadata.labels")
+    if annotations := meta.get("annotations"):
+        found += validate_annotations(annotations, "metadata.annotations")
+    if owners := meta.get("ownerReferences"):
+        found += validate_owners(owners, "metadata.ownerReferences")
+    if managed := meta.get("managedFields"):
+        found += validate_managed_fields(managed, "metadata.managedFields")
+    return found
+
+
+_IMMUTABLE_FIELDS = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any], *, built_in: bool = True) -> list[Fault]:
+    """The faults of a change of metadata. The server has filled in what the client may leave out (uid, times)."""
+    found: list[Fault] = []
+    finalizers = new.get("finalizers") or []
+    if old.get("deletionTimestamp"):
+        added = sorted(set(finalizers) - set(old.get("finalizers") or ()))
+        if added:
+            named = ", ".join(faults.shown(name) for name in added)
+            detail = (
+                "no new finalizers can be added if the object is being deleted, "
+                f"found new finalizers []string{{{named}}}"
+            )
+            found.append(faults.forbidden("metadata.finalizers", detail))
+    if not new.get("resourceVersion"):
+        found.append(faults.invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    if (new.get("generation") or 0) < (old.get("generation") or 0):
+        found.append(faults.invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
+    found.extend(
+        faults.invalid(f"metadata.{name}", new.get(name), IMMUTABLE)
+        for name in _IMMUTABLE_FIELDS
+        if new.get(name) != old.get(name)
+    )
+    found += _validate_maps(new)
+    if finalizers:
+        found += validate_finalizers(finalizers, "metadata.finalizers")
+        if built_in:
+            found += _unqualified_finalizers(finalizers, "metadata.finalizers")
+    return found

@@ -1,0 +1,156 @@
+"""The text form of a label selector: `app=web,tier in (a, b),!debug`. Grammar and complaints are the real server's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from torchyard.api import errors, faults, names
+
+EQUALS, NOT_EQUALS, IN, NOT_IN, EXISTS, ABSENT, GREATER, LESS = "=", "!=", "in", "notin", "exists", "!", "gt", "lt"
+_BINARY_OPERATORS = "in, notin, =, ==, !=, gt, lt"
+is_integer = re.compile(r"[-+]?\d{1,19}", re.ASCII).fullmatch
+
+
+class Requirement(NamedTuple):
+    """One condition on one label."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+_run = re.compile(r"[ \t\r\n]*([=!(),<>]+|[^=!(),<> \t\r\n]+|$)")
+_SYMBOLS = ("==", "!=", "=", "!", "(", ")", ",", ">", "<")
+
+
+class _Parser:
+    """Reads a label selector's text by upstream's grammar, complaint by complaint."""
+
+    def __init__(self, text: str) -> None:
+        self._words = [*_words(text), ""]
+        self._at = 0
+
+    def _next(self) -> str:
+        word = self._words[self._at]
+        self._at = min(self._at + 1, len(self._words) - 1)
+        return word
+
+    def _peek(self) -> str:
+        return self._words[self._at]
+
+    def requirements(self) -> list[Requirement]:
+        found: list[Requirement] = []
+        word = self._peek()
+        if not word:
+            return found
+        if word != "!" and not _is_word(word):
+            raise errors.bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
+        while True:
+            found.append(self._requirement())
+            word = self._next()
+            if not word:
+                return found
+            if word != ",":
+                raise errors.bad_request(f"found '{word}', expected: ',' or 'end of string'")
+            word = self._peek()
+            if word != "!" and not _is_word(word):
+                raise errors.bad_request(f"found '{word}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        key = self._next()
+        absent = key == "!"
+        if absent:
+            key = self._next()
+        if not _is_word(key):
+            raise _unparsed(f"found '{key}', expected: identifier")
+        if problems := names.qualified_name_problems(key):
+            raise _unparsed(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
+        if absent:
+            return Requirement(key, ABSENT)
+        if self._peek() in ("", ","):
+            return Requirement(key, EXISTS)
+        operator = self._next()
+        if operator in ("in", "notin"):
+            values = tuple(sorted(self._values()))
+        elif operator in ("=", "==", "!=", ">", "<"):
+            values = (self._value(),)
+        else:
+            raise _unparsed(f"found '{operator}', expected: {_BINARY_OPERATORS}")
+        return _checked(Requirement(key, {"==": EQUALS, ">": GREATER, "<": LESS}.get(operator, operator), values))
+
+    def _value(self) -> str:
+        if self._peek() in ("", ","):
+            return ""
+        word = self._next()
+        if not _is_word(word):
+            raise _unparsed(f"found '{word}', expected: identifier")
+        return word
+
+    def _values(self) -> set[str]:
+        word = self._next()
+        if word != "(":
+            raise _unparsed(f"found '{word}' expected: '('")
+        word = self._peek()
+        if word == ")":
+            self._next()
+            return {""}
+        if word != "," and not _is_word(word):
+            raise _unparsed(f"found '{word}', expected: ',', ')' or identifier")
+        values: set[str] = set()
+        last = ","
+        while True:
+            word = self._next()
+            if _is_word(word):
+                if last != ",":
+                    raise _unparsed(f"found '{word}', expected: ',' or ')'")
+                values.add(word)
+            elif word in (",", ")"):
+                # an empty place between commas is the empty value
+                if last == ",":
+                    values.add("")
+                if word == ")":
+                    return values
+            else:
+                expected = "',', or identifier" if last == "," else "',' or ')'"
+                raise _unparsed(f"found '{word}', expected: {expected}")
+            last = word
+
+
+def _words(text: str) -> Iterable[str]:
+    at = 0
+    while found := _run.match(text, at):
+        run = found.group(1)
+        if not run:
+            return
+        if run[0] in "=!(),<>":
+            run = next(symbol for symbol in _SYMBOLS if run.startswith(symbol))
+        yield run
+        at = found.start(1) + len(run)
+
+
+def _is_word(word: str) -> bool:
+    return bool(word) and word[0] not in "=!(),<>"
+
+
+def _unparsed(why: str) -> errors.StatusError:
+    return errors.bad_request(f"unable to parse requirement: {why}")
+
+
+def _checked(requirement: Requirement) -> Requirement:
+    problems = []
+    for index, value in enumerate(requirement.values):
+        at = f"values[{index}]"
+        if requirement.operator in (GREATER, LESS) and not is_integer(value):
+            problems.append(faults.invalid(at, value, "for 'Gt', 'Lt' operators, the value must be an integer").line())
+        if told := names.label_value_problems(value):
+            problems.append(faults.invalid(f"{at}[{requirement.key}]", value, "; ".join(told)).line())
+    if problems:
+        raise _unparsed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return requirement
+
+
+def parse(text: str) -> list[Requirement]:
+    """The requirements a text says. Raises a 400 that says what was expected where."""
+    return _Parser(text).requirements()

@@ -1,0 +1,175 @@
+"""Label selectors, compiled: from text, from LabelSelector objects and from plain maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from torchyard.api import faults, names
+from torchyard.api.faults import Fault
+from torchyard.api.selectors import grammar
+from torchyard.api.selectors.grammar import ABSENT, EQUALS, EXISTS, GREATER, IN, NOT_IN, Requirement, is_integer
+
+Labels = Mapping[str, str]
+
+_NO_LABELS: Labels = {}
+
+
+class LabelSelector:
+    """Conditions that must all hold. `matches` takes an object's labels, or None where it has none."""
+
+    __slots__ = ("equalities", "matches", "requirements")
+
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
+        self.requirements = tuple(sorted(requirements, key=lambda one: one.key))
+        self.equalities = _equalities(self.requirements)
+        self.matches: Callable[[Labels | None], bool] = _predicate(self.requirements)
+
+    @property
+    def everything(self) -> bool:
+        return not self.requirements
+
+    def __str__(self) -> str:
+        return ",".join(_written(one) for one in self.requirements)
+
+
+class _Nothing(LabelSelector):
+    """What an absent LabelSelector object selects."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matches = lambda _: False
+
+    @property
+    def everything(self) -> bool:
+        return False
+
+
+def _equalities(requirements: Iterable[Requirement]) -> dict[str, str]:
+    return {
+        one.key: one.values[0]
+        for one in requirements
+        if one.operator == EQUALS or (one.operator == IN and len(one.values) == 1)
+    }
+
+
+def _predicate(requirements: tuple[Requirement, ...]) -> Callable[[Labels | None], bool]:
+    """The quickest test for the common shapes, a loop over tests for the rest."""
+    if not requirements:
+        return lambda _: True
+    if all(one.operator == EQUALS for one in requirements):
+        if len(requirements) == 1:
+            key, _, (value,) = requirements[0]
+            return lambda labels: labels is not None and labels.get(key) == value
+        pairs = {(one.key, one.values[0]) for one in requirements}
+        return lambda labels: labels is not None and pairs <= labels.items()
+    tests = [_test(one) for one in requirements]
+
+    def every(labels: Labels | None) -> bool:
+        present = labels if labels is not None else _NO_LABELS
+        return all(test(present) for test in tests)
+
+    return every
+
+
+def _test(requirement: Requirement) -> Callable[[Labels], bool]:
+    key, operator, values = requirement
+    wanted = frozenset(values)
+    # absent keys satisfy != and notin: None is in no set of values
+    match operator:
+        case "=" | "in":
+            return lambda labels: labels.get(key) in wanted
+        case "!=" | "notin":
+            return lambda labels: labels.get(key) not in wanted
+        case "exists":
+            return lambda labels: key in labels
+        case "!":
+            return lambda labels: key not in labels
+    limit = int(values[0])
+    sign = 1 if operator == GREATER else -1
+
+    def beyond(labels: Labels) -> bool:
+        value = labels.get(key)
+        return value is not None and is_integer(value) is not None and sign * int(value) > sign * limit
+
+    return beyond
+
+
+def _written(requirement: Requirement) -> str:
+    key, operator, values = requirement
+    match operator:
+        case "in" | "notin":
+            return f"{key} {operator} ({','.join(sorted(values))})"
+        case "exists":
+            return key
+        case "!":
+            return f"!{key}"
+        case "gt" | "lt":
+            return f"{key}{'>' if operator == GREATER else '<'}{values[0]}"
+    return f"{key}{operator}{values[0]}"
+
+
+EVERYTHING = LabelSelector()
+NOTHING: LabelSelector = _Nothing()
+
+
+def parse_labels(text: str) -> LabelSelector:
+    """The selector a `labelSelector` parameter says. Raises a 400 with the real server's words."""
+    return LabelSelector(grammar.parse(text)) if text else EVERYTHING
+
+
+_OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
+
+
+def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
+    """The selector of a (valid) LabelSelector object. None selects nothing, an empty one everything."""
+    if selector is None:
+        return NOTHING
+    labels = selector.get("matchLabels") or {}
+    expressions = selector.get("matchExpressions") or ()
+    if not labels and not expressions:
+        return EVERYTHING
+    found = [Requirement(key, EQUALS, (value,)) for key, value in labels.items()]
+    found += [
+        Requirement(one["key"], _OBJECT_OPERATORS[one["operator"]], tuple(one.get("values") or ()))
+        for one in expressions
+    ]
+    return LabelSelector(found)
+
+
+def from_map(labels: Labels | None) -> LabelSelector:
+    """The selector of a plain map, as Services and ReplicationControllers have it. Empty selects everything."""
+    return LabelSelector(Requirement(key, EQUALS, (value,)) for key, value in (labels or {}).items())
+
+
+def validate_object(selector: Mapping[str, Any] | None, field: str) -> list[Fault]:
+    """The faults of a LabelSelector object."""
+    found: list[Fault] = []
+    if not selector:
+        return found
+    found += names.validate_labels(selector.get("matchLabels"), f"{field}.matchLabels")
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        found += _validate_expression(expression, f"{field}.matchExpressions[{index}]")
+    return found
+
+
+def _validate_expression(expression: Mapping[str, Any], field: str) -> list[Fault]:
+    found: list[Fault] = []
+    operator, values = expression.get("operator") or "", expression.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            found.append(faults.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            found.append(faults.forbidden(f"{field}.values", detail))
+    else:
+        found.append(faults.invalid(f"{field}.operator", operator, "not a valid selector operator"))
+    key = expression.get("key") or ""
+    found.extend(faults.invalid(f"{field}.key", key, problem) for problem in names.qualified_name_problems(key))
+    for index, value in enumerate(values):
+        problems = names.label_value_problems(value)
+        found.extend(faults.invalid(f"{field}.values[{index}]", value, problem) for problem in problems)
+    return found

@@ -1,0 +1,203 @@
+"""Names and metadata: what is allowed, and the words for what is not."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from torchyard.api import names
+from torchyard.api.behaviour import NameRule
+
+SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
+    "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+SERVICE = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "problems"),
+    [
+        ("subdomain", "a.b-c.d", []),
+        ("subdomain", "a" * 253, []),
+        ("subdomain", "A", [SUBDOMAIN]),
+        ("subdomain", "a..b", [SUBDOMAIN]),
+        ("subdomain", "a\n", [SUBDOMAIN]),
+        ("subdomain", "a" * 254, ["must be no more than 253 characters"]),
+        ("label", "1a", []),
+        ("label", "a.b", ["must not contain dots"]),
+        ("label", "A", [LABEL]),
+        ("label", "a" * 64, ["must be no more than 63 characters"]),
+        ("service", "a-1", []),
+        ("service", "1a", [SERVICE]),
+        ("service", "A" * 64, ["must be no more than 63 characters", SERVICE]),
+        ("path-segment", "system:node A", []),
+        ("path-segment", "a/b%", ["may not contain '/'", "may not contain '%'"]),
+        ("path-segment", "..", ["may not be '..'"]),
+    ],
+)
+def test_a_name_must_follow_its_kinds_rule(rule: NameRule, name: str, problems: list[str]) -> None:
+    assert names.name_problems(name, rule) == problems
+
+
+def test_a_generated_name_has_58_letters_of_the_base_and_5_random_ones() -> None:
+    name = names.generate_name("a" * 80 + "-", Random(1))
+    assert len(name) == 63
+    assert name.startswith("a" * 58)
+    assert set(name[58:]) <= set("bcdfghjklmnpqrstvwxz2456789")
+    assert names.generate_name("job-", Random(1)) != names.generate_name("job-", Random(2))
+
+
+def faults_of(meta: dict[str, Any], **rules: Any) -> list[tuple[str, str, str]]:
+    return [
+        (one.field, one.reason, one.message) for one in names.validate_metadata(meta, **{"namespaced": True, **rules})
+    ]
+
+
+META: dict[str, Any] = {"name": "x", "namespace": "default"}
+
+
+def test_a_prefix_may_end_in_a_dash_but_not_in_a_dot() -> None:
+    assert faults_of({**META, "name": "a-8mlsr", "generateName": "a-"}) == []
+    assert faults_of({**META, "name": "a.6shpt", "generateName": "a."}) == [
+        ("metadata.generateName", "FieldValueInvalid", f'Invalid value: "a.": {SUBDOMAIN}')
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "messages"),
+    [
+        ({"a": "", "example.com/B_c.d": "X"}, []),
+        ({"/x": "x"}, ['Invalid value: "/x": prefix part must be non-empty']),
+        ({"A/x": "x"}, [f'Invalid value: "A/x": prefix part {SUBDOMAIN}']),
+        ({"a" * 64: "x"}, [f'Invalid value: "{"a" * 64}": name part must be no more than 63 characters']),
+        ({"x": "a" * 64}, [f'Invalid value: "{"a" * 64}": must be no more than 63 characters']),
+        (
+            {"x": "-"},
+            [
+                'Invalid value: "-": a valid label must be an empty string or consist of alphanumeric characters, '
+                "'-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or "
+                "'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+            ],
+        ),
+        (
+            {"a/b/c": "x"},
+            [
+                "Invalid value: \"a/b/c\": a qualified name must consist of alphanumeric characters, '-', '_' or '.', "
+                "and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', "
+                "regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS "
+                "subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            ],
+        ),
+    ],
+)
+def test_labels_are_qualified_names_with_short_values(labels: dict[str, str], messages: list[str]) -> None:
+    found = faults_of({**META, "labels": labels})
+    assert [message for _, _, message in found] == messages
+    assert {field for field, _, _ in found} <= {"metadata.labels"}
+
+
+def test_annotations_together_have_a_limit() -> None:
+    assert faults_of({**META, "annotations": {"UPPER.case/Key": "x" * 1000}}) == []
+    assert faults_of({**META, "annotations": {"a": "x" * 262144}}) == [
+        ("metadata.annotations", "FieldValueTooLong", "Too long: may not be more than 262144 bytes")
+    ]
+
+
+def test_built_in_kinds_want_a_domain_in_a_finalizers_name() -> None:
+    meta = {**META, "finalizers": ["a", "kubernetes", "a.b/c"]}
+    assert faults_of(meta) == [
+        (
+            "metadata.finalizers[0]",
+            "FieldValueInvalid",
+            'Invalid value: "a": name is neither a standard finalizer name nor is it fully qualified',
+        )
+    ]
+    assert faults_of(meta, built_in=False) == []
+
+
+def test_owners_must_be_complete_and_only_one_may_control() -> None:
+    owners = [
+        {"apiVersion": "", "kind": "", "name": "", "uid": ""},
+        {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "b"},
+        {"apiVersion": "a/v1", "kind": "X", "name": "a", "uid": "b", "controller": True},
+        {"apiVersion": "v1", "kind": "Pod", "name": "c", "uid": "b", "controller": True},
+    ]
+    found = faults_of({**META, "ownerReferences": owners})
+    assert [field.removeprefix("metadata.ownerReferences") for field, _, _ in found] == [
+        ".apiVersion",
+        ".kind",
+        ".name",
+        ".uid",
+        "",
+        "",
+    ]
+    assert found[-1][2].endswith('Found "true" in references for X/a and Pod/c')
+
+
+def test_a_cluster_wide_kind_has_no_namespace_and_others_need_one() -> None:
+    assert faults_of({"name": "x"}) == [("metadata.namespace", "FieldValueRequired", "Required value")]
+    assert faults_of(META, namespaced=False) == [
+        ("metadata.namespace", "FieldValueForbidden", "Forbidden: not allowed on this type")
+    ]
+
+
+OLD: dict[str, Any] = {
+    **META,
+    "uid": "1",
+    "creationTimestamp": "2026-01-01T00:00:00Z",
+    "resourceVersion": "5",
+    "generation": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "old_change", "expected"),
+    [
+        ({}, {}, []),
+        ({"uid": "2"}, {}, [("metadata.uid", 'Invalid value: "2": field is immutable')]),
+        (
+            {"resourceVersion": ""},
+            {},
+            [("metadata.resourceVersion", 'Invalid value: "": must be specified for an update')],
+        ),
+        ({"generation": 1}, {}, [("metadata.generation", "Invalid value: 1: must not be decremented")]),
+        (
+            {"finalizers": ["a/b", "c/d"], "deletionTimestamp": "t"},
+            {"finalizers": ["c/d"], "deletionTimestamp": "t"},
+            [
+                (
+                    "metadata.finalizers",
+                    "Forbidden: no new finalizers can be added if the object is being deleted, "
+                    'found new finalizers []string{"a/b"}',
+                )
+            ],
+        ),
+        (
+            {"managedFields": [{"manager": "x" * 129, "operation": "Foo", "fieldsType": "x"}]},
+            {},
+            [
+                ("metadata.managedFields[0].operation", 'Invalid value: "Foo": must be `Apply` or `Update`'),
+                ("metadata.managedFields[0].fieldsType", 'Invalid value: "x": must be `FieldsV1`'),
+                ("metadata.managedFields[0].manager", "Too long: may not be more than 128 bytes"),
+            ],
+        ),
+    ],
+)
+def test_a_change_of_metadata_keeps_what_is_the_servers(
+    change: dict[str, Any], old_change: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    found = names.validate_metadata_update({**OLD, **change}, {**OLD, **old_change})
+    assert [(one.field, one.message) for one in found] == expected
