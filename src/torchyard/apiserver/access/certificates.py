@@ -1,0 +1,316 @@
+"""The plane's own certificate authority, the certificates it signs, and the key that signs service-account tokens.
+
+Everything lies in one directory, readable by its owner only, and is reused on the next start. A certificate is made
+anew when it is missing, damaged, signed by another authority, lacks a name, or comes near its end; keys are kept, so
+that a kubeconfig with the old authority in it goes on working. Nothing here decides what a certificate's owner may do.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from torchyard.api.errors import YardError
+
+AUTHORITY_LIFE = timedelta(days=3650)
+CERTIFICATE_LIFE = timedelta(days=365)
+# A certificate is replaced when less than this part of its life is left.
+RENEWAL_SHARE = 1 / 5
+# The other side's clock may be a little behind ours.
+CLOCK_SKEW = timedelta(minutes=5)
+
+SERVICE_NAMES = (
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Where the plane's certificates and keys lie; the files exist and are current."""
+
+    directory: Path
+
+    @property
+    def authority(self) -> Path:
+        return self.directory / "ca.crt"
+
+    @property
+    def server_certificate(self) -> Path:
+        return self.directory / "server.crt"
+
+    @property
+    def server_key(self) -> Path:
+        return self.directory / "server.key"
+
+    @property
+    def accounts_key(self) -> Path:
+        """The private key that signs service-account tokens."""
+        return self.directory / "service-accounts.key"
+
+    def load(self, name: str) -> KeyPair:
+        """The pair called `name`: `ca`, `server`, `admin` or whatever was issued by `ensure_client`."""
+        return KeyPair(
+            (self.directory / f"{name}.crt").read_bytes(),
+            (self.directory / f"{name}.key").read_bytes(),
+        )
+
+
+def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> Credentials:
+    """Make the directory hold a current authority, server certificate, admin certificate and token key.
+
+    `names` are further host names or addresses that clients will use for the server. Calling it again is cheap and
+    is also how certificates are rotated: see `renew`.
+    """
+    now = now or datetime.now(UTC)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory.chmod(0o700)
+    credentials = Credentials(directory)
+    _ensure_authority(credentials, now)
+    _ensure_leaf(credentials, "server", _server_request([*_own_names(), *names]), now)
+    ensure_client(credentials, "admin", user="yard-admin", groups=("system:masters",), now=now)
+    _key(credentials.accounts_key)
+    return credentials
+
+
+def ensure_client(
+    credentials: Credentials, name: str, *, user: str, groups: Sequence[str] = (), now: datetime | None = None
+) -> KeyPair:
+    """A client certificate kept as `name`.crt and `name`.key: the user is its CN, the groups its Os."""
+    _ensure_leaf(credentials, name, _client_request(user, groups), now or datetime.now(UTC))
+    return credentials.load(name)
+
+
+def issue_client(
+    authority: KeyPair, *, user: str, groups: Sequence[str] = (), life: timedelta = CERTIFICATE_LIFE, now: datetime
+) -> KeyPair:
+    """A client certificate that is not kept."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _sign(_client_request(user, groups), key.public_key(), authority, life=life, now=now)
+    return KeyPair(_certificate_pem(certificate), _key_pem(key))
+
+
+def renew(credentials: Credentials, context: ssl.SSLContext, *, names: Iterable[str] = ()) -> None:
+    """Replace what comes near its end; new connections of a running server get the new certificate."""
+    ensure(credentials.directory, names=names)
+    context.load_cert_chain(credentials.server_certificate, credentials.server_key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What a certificate is to say."""
+
+    subject: x509.Name
+    usage: x509.ObjectIdentifier
+    names: tuple[str, ...] = ()
+
+    def alternatives(self) -> set[x509.GeneralName]:
+        return {_general_name(name) for name in self.names}
+
+    def is_met_by(self, certificate: x509.Certificate) -> bool:
+        if certificate.subject != self.subject:
+            return False
+        try:
+            said = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return not self.names
+        return self.alternatives() <= set(said)
+
+
+def _server_request(names: Iterable[str]) -> _Request:
+    return _Request(_subject("torchyard"), ExtendedKeyUsageOID.SERVER_AUTH, tuple(dict.fromkeys(names)))
+
+
+def _client_request(user: str, groups: Sequence[str]) -> _Request:
+    return _Request(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+def _subject(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _own_names() -> list[str]:
+    return ["localhost", "127.0.0.1", "::1", socket.gethostname(), *SERVICE_NAMES]
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name.encode("idna").decode() if not name.isascii() else name)
+
+
+def _ensure_authority(credentials: Credentials, now: datetime) -> None:
+    path, key_path = credentials.authority, credentials.authority.with_suffix(".key")
+    if path.exists() and not key_path.exists():
+        raise YardError(
+            f"{path} is there, but its private key {key_path} is not",
+            hint="put the key back, or move the certificate away to start with a new authority",
+        )
+    key = _key(key_path)
+    current = _read_certificate(path)
+    if current is not None and current.public_key() == key.public_key() and _is_current(current, now):
+        return
+    subject = _subject("torchyard-ca")
+    builder = _builder(subject, subject, key.public_key(), life=AUTHORITY_LIFE, now=now)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    _write(path, _certificate_pem(builder.sign(key, hashes.SHA256())))
+
+
+def _ensure_leaf(credentials: Credentials, name: str, request: _Request, now: datetime) -> None:
+    path = credentials.directory / f"{name}.crt"
+    key = _key(path.with_suffix(".key"))
+    authority = credentials.load("ca")
+    current = _read_certificate(path)
+    if (
+        current is not None
+        and current.public_key() == key.public_key()
+        and _is_current(current, now)
+        and is_signed_by(current, x509.load_pem_x509_certificate(authority.certificate))
+        and request.is_met_by(current)
+    ):
+        return
+    _write(path, _certificate_pem(_sign(request, key.public_key(), authority, life=CERTIFICATE_LIFE, now=now)))
+
+
+def _sign(
+    request: _Request, public_key: ec.EllipticCurvePublicKey, authority: KeyPair, *, life: timedelta, now: datetime
+) -> x509.Certificate:
+    issuer = x509.load_pem_x509_certificate(authority.certificate)
+    issuer_key = _load_key(authority.key)
+    builder = _builder(request.subject, issuer.subject, public_key, life=life, now=now)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage([request.usage]), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False
+    )
+    if request.names:
+        alternatives = [_general_name(name) for name in request.names]
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    public_key: ec.EllipticCurvePublicKey,
+    *,
+    life: timedelta,
+    now: datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + life)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+
+
+def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _is_current(certificate: x509.Certificate, now: datetime) -> bool:
+    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
+    return is_valid_at(certificate, now) and certificate.not_valid_after_utc - now > life * RENEWAL_SHARE
+
+
+def _read_certificate(path: Path) -> x509.Certificate | None:
+    """The certificate at `path`; None when it is missing or is not one."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The private key at `path`, made when missing."""
+    try:
+        return _load_key(path.read_bytes())
+    except FileNotFoundError:
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(path, _key_pem(key))
+        return key
+    except (ValueError, TypeError) as error:
+        raise YardError(
+            f"{path} is not a private key: {error}",
+            hint="put the right file back, or move it away to have a new one made",
+        ) from error
+
+
+def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError("an elliptic-curve key was expected")
+    return key
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    # SEC1 ("EC PRIVATE KEY") is what Kubernetes' own tools read everywhere a key file is named.
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def _certificate_pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put the whole content in place at once, readable by the owner only."""
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(content)
+    Path(file.name).replace(path)

@@ -1,0 +1,153 @@
+"""Nobody gives away rights they do not hold: the checks on writing roles and bindings.
+
+Mirrors kube-apiserver's rules: the writer needs every right the role holds, or the verb `escalate` on the role, or for
+a binding the verb `bind` on the role it refers to. `system:masters` may do it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torchyard.api.errors import forbidden, not_found
+from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.apiserver.access.rbac import EVERYTHING, GROUP, Access, Authorizer, joined, role_rules
+from torchyard.apiserver.access.users import MASTERS, User
+
+
+def check_role(user: User, resource: str, role: Object, authorizer: Authorizer) -> None:
+    """Before a Role or ClusterRole is created or changed."""
+    if MASTERS in user.groups:
+        return
+    metadata = role["metadata"]
+    namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+    access = Access("escalate", GROUP, resource, namespace=namespace, name=name)
+    if authorizer.decide(user, access).allowed:
+        return
+    _check_held(user, resource, name, role.get("rules") or (), authorizer=authorizer, namespace=namespace)
+    held, _ = authorizer.rules(user)
+    if role.get("aggregationRule") and any(True for _ in uncovered(held, EVERYTHING)):
+        raise forbidden(resource, GROUP, name, "must have cluster-admin privileges to use the aggregationRule")
+
+
+def check_binding(user: User, resource: str, binding: Object, authorizer: Authorizer, lookup: Lookup) -> None:
+    """Before a RoleBinding or ClusterRoleBinding is created or changed."""
+    if MASTERS in user.groups:
+        return
+    metadata, ref = binding["metadata"], binding.get("roleRef") or {}
+    namespace, role_name = metadata.get("namespace", ""), ref.get("name", "")
+    role_resource = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
+    access = Access("bind", GROUP, role_resource, namespace=namespace, name=role_name)
+    if authorizer.decide(user, access).allowed:
+        return
+    rules = role_rules(lookup, ref, namespace)
+    if rules is None:
+        raise not_found(resource, GROUP, role_name)
+    _check_held(user, resource, metadata.get("name", ""), rules, authorizer=authorizer, namespace=namespace)
+
+
+def _check_held(
+    user: User,
+    resource: str,
+    name: str,
+    rules: Sequence[Mapping[str, Any]],
+    *,
+    authorizer: Authorizer,
+    namespace: str,
+) -> None:
+    held, missing_roles = authorizer.rules(user, namespace)
+    missing = list(uncovered(held, rules))
+    if not missing:
+        return
+    groups = _quoted(user.groups)
+    why = (
+        f'user "{user.name}" (groups={groups}) is attempting to grant RBAC permissions not currently held:\n'
+        + "\n".join(sorted({_shown(rule) for rule in _compacted(missing)}))
+    )
+    if missing_roles:
+        why += f"; resolution errors: [{joined(missing_roles)}]"
+    raise forbidden(resource, GROUP, name, why)
+
+
+def uncovered(held: Iterable[Mapping[str, Any]], wanted: Iterable[Mapping[str, Any]]) -> Iterator[Object]:
+    """The single rights of `wanted` that no rule of `held` contains."""
+    held = list(held)
+    for rule in wanted:
+        for right in _single_rights(rule):
+            if not any(_covers(owned, right) for owned in held):
+                yield right
+
+
+def _single_rights(rule: Mapping[str, Any]) -> Iterator[Object]:
+    """A rule as rules of one group, resource, name and verb each."""
+    verbs = rule.get("verbs") or ()
+    for group in rule.get("apiGroups") or ():
+        for resource in rule.get("resources") or ():
+            names = rule.get("resourceNames") or (None,)
+            for name in names:
+                for verb in verbs:
+                    right: Object = {"apiGroups": [group], "resources": [resource]}
+                    if name is not None:
+                        right["resourceNames"] = [name]
+                    yield {**right, "verbs": [verb]}
+    for url in rule.get("nonResourceURLs") or ():
+        for verb in verbs:
+            yield {"nonResourceURLs": [url], "verbs": [verb]}
+
+
+def _covers(owned: Mapping[str, Any], right: Object) -> bool:
+    if not _has(owned.get("verbs"), right["verbs"][0]):
+        return False
+    if "nonResourceURLs" in right:
+        return any(_url_covers(url, right["nonResourceURLs"][0]) for url in owned.get("nonResourceURLs") or ())
+    names = owned.get("resourceNames")
+    if names and right.get("resourceNames", [None])[0] not in names:
+        return False
+    resource, resources = right["resources"][0], owned.get("resources") or ()
+    _, slash, subresource = resource.partition("/")
+    return _has(owned.get("apiGroups"), right["apiGroups"][0]) and (
+        _has(resources, resource) or bool(slash and f"*/{subresource}" in resources)
+    )
+
+
+def _has(values: Sequence[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
+
+
+def _url_covers(owned: str, wanted: str) -> bool:
+    return owned == wanted or (owned.endswith("*") and wanted.startswith(owned.rstrip("*")))
+
+
+def _compacted(rights: Iterable[Object]) -> list[Object]:
+    """Rights on the same resource and name become one rule with several verbs."""
+    rules: list[Object] = []
+    by_target: dict[tuple[str, ...], Object] = {}
+    for right in rights:
+        if "nonResourceURLs" in right:
+            rules.append(right)
+            continue
+        target = (right["apiGroups"][0], right["resources"][0], *right.get("resourceNames", ()))
+        known = by_target.get(target)
+        if known is None:
+            by_target[target] = known = {**right, "verbs": []}
+            rules.append(known)
+        known["verbs"].extend(verb for verb in right["verbs"] if verb not in known["verbs"])
+    return rules
+
+
+_SHOWN = {
+    "apiGroups": "APIGroups",
+    "resources": "Resources",
+    "nonResourceURLs": "NonResourceURLs",
+    "resourceNames": "ResourceNames",
+    "verbs": "Verbs",
+}
+
+
+def _shown(rule: Mapping[str, Any]) -> str:
+    parts = (f"{label}:{_quoted(rule[field])}" for field, label in _SHOWN.items() if rule.get(field))
+    return "{" + ", ".join(parts) + "}"
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return "[" + " ".join(f'"{value}"' for value in values) + "]"

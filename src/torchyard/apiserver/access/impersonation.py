@@ -1,0 +1,65 @@
+"""Acting as somebody else: the Impersonate-* headers, and whether the asker may use them."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from multidict import MultiMapping
+
+from torchyard.api.errors import bad_request
+from torchyard.apiserver.access.rbac import Access, Authorizer
+from torchyard.apiserver.access.users import (
+    ALL_AUTHENTICATED,
+    ALL_UNAUTHENTICATED,
+    ANONYMOUS_NAME,
+    User,
+    account_groups,
+    split_account_name,
+)
+
+EXTRA_PREFIX = "impersonate-extra-"
+AUTHENTICATION_GROUP = "authentication.k8s.io"
+
+
+def impersonated(user: User, headers: MultiMapping[str], authorizer: Authorizer) -> User:
+    """The user a request is really made as. Raises 403 when `user` may not act as it."""
+    name = headers.get("Impersonate-User", "")
+    groups = tuple(headers.getall("Impersonate-Group", ()))
+    uid = headers.get("Impersonate-Uid", "")
+    extra = _extra(headers)
+    if not name:
+        if groups or uid or extra:
+            raise bad_request("the headers Impersonate-Group, -Uid and -Extra need Impersonate-User beside them")
+        return user
+    account = split_account_name(name)
+    if account is not None:
+        authorizer.check(user, Access("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1]))
+        groups = groups or account_groups(account[0])
+    else:
+        authorizer.check(user, Access("impersonate", "", "users", name=name))
+    for group in headers.getall("Impersonate-Group", ()):
+        authorizer.check(user, Access("impersonate", "", "groups", name=group))
+    if uid:
+        authorizer.check(user, Access("impersonate", AUTHENTICATION_GROUP, "uids", name=uid))
+    for key, values in extra.items():
+        for value in values:
+            access = Access("impersonate", AUTHENTICATION_GROUP, "userextras", subresource=key, name=value)
+            authorizer.check(user, access)
+    return User(name, uid, _with_standing(name, groups), extra)
+
+
+def _extra(headers: MultiMapping[str]) -> dict[str, tuple[str, ...]]:
+    extra: dict[str, tuple[str, ...]] = {}
+    for key, value in headers.items():
+        lowered = key.lower()
+        if lowered.startswith(EXTRA_PREFIX):
+            name = unquote(lowered.removeprefix(EXTRA_PREFIX))
+            extra[name] = (*extra.get(name, ()), value)
+    return extra
+
+
+def _with_standing(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """The groups with the one that says whether the user is authenticated, unless they say so themselves."""
+    if ALL_AUTHENTICATED in groups or ALL_UNAUTHENTICATED in groups:
+        return groups
+    return (*groups, ALL_UNAUTHENTICATED if name == ANONYMOUS_NAME else ALL_AUTHENTICATED)

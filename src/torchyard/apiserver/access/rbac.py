@@ -1,0 +1,221 @@
+"""What a user may do: RBAC over the stored roles and bindings.
+
+Mirrors kube-apiserver's RBAC authoriser: rules only ever allow, `system:masters` may do everything, and a refusal says
+who cannot do what and where. The stored roles are read again only when one of them changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.api.errors import StatusError, forbidden
+from torchyard.api.selectors.labels import from_object
+from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.apiserver.access.users import MASTERS, User, account_name
+
+GROUP = "rbac.authorization.k8s.io"
+RESOURCES = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
+EVERYTHING: tuple[Object, ...] = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One thing somebody wants to do: a verb on a resource, or on a bare path."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+    def refusal(self, user: User, reason: str = "") -> StatusError:
+        why = f'User "{user.name}" cannot {self.verb} '
+        if self.path:
+            return StatusError(403, "Forbidden", f'forbidden: {why}path "{self.path}"', details={})
+        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        why += f'resource "{self.full_resource}" in API group "{self.group}" {where}'
+        return forbidden(self.resource, self.group, self.name, f"{why}: {reason}" if reason else why)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether something is allowed, and by which binding; or why it was not found to be."""
+
+    allowed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The rules one binding gives to one subject; `namespace` is empty for all namespaces."""
+
+    namespace: str
+    rules: tuple[Object, ...]
+    said: str
+    missing: str = ""
+
+
+def rule_allows(rule: Mapping[str, Any], access: Access) -> bool:
+    verbs = rule.get("verbs") or ()
+    if access.verb not in verbs and "*" not in verbs:
+        return False
+    if access.path:
+        return any(_path_matches(url, access.path) for url in rule.get("nonResourceURLs") or ())
+    groups = rule.get("apiGroups") or ()
+    if access.group not in groups and "*" not in groups:
+        return False
+    names = rule.get("resourceNames") or ()
+    if names and access.name not in names:
+        return False
+    resources = rule.get("resources") or ()
+    return (
+        "*" in resources
+        or access.full_resource in resources
+        or bool(access.subresource and f"*/{access.subresource}" in resources)
+    )
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
+
+
+class Authorizer:
+    """Decides by the roles and bindings in the store."""
+
+    _LIMIT = 8192
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._revision: tuple[int, ...] = ()
+        self._grants: dict[tuple[str, str], list[Grant]] = {}
+        self._decisions: dict[tuple[str, tuple[str, ...], Access], Decision] = {}
+
+    def check(self, user: User, access: Access) -> None:
+        """Raises 403 unless the user may."""
+        decision = self.decide(user, access)
+        if not decision.allowed:
+            raise access.refusal(user, decision.reason)
+
+    def decide(self, user: User, access: Access) -> Decision:
+        if MASTERS in user.groups:
+            return Decision(True)
+        self._refresh()
+        key = (user.name, user.groups, access)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decide(user, access)
+            if len(self._decisions) >= self._LIMIT:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def rules(self, user: User, namespace: str = "") -> tuple[list[Object], list[str]]:
+        """The rules that hold for a user in a namespace (empty: cluster-wide only), and the roles that are missing."""
+        self._refresh()
+        rules: list[Object] = []
+        missing = []
+        for grant in self._of(user, namespace):
+            rules.extend(grant.rules)
+            if grant.missing:
+                missing.append(grant.missing)
+        return rules, missing
+
+    def _decide(self, user: User, access: Access) -> Decision:
+        missing = []
+        for grant in self._of(user, access.namespace):
+            if any(rule_allows(rule, access) for rule in grant.rules):
+                return Decision(True, f"RBAC: allowed by {grant.said}")
+            if grant.missing:
+                missing.append(grant.missing)
+        return Decision(False, f"RBAC: {joined(missing)}" if missing else "")
+
+    def _of(self, user: User, namespace: str) -> Iterator[Grant]:
+        """The user's grants, cluster-wide ones first."""
+        found = [
+            grant
+            for subject in (("User", user.name), *(("Group", group) for group in user.groups))
+            for grant in self._grants.get(subject, ())
+            if not grant.namespace or grant.namespace == namespace
+        ]
+        yield from sorted(found, key=lambda grant: bool(grant.namespace))
+
+    def _refresh(self) -> None:
+        revision = tuple(self._lookup.revision(GROUP, resource) for resource in RESOURCES)
+        if revision != self._revision:
+            self._grants = _grants(self._lookup)
+            self._decisions.clear()
+            self._revision = revision
+
+
+def joined(errors: list[str]) -> str:
+    """Several errors as one, the way Go prints an aggregate."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+
+
+def role_rules(lookup: Lookup, role_ref: Mapping[str, Any], namespace: str) -> tuple[Object, ...] | None:
+    """The rules of the role a binding in `namespace` (empty: cluster-wide) refers to; None when it does not exist."""
+    if role_ref.get("kind") == "ClusterRole":
+        role = lookup.get(GROUP, "clusterroles", "", role_ref.get("name", ""))
+        if role is None:
+            return None
+        # Computed here rather than waiting for a controller to write the union into the role.
+        return tuple(aggregated_rules(role, lookup.list(GROUP, "clusterroles") if "aggregationRule" in role else ()))
+    role = lookup.get(GROUP, "roles", namespace, role_ref.get("name", ""))
+    return None if role is None else tuple(role.get("rules") or ())
+
+
+def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
+    """A ClusterRole's own rules, or the union of those of the roles its aggregationRule selects."""
+    return _rules_below(role, sorted(roles, key=lambda one: str(one["metadata"]["name"])), frozenset())
+
+
+def _rules_below(role: Object, roles: Sequence[Object], above: frozenset[str]) -> list[Object]:
+    selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors")
+    if not selectors:
+        return list(role.get("rules") or ())
+    above |= {role["metadata"]["name"]}
+    selecting = [from_object(selector) for selector in selectors]
+    rules: list[Object] = []
+    for other in roles:
+        labels = other["metadata"].get("labels")
+        if other["metadata"]["name"] not in above and any(one.matches(labels) for one in selecting):
+            rules.extend(rule for rule in _rules_below(other, roles, above) if rule not in rules)
+    return rules
+
+
+def _grants(lookup: Lookup) -> dict[tuple[str, str], list[Grant]]:
+    """Every binding's rules, by subject: ("User", name) or ("Group", name)."""
+    grants: dict[tuple[str, str], list[Grant]] = {}
+    bindings = (*lookup.list(GROUP, "clusterrolebindings"), *lookup.list(GROUP, "rolebindings"))
+    for binding in bindings:
+        name, namespace = binding["metadata"]["name"], binding["metadata"].get("namespace", "")
+        ref = binding["roleRef"]
+        rules = role_rules(lookup, ref, namespace)
+        kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+        full_name = f"{name}/{namespace}" if namespace else name
+        missing = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found' if rules is None else ""
+        for subject in binding.get("subjects") or ():
+            key, shown = _subject(subject, namespace)
+            said = f'{kind} "{full_name}" of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{shown}"'
+            grants.setdefault(key, []).append(Grant(namespace, rules or (), said, missing))
+    return grants
+
+
+def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[tuple[str, str], str]:
+    """What the subject is found by, and how messages name it."""
+    kind, name = subject["kind"], subject["name"]
+    if kind == "ServiceAccount":
+        namespace = subject.get("namespace") or namespace
+        return ("User", account_name(namespace, name)), f"{name}/{namespace}"
+    return (kind, name), name

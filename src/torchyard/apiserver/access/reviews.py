@@ -1,0 +1,102 @@
+"""The review kinds: clients ask who they are and what they, or others, may do. Nothing is stored.
+
+Every function takes the review as it was sent and returns its status; the server puts it into the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.errors import StatusError, bad_request, invalid
+from torchyard.apiserver.access.lookup import Object
+from torchyard.apiserver.access.rbac import Access, Authorizer, joined
+from torchyard.apiserver.access.users import User
+
+GROUP = "authorization.k8s.io"
+
+
+def self_subject_review(user: User) -> Object:
+    return {"userInfo": user.info()}
+
+
+def self_subject_access_review(review: Object, user: User, authorizer: Authorizer) -> Object:
+    return _status(authorizer, user, _access(review.get("spec") or {}))
+
+
+def subject_access_review(review: Object, authorizer: Authorizer) -> Object:
+    spec = review.get("spec") or {}
+    return _status(authorizer, _subject(spec), _access(spec))
+
+
+def local_subject_access_review(review: Object, namespace: str, authorizer: Authorizer) -> Object:
+    """A SubjectAccessReview confined to the namespace of its path."""
+    spec = review.get("spec") or {}
+    if spec.get("nonResourceAttributes"):
+        shown = _go_shown(spec["nonResourceAttributes"])
+        raise _invalid("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
+    subject, access = _subject(spec), _access(spec)
+    if access.namespace != namespace:
+        raise _invalid("spec.resourceAttributes.namespace", access.namespace, "must match metadata.namespace")
+    return _status(authorizer, subject, access)
+
+
+def self_subject_rules_review(review: Object, user: User, authorizer: Authorizer) -> Object:
+    namespace = (review.get("spec") or {}).get("namespace")
+    if not namespace:
+        raise bad_request("no namespace on request")
+    rules, missing = authorizer.rules(user, namespace)
+    status: Object = {
+        "resourceRules": [rule for rule in rules if rule.get("resources")],
+        "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+    if missing:
+        status["evaluationError"] = joined(missing)
+    return status
+
+
+def _status(authorizer: Authorizer, user: User, access: Access) -> Object:
+    decision = authorizer.decide(user, access)
+    return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
+
+
+def _subject(spec: Mapping[str, Any]) -> User:
+    groups = tuple(spec.get("groups") or spec.get("group") or ())
+    if not spec.get("user") and not groups:
+        raise _invalid("spec.user", spec.get("user", ""), "at least one of user or group must be specified")
+    extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
+    return User(spec.get("user", ""), spec.get("uid", ""), groups, extra)
+
+
+def _access(spec: Mapping[str, Any]) -> Access:
+    on_resource, on_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if on_resource is not None and on_path is not None:
+        shown = _go_shown(on_path)
+        raise _invalid(
+            "spec.nonResourceAttributes", shown, "cannot be specified in combination with resourceAttributes"
+        )
+    if on_path is not None:
+        return Access(on_path.get("verb", ""), path=on_path.get("path", ""))
+    if on_resource is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise _invalid("spec.resourceAttributes", None, why)
+    return Access(
+        on_resource.get("verb", ""),
+        on_resource.get("group", ""),
+        on_resource.get("resource", ""),
+        subresource=on_resource.get("subresource", ""),
+        namespace=on_resource.get("namespace", ""),
+        name=on_resource.get("name", ""),
+    )
+
+
+def _go_shown(attributes: Mapping[str, Any]) -> Object:
+    """As the real server shows its internal struct in a message."""
+    return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
+
+
+def _invalid(field: str, value: Any, why: str) -> StatusError:
+    # The real server names no kind here, only the group.
+    return invalid("", GROUP, "", [faults.invalid(field, value, why)])

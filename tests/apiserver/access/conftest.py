@@ -1,0 +1,20 @@
+"""Fixtures of the access tests: a policy in memory and the authoriser over it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.apiserver.access.memory import Memory
+from tests.apiserver.access.policy import POLICY
+
+from torchyard.apiserver.access.bootstrap import bootstrap_policy
+from torchyard.apiserver.access.rbac import Authorizer
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory(*bootstrap_policy(), *POLICY)
+
+
+@pytest.fixture
+def authorizer(memory: Memory) -> Authorizer:
+    return Authorizer(memory)

@@ -1,0 +1,56 @@
+"""A few objects in memory, seen as access decisions see the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torchyard.api.errors import qualified
+
+Object = dict[str, Any]
+# The plural of every kind the tests here use.
+PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "IngressClass": "ingressclasses",
+}
+
+
+class Memory:
+    """Objects by (resource.group, namespace, name)."""
+
+    def __init__(self, *objects: Object) -> None:
+        self._objects: dict[str, dict[tuple[str, str], Object]] = {}
+        self._revisions: dict[str, int] = {}
+        self.reads = 0
+        self.put(*objects)
+
+    def put(self, *objects: Object) -> None:
+        for one in objects:
+            key, where = _place(one)
+            self._objects.setdefault(key, {})[where] = one
+            self._revisions[key] = self._revisions.get(key, 0) + 1
+
+    def remove(self, *objects: Object) -> None:
+        for one in objects:
+            key, where = _place(one)
+            del self._objects[key][where]
+            self._revisions[key] += 1
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
+        return self._objects.get(qualified(resource, group), {}).get((namespace, name))
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
+        self.reads += 1
+        found = self._objects.get(qualified(resource, group), {})
+        return [one for (where, _), one in found.items() if not namespace or where == namespace]
+
+    def revision(self, group: str, resource: str) -> int:
+        return self._revisions.get(qualified(resource, group), 0)
+
+
+def _place(one: Object) -> tuple[str, tuple[str, str]]:
+    group, _, _ = one["apiVersion"].rpartition("/")
+    plural = PLURALS.get(one["kind"], f"{one['kind'].lower()}s")
+    metadata = one["metadata"]
+    return qualified(plural, group), (metadata.get("namespace", ""), metadata["name"])

@@ -1,0 +1,72 @@
+"""Nobody grants more than they hold, compared with a real server."""
+
+from __future__ import annotations
+
+import pytest
+from tests.apiserver.access.memory import Memory
+from tests.apiserver.access.policy import BOB, POLICY, Object, binding, create_policy, path_of, role, rule, urls
+from tests.support.kubernetes import Server
+
+from torchyard.api.errors import StatusError
+from torchyard.apiserver.access.escalation import check_binding, check_role
+from torchyard.apiserver.access.rbac import GROUP, Authorizer
+
+GRANTS: list[tuple[str, Object]] = [
+    ("roles", role("ok", rule("get", "pods"), namespace="default")),
+    (
+        "roles",
+        role(
+            "more",
+            rule("get delete", "pods jobs", "core batch"),
+            rule("get update", "secrets", names="a c"),
+            namespace="default",
+        ),
+    ),
+    ("roles", role("sub", rule("patch get", "deployments/scale pods/log", "apps core"), namespace="default")),
+    ("clusterroles", role("urls", urls("get post", "/debug/x /foo*"), rule("*", "*", "*"))),
+    ("clusterroles", role("own", urls("get", "/debug/a*"), rule("create", "roles", GROUP))),
+    ("clusterroles", role("sum", aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]})),
+    ("rolebindings", binding("to-admin", "ClusterRole/cluster-admin", "User=x", namespace="default")),
+    ("rolebindings", binding("to-missing", "ClusterRole/nope", "User=x", namespace="default")),
+    ("rolebindings", binding("to-held", "Role/pods", "User=x", namespace="default")),
+    ("clusterrolebindings", binding("to-proxier", "ClusterRole/system:node-proxier", "User=x")),
+]
+
+
+@pytest.mark.cluster
+def test_nobody_grants_more_than_they_hold_and_the_words_are_the_real_servers(
+    kube_bare: Server, authorizer: Authorizer, memory: Memory
+) -> None:
+    create_policy(kube_bare)
+    # Its words about dangling bindings depend on its caches; without them they are always the same.
+    dangling = POLICY[-1]
+    kube_bare.admin.delete(f"{path_of(dangling)}/{dangling['metadata']['name']}")
+    memory.remove(dangling)
+    headers = {"Impersonate-User": "bob", "Impersonate-Group": "dev"}
+    for resource, grant in GRANTS:
+        answer = kube_bare.admin.post(path_of(grant), grant, headers=headers, query={"dryRun": "All"})
+        real = {} if answer.status == 201 else answer.json
+        assert refusal(resource, grant, authorizer, memory) == real, grant["metadata"]["name"]
+
+
+def refusal(resource: str, grant: Object, authorizer: Authorizer, memory: Memory) -> Object:
+    try:
+        if resource.endswith("bindings"):
+            check_binding(BOB, resource, grant, authorizer, memory)
+        else:
+            check_role(BOB, resource, grant, authorizer)
+    except StatusError as error:
+        return error.body()
+    return {}
+
+
+@pytest.mark.parametrize("verb", ["escalate", "bind"])
+def test_escalate_and_bind_lift_the_limit(authorizer: Authorizer, memory: Memory, verb: str) -> None:
+    resource, grant = (
+        ("clusterroles", role("all", rule("*", "*", "*")))
+        if verb == "escalate"
+        else ("clusterrolebindings", binding("all", "ClusterRole/cluster-admin", "User=x"))
+    )
+    assert refusal(resource, grant, authorizer, memory)
+    memory.put(role("lift", rule(verb, "clusterroles", GROUP)), binding("lift", "ClusterRole/lift", "User=bob"))
+    assert not refusal(resource, grant, authorizer, memory)

@@ -1,0 +1,123 @@
+"""RBAC: what rules allow, what refusals say, and the policy every server starts with."""
+
+from __future__ import annotations
+
+import pytest
+from tests.apiserver.access.memory import Memory
+from tests.apiserver.access.policy import ADMIN, BOB, binding, path_of, role, rule
+from tests.support.kubernetes import Server
+
+from torchyard.api.errors import StatusError
+from torchyard.apiserver.access.bootstrap import bootstrap_policy
+from torchyard.apiserver.access.rbac import GROUP, Access, Authorizer, aggregated_rules
+from torchyard.apiserver.access.users import ANONYMOUS, User
+
+
+def test_masters_may_do_everything_even_without_any_policy() -> None:
+    assert Authorizer(Memory()).decide(ADMIN, Access("delete", "", "nodes")).allowed
+
+
+@pytest.mark.parametrize(
+    ("access", "message"),
+    [
+        (
+            Access("list", "", "nodes"),
+            'nodes is forbidden: User "al" cannot list resource "nodes" in API group "" at the cluster scope',
+        ),
+        (
+            Access("get", "batch", "jobs", "status", "default", "j"),
+            'jobs.batch "j" is forbidden: User "al" cannot get resource "jobs/status" in API group "batch"'
+            ' in the namespace "default"',
+        ),
+        (Access("get", path="/metrics"), 'forbidden: User "al" cannot get path "/metrics"'),
+    ],
+)
+def test_a_refusal_says_who_cannot_do_what_and_where(authorizer: Authorizer, access: Access, message: str) -> None:
+    with pytest.raises(StatusError) as error:
+        authorizer.check(User("al"), access)
+    assert (error.value.status, error.value.message) == (403, message)
+
+
+def test_a_refusal_names_roles_that_bindings_miss(authorizer: Authorizer) -> None:
+    with pytest.raises(StatusError, match=f'RBAC: clusterrole.{GROUP} "missing" not found$'):
+        authorizer.check(BOB, Access("list", "", "secrets", namespace="default"))
+
+
+def test_anonymous_users_see_health_and_version_only(authorizer: Authorizer) -> None:
+    allowed = [
+        path
+        for path in ("/healthz", "/livez", "/readyz", "/version", "/api", "/metrics", "/openapi/v3", "/healthz/etcd")
+        if authorizer.decide(ANONYMOUS, Access("get", path=path)).allowed
+    ]
+    assert allowed == ["/healthz", "/livez", "/readyz", "/version"]
+
+
+def test_a_change_of_policy_counts_at_once(authorizer: Authorizer, memory: Memory) -> None:
+    access = Access("list", "", "nodes")
+    assert not authorizer.decide(BOB, access).allowed
+    added = [role("nodes", rule("list", "nodes")), binding("nodes", "ClusterRole/nodes", "User=bob")]
+    memory.put(*added)
+    assert authorizer.decide(BOB, access).allowed
+    memory.remove(added[1])
+    assert not authorizer.decide(BOB, access).allowed
+
+
+def test_the_policy_is_not_read_again_while_nothing_changes(authorizer: Authorizer, memory: Memory) -> None:
+    authorizer.decide(BOB, Access("list", "", "nodes"))
+    reads = memory.reads
+    for number in range(20):
+        authorizer.decide(User(f"user{number}"), Access("list", "", "pods"))
+    assert memory.reads == reads
+
+
+def test_aggregated_roles_hold_what_their_labels_select() -> None:
+    chain = [
+        role("top", aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"to": "top"}}]}),
+        role(
+            "middle",
+            metadata={"labels": {"to": "top"}},
+            aggregationRule={"clusterRoleSelectors": [{"matchExpressions": [{"key": "leaf", "operator": "Exists"}]}]},
+        ),
+        role("leaf", rule("get", "pods"), metadata={"labels": {"leaf": ""}}),
+        role("other", rule("get", "nodes")),
+    ]
+    assert aggregated_rules(chain[0], chain) == [rule("get", "pods")]
+
+
+def test_roles_that_aggregate_each_other_do_not_hang() -> None:
+    loop = [
+        role(
+            name,
+            metadata={"labels": {"to": other}},
+            aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"to": name}}]},
+        )
+        for name, other in (("a", "b"), ("b", "a"))
+    ]
+    assert aggregated_rules(loop[0], loop) == []
+
+
+def test_view_edit_and_admin_build_on_each_other(memory: Memory, authorizer: Authorizer) -> None:
+    levels = ("view", "edit", "admin")
+    memory.put(*(binding(name, f"ClusterRole/{name}", f"User={name}", namespace="team") for name in levels))
+    wanted = {
+        ("list", "", "pods"): levels,
+        ("create", "", "pods"): ("edit", "admin"),
+        ("get", "", "secrets"): ("edit", "admin"),
+        ("create", GROUP, "roles"): ("admin",),
+        ("list", "", "nodes"): (),
+    }
+    for (verb, group, resource), allowed in wanted.items():
+        access = Access(verb, group, resource, namespace="team")
+        assert tuple(name for name in levels if authorizer.decide(User(name), access).allowed) == allowed
+
+
+@pytest.mark.cluster
+def test_the_bootstrap_policy_is_the_real_servers(kube_bare: Server) -> None:
+    ours = {(path_of(one), one["metadata"]["name"]): one for one in bootstrap_policy()}
+    assert len(ours) == 131
+    for (path, name), mine in ours.items():
+        real = kube_bare.admin.get(f"{path}/{name}").json
+        for field in ("subjects", "roleRef", "aggregationRule", *(() if "aggregationRule" in mine else ("rules",))):
+            assert (mine.get(field) or None) == (real.get(field) or None), name
+        for field in ("labels", "annotations"):
+            assert mine["metadata"][field] == real["metadata"][field], name

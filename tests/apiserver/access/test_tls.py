@@ -1,0 +1,74 @@
+"""Client certificates over real TLS: known, unknown, none."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from torchyard.apiserver.access.certificates import Credentials, ensure, renew
+from torchyard.apiserver.access.tls import peer_certificate, server_context
+from torchyard.apiserver.access.users import CertificateUsers
+
+
+@asynccontextmanager
+async def serving(context: ssl.SSLContext, credentials: Credentials) -> AsyncIterator[int]:
+    """A server that answers each connection with its user's name."""
+    users = CertificateUsers(credentials.authority.read_bytes())
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        der = peer_certificate(writer.get_extra_info("ssl_object"))
+        user = None if der is None else users.user(der)
+        writer.write(b"none" if der is None else b"unknown" if user is None else user.name.encode())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def ask(port: int, authority: Path, client: Credentials | None) -> str:
+    context = ssl.create_default_context(cafile=str(authority))
+    if client is not None:
+        context.load_cert_chain(client.directory / "admin.crt", client.directory / "admin.key")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        return (await reader.read()).decode()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Credentials:
+    return ensure(tmp_path / "ours")
+
+
+async def test_a_certificate_of_ours_is_its_user(ours: Credentials) -> None:
+    async with serving(server_context(ours), ours) as port:
+        assert await ask(port, ours.authority, ours) == "yard-admin"
+
+
+async def test_no_certificate_is_fine_too(ours: Credentials) -> None:
+    async with serving(server_context(ours), ours) as port:
+        assert await ask(port, ours.authority, None) == "none"
+
+
+async def test_a_strangers_certificate_connects_but_is_nobody(ours: Credentials, tmp_path: Path) -> None:
+    theirs = ensure(tmp_path / "theirs")
+    async with serving(server_context(ours), ours) as port:
+        assert await ask(port, ours.authority, theirs) == "unknown"
+
+
+async def test_a_running_server_shows_its_renewed_certificate(ours: Credentials) -> None:
+    context = server_context(ours)
+    async with serving(context, ours) as port:
+        ours.server_certificate.unlink()
+        renew(ours, context)
+        renewed = ours.server_certificate.read_bytes()
+        shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+        assert ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(renewed.decode())
