@@ -1,0 +1,325 @@
+"""From a client's JSON to the object a Go API server would hold: `decode`.
+
+A Go server decodes into structs and encodes them again: unknown fields and nulls are gone, quantities and times have
+their one spelling, zero values are left out where the struct says `omitempty`, and written where it does not. Types
+that do not fit are refused in Go's words. For each definition one function is compiled and kept, since this stands in
+the way of every write. Custom resources never come here: they keep what they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.api.errors import YardError
+from torchyard.api.quantity import QuantityError, canonical
+from torchyard.api.schema import scalars
+from torchyard.api.schema.strict import faults_of
+from torchyard.api.schema.types import Type
+
+Decoder = Callable[[Any, list[bool]], Any]
+
+
+class Undecodable(YardError):
+    """A value that does not fit its field. The message is Go's; the caller says which kind could not be read."""
+
+    code = "BadRequest"
+
+
+def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
+    """The object as a Go server holds it, and `unknown field "spec.foo"` for each field it does not know.
+
+    The given object must not be used afterwards: parts of it live on in the new one.
+    """
+    unknown: list[bool] = []
+    try:
+        decoded = decoder_of(type)(obj, unknown)
+    except _Mismatch as mismatch:
+        raise Undecodable(mismatch.text()) from None
+    except ValueError as error:
+        raise Undecodable(str(error)) from None
+    except RecursionError:
+        raise Undecodable("json: exceeded max depth") from None
+    return decoded, faults_of(obj, type) if unknown else []
+
+
+class _Mismatch(Exception):
+    """A JSON value of the wrong type; on its way up it learns the innermost struct's name and the path of fields."""
+
+    def __init__(self, value: Any, go: str) -> None:
+        self.value = value
+        self.go = go
+        self.struct = ""
+        self.path: list[str] = []
+
+    def text(self) -> str:
+        into = f"struct field {self.struct}.{'.'.join(reversed(self.path))}" if self.path else "value"
+        return f"json: cannot unmarshal {_json_type(self.value, self.go)} into Go {into} of type {self.go}"
+
+
+def _json_type(value: Any, go: str) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            # a number that is no such number is quoted
+            return f"number {value}" if go in ("int32", "int64") else "number"
+        case str():
+            return "string"
+        case dict():
+            return "object"
+    return "array"
+
+
+_compiled: dict[str, Decoder] = {}
+
+
+def decoder_of(type: Type) -> Decoder:
+    match type.shape:
+        case "object":
+            return _compiled.get(type.name) or _object(type)
+        case "map":
+            return _map(type)
+        case "list":
+            return _list(type)
+        case "any":
+            return _any
+        case "int-or-string":
+            return _int_or_string
+    return _SCALARS[type.shape, type.format](go_name(type))
+
+
+def go_name(type: Type) -> str:
+    """How Go's messages spell the type of a place."""
+    if type.go:
+        return type.go
+    if type.shape == "list" and type.items:
+        return "[]" + go_name(type.items)
+    if type.shape == "map" and type.values:
+        return "map[string]" + go_name(type.values)
+    if type.name and not type.scalar:
+        return ".".join(type.name.split(".")[-2:])
+    if type.shape == "integer":
+        return type.format or "int64"
+    if type.format == "byte":
+        return "[]uint8"
+    return {"boolean": "bool", "number": "float64"}.get(type.shape, "string")
+
+
+def zero_of(type: Type) -> Any:
+    """What Go writes for the zero value of a place that is not left out."""
+    if type.nullable:
+        return None
+    match type.shape:
+        case "object":
+            return {key: zero_of(child) for key, child in type.fields.items() if _always(key, type)}
+        case "boolean":
+            return False
+        case "integer" | "number" | "int-or-string":
+            return 0
+        case "string":
+            return {"quantity": "0", "date-time": None, "micro-time": None, "duration": "0s"}.get(type.format, "")
+    return None
+
+
+def _always(key: str, type: Type) -> bool:
+    """Whether a field is written even if it was not sent.
+
+    A null that stands for a required list, map or pointer is not made up: validation speaks about what is missing.
+    """
+    child = type.fields[key]
+    return child.zero == "always" and not (child.nullable and key in type.required)
+
+
+def _object(type: Type) -> Decoder:
+    struct, go = type.name.rpartition(".")[2], go_name(type)
+    # key -> the Python type that needs no further look, whether a zero is kept, and what else decodes it
+    table: dict[str, tuple[type_of_value | None, bool, Decoder]] = {}
+    constants: list[tuple[str, Any]] = []
+    structs: list[tuple[str, dict[str, Any]]] = []
+
+    def decode_object(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not dict:
+            raise _Mismatch(value, go)
+        decoded: dict[str, Any] = {}
+        for key, given in value.items():
+            field = table.get(key)
+            if field is None:
+                unknown.append(True)
+                continue
+            plain, kept, decoder = field
+            if given.__class__ is plain:
+                if given or kept:
+                    decoded[key] = given
+            elif given is not None:
+                try:
+                    found = decoder(given, unknown)
+                except _Mismatch as mismatch:
+                    mismatch.struct = mismatch.struct or struct
+                    mismatch.path.append(key)
+                    raise
+                if found or kept:
+                    decoded[key] = found
+        for key, constant in constants:
+            if key not in decoded:
+                decoded[key] = constant
+        for key, zero in structs:
+            if key not in decoded:
+                decoded[key] = _copy(zero) if zero else {}
+        return decoded
+
+    if type.name:
+        _compiled[type.name] = decode_object
+    for key, child in type.fields.items():
+        table[key] = (_PLAIN.get((child.shape, child.format)), child.zero != "omit", _field(key, type))
+        if _always(key, type):
+            if child.shape == "object" and not child.nullable:
+                structs.append((key, zero_of(child)))
+            else:
+                constants.append((key, zero_of(child)))
+    return decode_object
+
+
+def _copy(zero: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if value.__class__ is dict else value for key, value in zero.items()}
+
+
+type_of_value = type
+_PLAIN: dict[tuple[str, str], type_of_value] = {("string", ""): str, ("boolean", ""): bool}
+
+
+def _field(key: str, type: Type) -> Decoder:
+    child = type.fields[key]
+    inner = decoder_of(child)
+    if child.shape in ("list", "map") and child.nullable and _always(key, type):
+        # an empty slice does not survive Go's storage: it comes back as null
+        return lambda value, unknown: inner(value, unknown) or None
+    return inner
+
+
+def _map(type: Type) -> Decoder:
+    go = go_name(type)
+    assert type.values is not None
+    values = type.values
+    plain = _PLAIN.get((values.shape, values.format))
+    inner = decoder_of(values)
+
+    def decode_map(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not dict:
+            raise _Mismatch(value, go)
+        for given in value.values():
+            if given.__class__ is not plain:
+                break
+        else:
+            return value
+        return {key: zero_of(values) if given is None else inner(given, unknown) for key, given in value.items()}
+
+    return decode_map
+
+
+def _list(type: Type) -> Decoder:
+    go = go_name(type)
+    assert type.items is not None
+    items = type.items
+    plain = _PLAIN.get((items.shape, items.format))
+    inner = decoder_of(items)
+
+    def decode_list(value: Any, unknown: list[bool]) -> Any:
+        if value.__class__ is not list:
+            raise _Mismatch(value, go)
+        for given in value:
+            if given.__class__ is not plain:
+                break
+        else:
+            return value
+        return [zero_of(items) if given is None else inner(given, unknown) for given in value]
+
+    return decode_list
+
+
+def _any(value: Any, _: list[bool]) -> Any:
+    return value
+
+
+def _exactly(plain: type_of_value) -> Callable[[str], Decoder]:
+    def scalar(go: str) -> Decoder:
+        def decode_scalar(value: Any, _: list[bool]) -> Any:
+            if value.__class__ is not plain:
+                raise _Mismatch(value, go)
+            return value
+
+        return decode_scalar
+
+    return scalar
+
+
+def _integer(least: int, most: int) -> Callable[[str], Decoder]:
+    def integer(go: str) -> Decoder:
+        def decode_integer(value: Any, _: list[bool]) -> Any:
+            if value.__class__ is int and least <= value <= most:
+                return value
+            raise _Mismatch(value, go)
+
+        return decode_integer
+
+    return integer
+
+
+def _number(go: str) -> Decoder:
+    def decode_number(value: Any, _: list[bool]) -> Any:
+        if value.__class__ is float:
+            # Go writes 3.0 as 3
+            return int(value) if value.is_integer() and abs(value) < 1e21 else value
+        if value.__class__ is not int:
+            raise _Mismatch(value, go)
+        return value
+
+    return decode_number
+
+
+def _spelled(canonical_spelling: Callable[[str], str]) -> Callable[[str], Decoder]:
+    """A string with one right spelling."""
+
+    def spelled(go: str) -> Decoder:
+        def decode_spelled(value: Any, _: list[bool]) -> Any:
+            if value.__class__ is not str:
+                raise _Mismatch(value, go)
+            return canonical_spelling(value)
+
+        return decode_spelled
+
+    return spelled
+
+
+def _quantity(_: str) -> Decoder:
+    def decode_quantity(value: Any, _: list[bool]) -> Any:
+        try:
+            if value.__class__ is not str:
+                value = value if value.__class__ in (int, float) else ""
+            return canonical(value)
+        except QuantityError as error:
+            raise ValueError(error.message) from None
+
+    return decode_quantity
+
+
+def _int_or_string(value: Any, _: list[bool]) -> Any:
+    if value.__class__ is str or (value.__class__ is int and -(2**31) <= value < 2**31):
+        return value
+    raise _Mismatch(value, "int32")
+
+
+_SCALARS: dict[tuple[str, str], Callable[[str], Decoder]] = {
+    ("string", ""): _exactly(str),
+    ("boolean", ""): _exactly(bool),
+    ("integer", "int32"): _integer(-(2**31), 2**31 - 1),
+    ("integer", "int64"): _integer(-(2**63), 2**63 - 1),
+    ("integer", ""): _integer(-(2**63), 2**63 - 1),
+    ("number", "double"): _number,
+    ("number", ""): _number,
+    ("string", "byte"): _spelled(scalars.base64),
+    ("string", "date-time"): _spelled(scalars.time),
+    ("string", "micro-time"): _spelled(scalars.micro_time),
+    ("string", "duration"): _exactly(str),
+    ("string", "quantity"): _quantity,
+}

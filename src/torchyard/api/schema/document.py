@@ -1,0 +1,188 @@
+"""A client's document: its text read, its kind checked, its fields decoded as a Go API server would.
+
+`read` is the way of a JSON body; `read_object` the rest of the way for a document that came as YAML or protobuf. Both
+answer the object and the sentences for the Warning header, and raise the refusal a real server gives.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal
+
+import orjson
+
+from torchyard.api import errors
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.schema import builtin
+from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.strict import faults_in, may_repeat
+from torchyard.api.schema.types import Type
+
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+Read = tuple[dict[str, Any], list[str]]
+
+# What a server calls its registry of kinds.
+_SCHEME = 'in scheme "pkg/runtime/scheme.go:110"'
+_SHOWN = 30
+
+
+def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
+    """An object of a built-in kind from a JSON body."""
+    obj, repeats = parse(body, gvk.kind)
+    check_kind(obj, gvk)
+    decoded, faults = _decoded(obj, gvk, type)
+    if repeats and validation != "Ignore":
+        faults = faults_in(body, type)
+    return decoded, _judged(faults, gvk, validation)
+
+
+def read_object(obj: dict[str, Any], gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
+    """An object of a built-in kind from a parsed document, which is used up."""
+    check_kind(obj, gvk)
+    decoded, faults = _decoded(obj, gvk, type)
+    return decoded, _judged(faults, gvk, validation)
+
+
+def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
+    """A JSON object from a text, and whether the text may name a field twice. `null` is an empty object."""
+    try:
+        obj = orjson.loads(body)
+        repeats = may_repeat(body, obj)
+    except orjson.JSONDecodeError:
+        raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {_syntax(body)}") from None
+    except TypeError:
+        # what is nested too deep to be written again cannot be stored either
+        raise _unrecognized(body, kind, "json: exceeded max depth") from None
+    if obj is None:
+        return {}, False
+    if not isinstance(obj, dict):
+        raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {_no_object(obj)}")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(obj.get(name), str | None):
+            what = _no_text(obj[name])
+            raise _unrecognized(
+                body,
+                kind,
+                "couldn't get version/kind; json parse error: "
+                f"json: cannot unmarshal {what} into Go struct field .{name} of type string",
+            )
+    if (obj.get("apiVersion") or "").count("/") > 1:
+        raise _unrecognized(body, kind, f"unexpected GroupVersion string: {obj['apiVersion']}")
+    return obj, repeats
+
+
+def check_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
+    """Fill in the kind if the document does not say it; refuse one that says another."""
+    api_version, kind = obj.get("apiVersion") or gvk.api_version, obj.get("kind") or gvk.kind
+    if (api_version, kind) == (gvk.api_version, gvk.kind):
+        obj["apiVersion"], obj["kind"] = api_version, kind
+        return
+    group, _, version = api_version.rpartition("/")
+    said = GroupVersionKind(group, version, kind)
+    if builtin.definition_of(said) is None:
+        reason = f'no kind "{kind}" is registered for version "{api_version}" {_SCHEME}'
+    else:
+        internal = gvk.group.partition(".")[0] or "core"
+        reason = f"converting ({version}.{kind}) to ({internal}.{gvk.kind}): unknown conversion"
+    raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {gvk.kind}: {reason}')
+
+
+def cannot_handle(gvk: GroupVersionKind, reason: str) -> errors.StatusError:
+    """The refusal of a document whose kind is right and whose contents are not."""
+    return errors.bad_request(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {reason}')
+
+
+def strict_error(faults: list[str]) -> str:
+    """What strict decoding says about unknown and repeated fields."""
+    return f"strict decoding error: {', '.join(faults)}"
+
+
+def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[dict[str, Any], list[str]]:
+    try:
+        return decode(obj, type)
+    except Undecodable as error:
+        raise cannot_handle(gvk, error.message) from None
+
+
+def _judged(faults: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
+    if faults and validation == "Strict":
+        raise cannot_handle(gvk, strict_error(faults))
+    return faults if validation == "Warn" else []
+
+
+def _unrecognized(body: bytes, kind: str, reason: str) -> errors.StatusError:
+    if not body:
+        shown = "<empty>"
+    elif body.lstrip()[:1] == b"{":
+        shown = body[:_SHOWN].decode("utf-8", "replace") + (" ..." if len(body) > _SHOWN else "")
+    else:
+        shown = body[:_SHOWN].hex() + (" ..." if len(body) > _SHOWN else "")
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {reason} ({shown})")
+
+
+def _no_object(value: Any) -> str:
+    header = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+    return f"json: cannot unmarshal {_no_text(value)} into Go value of type {header}"
+
+
+def _no_text(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case dict():
+            return "object"
+    return "array"
+
+
+_IN_OBJECT = "after object key:value pair"
+_WHERE = {
+    "Expecting value": "looking for beginning of value",
+    "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+    "Illegal trailing comma before end of object": "looking for beginning of object key string",
+    "Expecting ':' delimiter": "after object key",
+    "Extra data": "after top-level value",
+    "Invalid control character at": "in string literal",
+    "Invalid \\escape": "in string escape code",
+    "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
+}
+
+
+def _syntax(body: bytes) -> str:
+    """What Go's scanner says about a text that is no JSON."""
+    try:
+        text = body.decode()
+        json.loads(text)
+    except UnicodeDecodeError as error:
+        return f"invalid UTF-8 at byte {error.start}"
+    except json.JSONDecodeError as error:
+        at = error.pos + (1 if "escape" in error.msg else 0)
+        if at >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+            return "unexpected end of JSON input"
+        where = _WHERE.get(error.msg, _IN_OBJECT)
+        if where == _IN_OBJECT and _enclosing(text[:at]) == "[":
+            where = "after array element"
+        return f"invalid character {_quoted(text[at])} {where}"
+    except RecursionError:
+        return "exceeded max depth"
+    return "invalid number"
+
+
+def _enclosing(text: str) -> str:
+    """The bracket that is open at the end of a text."""
+    opened = []
+    for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
+        if mark in "[{":
+            opened.append(mark)
+        elif mark in "]}" and opened:
+            opened.pop()
+    return opened[-1] if opened else ""
+
+
+def _quoted(character: str) -> str:
+    special = {"'": "'\\''", "\n": "'\\n'", "\t": "'\\t'", "\r": "'\\r'"}
+    return special.get(character) or f"'{character}'"

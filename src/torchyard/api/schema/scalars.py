@@ -1,0 +1,111 @@
+"""Scalars that have more than one spelling: what a Go API server makes of them, and what it says when it cannot.
+
+Each function takes the JSON value and gives the one spelling that is stored; a ValueError carries Go's own words.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64encode
+from datetime import UTC, datetime
+
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+# Go parses a time element by element and names the first one that does not fit.
+_ELEMENTS = (
+    ("2006", r"\d{4}"),
+    ("-", "-"),
+    ("01", r"\d\d"),
+    ("-", "-"),
+    ("02", r"\d\d"),
+    ("T", "T"),
+    ("15", r"\d\d?"),
+    (":", ":"),
+    ("04", r"\d\d"),
+    (":", ":"),
+    ("05", r"\d\d(?:[.,]\d+)?"),
+    ("Z07:00", r"Z|[+-]\d\d:\d\d"),
+)
+_RANGES = (("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
+
+
+def moment(text: str) -> datetime:
+    """The time an RFC 3339 text says."""
+    try:
+        if len(text) == 20 and text[19] == "Z" and text[10] == "T":
+            return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    return _moment(text)
+
+
+def _moment(text: str) -> datetime:
+    rest, parts = text, []
+    for name, pattern in _ELEMENTS:
+        found = re.match(pattern, rest, re.ASCII)
+        if found is None:
+            raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{rest}" as "{name}"')
+        parts.append(found[0])
+        rest = rest[found.end() :]
+    if rest:
+        raise ValueError(f'parsing time "{text}": extra text: "{rest}"')
+    date, clock, zone = "".join(parts[:5]), parts[6].rjust(2, "0") + ":" + parts[8], parts[11]
+    seconds, _, fraction = parts[10].replace(",", ".").partition(".")
+    for (name, least, most), part in zip(_RANGES, (*parts[2:5:2], parts[6], parts[8], seconds), strict=True):
+        if not least <= int(part) <= most:
+            raise ValueError(f'parsing time "{text}": {name} out of range')
+    spelled = f"{date}T{clock}:{seconds}.{fraction[:6].ljust(6, '0')}{'+00:00' if zone == 'Z' else zone}"
+    try:
+        return datetime.fromisoformat(spelled)
+    except ValueError:
+        raise ValueError(f'parsing time "{text}": day out of range') from None
+
+
+def time(text: str) -> str:
+    """Whole seconds in UTC, as metav1.Time is written."""
+    found = moment(text)
+    if found.microsecond == 0 and text[-1] == "Z" and len(text) == 20:
+        return text
+    return f"{_utc(found):%Y-%m-%dT%H:%M:%S}Z"
+
+
+def micro_time(text: str) -> str:
+    """Microseconds in UTC, as metav1.MicroTime is written."""
+    return f"{_utc(moment(text)):%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def _utc(found: datetime) -> datetime:
+    try:
+        return found.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("Time.MarshalJSON: year outside of range [0,9999]") from None
+
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def base64(text: str) -> str:
+    """Bytes as standard base64 with padding; line breaks inside are allowed and dropped."""
+    try:
+        raw = binascii.a2b_base64(text.replace("\n", "").replace("\r", "").encode(), strict_mode=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise ValueError(f"illegal base64 data at input byte {_illegal(text)}") from None
+    return b64encode(raw).decode()
+
+
+def _illegal(text: str) -> int:
+    """Where encoding/base64 stops: at a character that is none of its own, or at the start of an unfinished group."""
+    group = 0
+    for index, character in enumerate(text.encode("utf-8", "replace").decode("latin-1")):
+        if character in "\r\n":
+            continue
+        if character not in _BASE64:
+            # padding belongs into the third and fourth place of a group
+            if character != "=" or group < 2:
+                return index
+            after = text[index + 1 :].lstrip("\r\n")
+            if group == 2 and after[:1] != "=":
+                return index
+            return index + 1 if group == 3 else index + 2
+        group = (group + 1) % 4
+    return len(text) - group

@@ -1,0 +1,66 @@
+"""What strict decoding finds fault with: fields nobody knows and fields said twice, in the order of the document.
+
+The common document has neither, so finding out that it has none is what must be fast; naming them may take its time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from torchyard.api.schema.types import Type
+
+# As upstream: more than that helps nobody.
+MOST_FAULTS = 100
+
+
+class Pairs(list[tuple[str, Any]]):
+    """A JSON object with everything that was written in it."""
+
+
+def may_repeat(body: bytes, obj: Any) -> bool:
+    """Whether a JSON text may name a field twice, given what it was parsed to. Never wrongly says no.
+
+    A repeated field is not in the parsed object: written again, that has fewer quotation marks. Only a quotation mark
+    that the text escapes by number could hide this.
+    """
+    return body.count(b'"') != orjson.dumps(obj).count(b'"') or b"\\u0022" in body
+
+
+def faults_in(body: bytes, type: Type) -> list[str]:
+    """`unknown field "x"` and `duplicate field "y"` of a JSON text, both with their full paths."""
+    return faults_of(json.loads(body, object_pairs_hook=Pairs), type)
+
+
+def faults_of(document: Any, type: Type) -> list[str]:
+    """The same for a parsed document, which cannot repeat a field."""
+    found: dict[str, None] = {}
+    _walk(document, type, "", found)
+    return list(found)[:MOST_FAULTS]
+
+
+def _walk(node: Any, type: Type, path: str, found: dict[str, None]) -> None:
+    match type.shape:
+        case "object" | "map" if isinstance(node, dict | Pairs):
+            seen: set[str] = set()
+            for key, value in _pairs(node):
+                child = type.fields.get(key) if type.shape == "object" else type.values
+                below = f"{path}.{key}" if path else key
+                if child is None:
+                    if not type.preserve_unknown:
+                        found[f'unknown field "{below}"'] = None
+                    continue
+                if key in seen:
+                    found[f'duplicate field "{below}"'] = None
+                seen.add(key)
+                _walk(value, child, below, found)
+        case "list" if isinstance(node, list) and type.items:
+            for index, item in enumerate(node):
+                _walk(item, type.items, f"{path}[{index}]", found)
+
+
+def _pairs(node: dict[str, Any] | Pairs) -> Iterable[tuple[str, Any]]:
+    return node if isinstance(node, Pairs) else node.items()

@@ -1,0 +1,196 @@
+"""An object as a Go server holds it: pruned, spelled one way, zeros left out or written as its structs say."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from tests.support import kubectl as kubectls
+from tests.support.kubectl import Kubectl
+
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.schema.builtin import type_of
+from torchyard.api.schema.decode import decode
+from torchyard.api.schema.types import Type
+
+
+def decoded(kind: str, obj: dict[str, Any], group: str = "") -> dict[str, Any]:
+    type = type_of(GroupVersionKind(group, "v1", kind))
+    assert type is not None
+    return decode(obj, type)[0]
+
+
+def in_container(**fields: Any) -> dict[str, Any]:
+    pod = decoded("Pod", {"spec": {"containers": [{"name": "c", **fields}]}})
+    container: dict[str, Any] = pod["spec"]["containers"][0]
+    return container
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [
+        ({"tty": False}, {}),
+        ({"args": []}, {}),
+        ({"image": ""}, {}),
+        ({"args": None}, {}),
+        ({"args": ["a", None]}, {"args": ["a", ""]}),
+        ({"securityContext": {}}, {"securityContext": {}}),
+        ({"securityContext": {"privileged": False}}, {"securityContext": {"privileged": False}}),
+        ({"securityContext": None}, {}),
+        ({"env": [{"name": "A", "value": ""}]}, {"env": [{"name": "A"}]}),
+        ({"env": [{}]}, {"env": [{"name": ""}]}),
+        ({"ports": [{"hostPort": 0}]}, {"ports": [{"containerPort": 0}]}),
+        ({"livenessProbe": {"periodSeconds": 0, "httpGet": {}}}, {"livenessProbe": {"httpGet": {"port": 0}}}),
+        ({"surprise": 1}, {}),
+    ],
+)
+def test_zeros_are_left_out_unless_the_field_is_a_pointer_or_always_written(
+    sent: dict[str, Any], held: dict[str, Any]
+) -> None:
+    assert in_container(**sent) == {"name": "c", "resources": {}, **held}
+
+
+def test_what_go_always_writes_is_there() -> None:
+    assert decoded("Pod", {}) == {"metadata": {}, "spec": {}, "status": {}}
+    assert decoded("Deployment", {}, "apps") == {
+        "metadata": {},
+        "spec": {"template": {"metadata": {}, "spec": {}}, "strategy": {}},
+        "status": {},
+    }
+    event = decoded("Event", {"metadata": {"name": "e"}})
+    assert event["eventTime"] is None
+    assert event["reportingComponent"] == ""
+
+
+def test_written_zeros_are_not_shared_between_objects() -> None:
+    first, second = decoded("Deployment", {}, "apps"), decoded("Deployment", {}, "apps")
+    first["spec"]["template"]["metadata"]["labels"] = {"a": "b"}
+    assert second["spec"]["template"]["metadata"] == {}
+
+
+def test_an_empty_list_that_go_always_writes_is_null() -> None:
+    assert decoded("Role", {"rules": []}, "rbac.authorization.k8s.io")["rules"] is None
+    assert decoded("Role", {}, "rbac.authorization.k8s.io")["rules"] is None
+
+
+def test_a_missing_required_list_is_not_made_up() -> None:
+    assert "containers" not in decoded("Pod", {"spec": {}})["spec"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [("1000m", "1"), ("0.5", "500m"), ("1024Mi", "1Gi"), (1.5, "1500m"), (1024, "1024"), (None, "0"), ("1e3", "1e3")],
+)
+def test_quantities_have_one_spelling(sent: Any, held: str) -> None:
+    assert in_container(resources={"limits": {"cpu": sent}})["resources"]["limits"]["cpu"] == held
+
+
+@pytest.mark.parametrize(
+    ("sent", "held", "micro"),
+    [
+        ("2020-01-02T03:04:05Z", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05.000000Z"),
+        ("2020-01-02T03:04:05.6789Z", "2020-01-02T03:04:05Z", "2020-01-02T03:04:05.678900Z"),
+        ("2020-01-02T03:04:05+02:00", "2020-01-02T01:04:05Z", "2020-01-02T01:04:05.000000Z"),
+    ],
+)
+def test_times_have_one_spelling(sent: str, held: str, micro: str) -> None:
+    assert decoded("Pod", {"metadata": {"creationTimestamp": sent}})["metadata"]["creationTimestamp"] == held
+    assert decoded("Lease", {"spec": {"renewTime": sent}}, "coordination.k8s.io")["spec"]["renewTime"] == micro
+
+
+def test_bytes_have_one_spelling() -> None:
+    assert decoded("Secret", {"data": {"a": "Y\nQ==", "b": None}})["data"] == {"a": "YQ==", "b": ""}
+
+
+def test_free_form_json_is_left_alone() -> None:
+    managed: list[Any] = [{"fieldsV1": {"f:spec": {}, "x": None}}]
+    assert decoded("Pod", {"metadata": {"managedFields": managed}})["metadata"]["managedFields"] == managed
+
+
+TEXTS: dict[str, list[Any]] = {
+    "": ["", "x", "Always"],
+    "quantity": ["0", "1000m", "1.5", "1024Mi", "100m", "1e3", "0.0001", 5, 0.5, "1Ki", "12e6", "-1", ".5", "1536Mi"],
+    "date-time": ["2020-01-02T03:04:05Z", "2020-01-02T03:04:05.678Z", "2020-01-02T03:04:05+02:00"],
+    "micro-time": ["2020-01-02T03:04:05Z", "2020-01-02T03:04:05.1234567+02:00"],
+    "byte": ["", "YQ=="],
+}
+SCALARS: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "integer": [0, 1, -1, 2**31 - 1],
+    "number": [0, 1.5, 3.0],
+    "int-or-string": [0, 5, "a", "50%"],
+    "any": [{}, {"a": 1}, {"x": {"y": [1, None]}}],
+}
+# without these a workload has nothing in it, and kubectl patches by name
+WANTED = frozenset(("spec", "template", "containers", "jobTemplate", "name"))
+
+
+def generate(type: Type, chance: random.Random, depth: int = 0) -> Any:
+    if depth > 5 and chance.random() < 0.03:
+        return None
+    if type.shape == "object":
+        share = 0.3 if depth < 9 else 0.05
+        chosen = {key: child for key, child in type.fields.items() if key in WANTED or chance.random() < share}
+        made = {key: generate(child, chance, depth + 1) for key, child in chosen.items()}
+        return made | {"name": f"n{chance.random()}"} if "name" in made else made
+    if type.shape == "list" and type.items:
+        made_items = (generate(type.items, chance, depth + 1) for _ in range(chance.choice((0, 1, 1, 2))))
+        # kubectl computes a patch, which a null in a list of objects would stop
+        return [{} if item is None and type.items.shape == "object" else item for item in made_items]
+    if type.shape == "map" and type.values:
+        return {key: generate(type.values, chance, depth + 1) for key in chance.sample(("a", "b", "cpu"), 2)}
+    return chance.choice(TEXTS[type.format] if type.shape == "string" else SCALARS[type.shape])
+
+
+def without(obj: Any, *keys: str) -> Any:
+    """Less what kubectl sets, and less empty and null lists: we leave the required ones to validation."""
+    if isinstance(obj, dict):
+        kept = {key: value for key, value in obj.items() if key not in keys and value not in (None, [])}
+        return {key: without(value, *keys) for key, value in kept.items()}
+    return [without(each, *keys) for each in obj] if isinstance(obj, list) else obj
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("seed", range(3))
+def test_go_decodes_and_encodes_workloads_to_the_same_objects(seed: int, tmp_path: Any) -> None:
+    binary = kubectls.versions().get("1.34")
+    if binary is None:
+        pytest.skip("needs a kubectl 1.34: its Go types are those of the table")
+    chance = random.Random(seed)
+    objects = []
+    for index in range(60):
+        group, kind = chance.choice(
+            (
+                ("apps", "Deployment"),
+                ("apps", "StatefulSet"),
+                ("batch", "Job"),
+                ("batch", "CronJob"),
+                ("apps", "DaemonSet"),
+            )
+        )
+        type = type_of(GroupVersionKind(group, "v1", kind))
+        assert type is not None
+        made = generate(type, chance) | {"apiVersion": f"{group}/v1", "kind": kind}
+        made["metadata"] = {"name": f"n{index}", "labels": {"a": "b"}}
+        objects.append(made)
+    (tmp_path / "list.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    said = Kubectl("1.34", binary)("set", "sa", "--local", "-f", str(tmp_path / "list.json"), "-o", "json", "someone")
+    theirs = {each["metadata"]["name"]: each for each in _documents(said)}
+    ignored = ("serviceAccount", "serviceAccountName", "managedFields")
+    assert len(theirs) == len(objects)
+    for made in objects:
+        group = made["apiVersion"].partition("/")[0]
+        ours = decoded(made["kind"], made, group)
+        assert without(ours, *ignored) == without(theirs[ours["metadata"]["name"]], *ignored)
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    decoder = json.JSONDecoder()
+    while text := text.strip():
+        document, end = decoder.raw_decode(text)
+        found += document["items"] if document["kind"] == "List" else [document]
+        text = text[end:]
+    return found

@@ -1,0 +1,281 @@
+"""What is refused, what is warned of, and in which words: a table judged by our reader and by a real API server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.kubernetes import Server
+
+from torchyard.api.errors import StatusError
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.schema.builtin import type_of
+from torchyard.api.schema.document import FieldValidation, read, read_object
+
+POD = GroupVersionKind("", "v1", "Pod")
+SECRET = GroupVersionKind("", "v1", "Secret")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+COLLECTIONS = {
+    POD: "/api/v1/namespaces/default/pods",
+    SECRET: "/api/v1/namespaces/default/secrets",
+    DEPLOYMENT: "/apis/apps/v1/namespaces/default/deployments",
+    CRD: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+}
+
+
+def pod(spec: dict[str, Any] | None = None, **top: Any) -> dict[str, Any]:
+    containers = [{"name": "c", "image": "i"}]
+    return {"kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": containers, **(spec or {})}, **top}
+
+
+def container(**fields: Any) -> dict[str, Any]:
+    return pod({"containers": [{"name": "c", "image": "i", **fields}]})
+
+
+def probe(get: Any) -> dict[str, Any]:
+    return container(livenessProbe={"httpGet": get})
+
+
+def limits(cpu: Any) -> dict[str, Any]:
+    return container(resources={"limits": {"cpu": cpu}})
+
+
+def secret(value: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "x"}, "data": {"a": value}}
+
+
+TWICE = (
+    '{"metadata":{"name":"x","labels":{"a":"1","a":"2"}},"spec":{"hostNetwork":true,"hostNetwork":false,'
+    '"containers":[{"name":"c","image":"i","name":"c","foo":1,"foo":2}]}}'
+)
+UNKNOWN = pod({"containers": [{"name": "c", "image": "i", "zap": 1}], "foo": 1, "bar": None}, top=3)
+NO_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+NO_OBJECT = "the object provided is unrecognized (must be of type Pod): "
+NO_JSON = NO_OBJECT + "couldn't get version/kind; json parse error: "
+SCHEME = 'in scheme "pkg/runtime/scheme.go:110"'
+
+
+def cannot(kind: str, reason: str) -> str:
+    return f'{kind} in version "v1" cannot be handled as a {kind}: {reason}'
+
+
+# document of a Pod, what it has, the Go field it has it in, the type of that
+MISFITS: list[tuple[dict[str, Any], str, str, str]] = [
+    (pod({"hostNetwork": "true"}), "string", "PodSpec.spec.hostNetwork", "bool"),
+    (pod({"hostname": 5}), "number", "PodSpec.spec.hostname", "string"),
+    (pod({"hostname": {}}), "object", "PodSpec.spec.hostname", "string"),
+    (pod({"restartPolicy": 5}), "number", "PodSpec.spec.restartPolicy", "v1.RestartPolicy"),
+    (pod({"priority": "5"}), "string", "PodSpec.spec.priority", "int32"),
+    (pod({"priority": 5.5}), "number 5.5", "PodSpec.spec.priority", "int32"),
+    (pod({"priority": 5.0}), "number 5.0", "PodSpec.spec.priority", "int32"),
+    (pod({"priority": 3000000000}), "number 3000000000", "PodSpec.spec.priority", "int32"),
+    (pod({"priority": True}), "bool", "PodSpec.spec.priority", "int32"),
+    (pod({"containers": {}}), "object", "PodSpec.spec.containers", "[]v1.Container"),
+    (pod({"containers": ["x"]}), "string", "PodSpec.spec.containers", "v1.Container"),
+    (pod({"securityContext": []}), "array", "PodSpec.spec.securityContext", "v1.PodSecurityContext"),
+    (pod({"hostNetwork": "x", "hostPID": "y"}), "string", "PodSpec.spec.hostNetwork", "bool"),
+    ({"spec": "x"}, "string", "Pod.spec", "v1.PodSpec"),
+    ({"metadata": {"labels": {"a": 5}}}, "number", "ObjectMeta.metadata.labels", "string"),
+    ({"metadata": {"labels": []}}, "array", "ObjectMeta.metadata.labels", "map[string]string"),
+    ({"metadata": {"deletionTimestamp": 5}}, "number", "ObjectMeta.metadata.deletionTimestamp", "string"),
+    (container(env=[{"value": 5}]), "number", "EnvVar.spec.containers.env.value", "string"),
+    (container(args=[1]), "number", "Container.spec.containers.args", "string"),
+    (probe({"port": 1.5}), "number 1.5", "HTTPGetAction.spec.containers.livenessProbe.httpGet.port", "int32"),
+    (probe(1), "number", "Probe.spec.containers.livenessProbe.httpGet", "v1.HTTPGetAction"),
+]
+AMOUNTS: list[Any] = ["1x", "", True, {}]
+BYTES = [("!!!", 0), ("YQ", 0), ("YWFhYQ", 4), ("YQ=a", 2), ("YQ==YQ==", 4), ("Y Q==", 1)]
+# a text that is no JSON, and what Go's scanner says about it
+TORN = [
+    ("", "unexpected end of JSON input"),
+    ('{"a":', "unexpected end of JSON input"),
+    ('{"a":"b', "unexpected end of JSON input"),
+    ('{"a" 1}', "invalid character '1' after object key"),
+    ('{"a":1 "b"}', "invalid character '\"' after object key:value pair"),
+    ('{"a":[1 2]}', "invalid character '2' after array element"),
+    ('{"a":[{"b":1}, 2}', "invalid character '}' after array element"),
+    ('{"a":x}', "invalid character 'x' looking for beginning of value"),
+    ('{"kind":"Pod",}', "invalid character '}' looking for beginning of object key string"),
+    ('{"kind":"Pod"} x', "invalid character 'x' after top-level value"),
+]
+# kind, document, what the refusal says
+REFUSED: list[tuple[GroupVersionKind, Any, str]] = [
+    *(
+        (POD, document, cannot("Pod", f"json: cannot unmarshal {has} into Go struct field {field} of type {go}"))
+        for document, has, field, go in MISFITS
+    ),
+    *((POD, limits(amount), cannot("Pod", NO_QUANTITY)) for amount in AMOUNTS),
+    *((SECRET, secret(text), cannot("Secret", f"illegal base64 data at input byte {at}")) for text, at in BYTES),
+    *((POD, text, f"{NO_JSON}{what} ({text or '<empty>'})") for text, what in TORN),
+    (
+        SECRET,
+        secret(5),
+        cannot("Secret", "json: cannot unmarshal number into Go struct field Secret.data of type []uint8"),
+    ),
+    (
+        DEPLOYMENT,
+        {"spec": {"template": {"spec": {"hostNetwork": 1}}}},
+        cannot(
+            "Deployment",
+            "json: cannot unmarshal number into Go struct field PodSpec.spec.template.spec.hostNetwork of type bool",
+        ),
+    ),
+    (
+        CRD,
+        {"spec": {"versions": [{"schema": {"openAPIV3Schema": {"minimum": "x"}}}]}},
+        cannot(
+            "CustomResourceDefinition",
+            "json: cannot unmarshal string into Go struct field "
+            "JSONSchemaProps.spec.versions.schema.openAPIV3Schema.minimum of type float64",
+        ),
+    ),
+    (
+        POD,
+        {"kind": "Service", "apiVersion": "v1"},
+        'Service in version "v1" cannot be handled as a Pod: converting (v1.Service) to (core.Pod): unknown conversion',
+    ),
+    (
+        POD,
+        {"kind": "Foo", "apiVersion": "v1"},
+        f'Foo in version "v1" cannot be handled as a Pod: no kind "Foo" is registered for version "v1" {SCHEME}',
+    ),
+    (
+        POD,
+        {"kind": "Pod", "apiVersion": "foo/v9"},
+        f'Pod in version "v9" cannot be handled as a Pod: no kind "Pod" is registered for version "foo/v9" {SCHEME}',
+    ),
+    (POD, {"apiVersion": "a/b/c"}, NO_OBJECT + 'unexpected GroupVersion string: a/b/c ({"apiVersion": "a/b/c"})'),
+    (
+        POD,
+        {"apiVersion": 5},
+        f'{NO_JSON}json: cannot unmarshal number into Go struct field .apiVersion of type string ({{"apiVersion": 5}})',
+    ),
+]
+
+
+def text(document: Any) -> bytes:
+    return (document if isinstance(document, str) else json.dumps(document)).encode()
+
+
+def ours(
+    kind: GroupVersionKind, document: Any, validation: FieldValidation = "Warn"
+) -> tuple[dict[str, Any], list[str]]:
+    type = type_of(kind)
+    assert type is not None
+    return read(text(document), kind, type, validation)
+
+
+@pytest.mark.parametrize(("kind", "document", "message"), REFUSED, ids=lambda value: str(value)[:60])
+def test_a_document_that_does_not_fit_is_refused_in_gos_words(
+    kind: GroupVersionKind, document: Any, message: str
+) -> None:
+    with pytest.raises(StatusError) as refusal:
+        ours(kind, document)
+    assert (refusal.value.status, refusal.value.reason) == (400, "BadRequest")
+    assert refusal.value.message == message
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("kind", "document", "message"), REFUSED, ids=lambda value: str(value)[:60])
+def test_a_real_server_uses_the_same_words(
+    kind: GroupVersionKind, document: Any, message: str, kube_bare: Server
+) -> None:
+    answer = kube_bare.admin.post(
+        COLLECTIONS[kind], text(document), query={"dryRun": "All"}, headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message == message
+
+
+AS_LAYOUT = ' as "2006-01-02T15:04:05Z07:00": cannot parse '
+TIMES = [
+    ("yesterday", AS_LAYOUT + '"yesterday" as "2006"'),
+    ("", AS_LAYOUT + '"" as "2006"'),
+    ("2020-01-02", AS_LAYOUT + '"" as "T"'),
+    ("2020-01-02T03:04:05", AS_LAYOUT + '"" as "Z07:00"'),
+    ("2020-13-02T03:04:05Z", ": month out of range"),
+    ("2020-02-30T03:04:05Z", ": day out of range"),
+    ("2020-01-02T25:04:05Z", ": hour out of range"),
+    ("2020-01-02T03:04:05Zx", ': extra text: "x"'),
+]
+
+
+@pytest.mark.parametrize(("time", "message"), TIMES)
+def test_a_bad_time_is_refused_element_by_element(time: str, message: str) -> None:
+    with pytest.raises(StatusError) as refusal:
+        ours(POD, {"metadata": {"deletionTimestamp": time}})
+    assert refusal.value.message == cannot("Pod", f'parsing time "{time}"{message}')
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("time", "message"), TIMES)
+def test_a_real_server_refuses_a_bad_time_alike(time: str, message: str, kube_bare: Server) -> None:
+    answer = kube_bare.admin.post(COLLECTIONS[POD], {"metadata": {"deletionTimestamp": time}})
+    assert answer.message == cannot("Pod", f'parsing time "{time}"{message}')
+
+
+def unknown(*fields: str) -> list[str]:
+    return [f'unknown field "{field}"' for field in fields]
+
+
+def duplicate(*fields: str) -> list[str]:
+    return [f'duplicate field "{field}"' for field in fields]
+
+
+FAULTS: list[tuple[Any, list[str]]] = [
+    (UNKNOWN, unknown("spec.containers[0].zap", "spec.foo", "spec.bar", "top")),
+    (pod({"HostNetwork": True}), unknown("spec.HostNetwork")),
+    (
+        TWICE,
+        duplicate("metadata.labels.a", "spec.hostNetwork", "spec.containers[0].name")
+        + unknown("spec.containers[0].foo"),
+    ),
+    (pod(metadata={"name": "x", "annotations": {"a": '":"'}}), []),
+]
+
+
+@pytest.mark.parametrize(("document", "faults"), FAULTS)
+def test_unknown_and_repeated_fields_are_warned_of_or_refused(document: Any, faults: list[str]) -> None:
+    assert ours(POD, document)[1] == faults
+    assert ours(POD, document, "Ignore")[1] == []
+    if faults:
+        with pytest.raises(StatusError) as refusal:
+            ours(POD, document, "Strict")
+        reason = f"strict decoding error: {', '.join(faults)}"
+        assert refusal.value.message == cannot("Pod", reason)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("document", "faults"), FAULTS)
+def test_a_real_server_finds_the_same_faults(document: Any, faults: list[str], kube_bare: Server) -> None:
+    headers = {"Content-Type": "application/json"}
+    answer = kube_bare.admin.post(COLLECTIONS[POD], text(document), query={"dryRun": "All"}, headers=headers)
+    assert [json.loads(warning.removeprefix("299 - ")) for warning in answer.warnings] == faults
+
+
+@pytest.mark.parametrize("labels", ['{"a" :"1","a":"2"}', '{"a":"\\u0022","a":"1"}', '{"a":"\\"","a"\n:"2"}'])
+def test_no_spelling_hides_a_repeated_field(labels: str) -> None:
+    document = f'{{"metadata":{{"name":"x","labels":{labels}}}}}'
+    assert ours(POD, document)[1] == duplicate("metadata.labels.a")
+
+
+def test_a_kind_that_is_not_said_is_filled_in() -> None:
+    assert ours(DEPLOYMENT, {"metadata": {"name": "x"}})[0]["apiVersion"] == "apps/v1"
+    assert ours(POD, "null")[0]["kind"] == "Pod"
+
+
+def test_a_parsed_document_takes_the_same_way() -> None:
+    type = type_of(POD)
+    assert type is not None
+    found, warnings = read_object(pod({"foo": 1, "hostNetwork": False}), POD, type)
+    assert "hostNetwork" not in found["spec"]
+    assert warnings == ['unknown field "spec.foo"']
+
+
+def test_a_schema_nested_beyond_reason_is_refused() -> None:
+    schema = '{"not":' * 900 + "{}" + "}" * 900
+    body = f'{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}'
+    with pytest.raises(StatusError, match="depth"):
+        ours(CRD, body)
