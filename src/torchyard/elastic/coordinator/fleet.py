@@ -1,0 +1,265 @@
+"""Who is in the world: facts go in, messages to send come out. Pure: no clock, no socket, no disk.
+
+A world is named by its fence. It ends with `Reform`; every member reports what it holds; when all have, `Go` begins the
+next one from the newest state that any of them holds. Nothing a worker applied is ever taken back while one that
+applied it lives (the roll-forward rule).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median_low
+
+from torchyard.elastic.order import shares
+from torchyard.elastic.wire import NOWHERE, Fence, Go, Hello, Message, Reform, Standing, Stop
+
+STRAGGLES_AT = 1.3
+"""A worker this much slower than the median loses micro-batches."""
+GAIN_WORTH_A_CHANGE = 0.9
+"""A new share-out must make the slowest block at least this much shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many workers may make up a world. `most` is also bounded by the number of micro-batches."""
+
+    least: int = 1
+    most: int = 1 << 30
+    multiple_of: int = 1
+    want: int = 1
+
+
+@dataclass(slots=True)
+class Member:
+    name: str
+    standing: Standing
+    seniority: int
+    leaving: bool = False
+    reported: bool = False
+    done: str = ""
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    to: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A world began: for the ledger and the event log."""
+
+    go: Go
+    reason: str
+    urgent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    reason: str
+    message: str
+
+
+Order = Send | Began | Decision
+
+
+@dataclass
+class Fleet:
+    incarnation: int
+    limits: Limits = field(default_factory=Limits)
+    micro_batches: int = 1 << 30
+    fence: Fence = NOWHERE
+    step: int = 0
+    world: tuple[str, ...] = ()
+    members: dict[str, Member] = field(default_factory=dict)
+    speeds: tuple[float, ...] = ()
+    started: bool = False
+    forming: bool = False
+    urgent: bool = False
+    reason: str = ""
+    _summoned: tuple[str, ...] = ()
+    _arrivals: int = 0
+
+    @property
+    def running(self) -> bool:
+        return bool(self.world) and not self.forming
+
+    def adopt(self, fence: Fence, world: tuple[str, ...]) -> None:
+        """Take over a world from an earlier incarnation: it goes on training while its members return."""
+        self.fence, self.world, self.started = fence, world, True
+
+    def joined(self, hello: Hello) -> list[Order]:
+        """A worker has connected, or has come back."""
+        self._arrivals += 1
+        name = hello.name
+        self.members[name] = Member(name, hello.standing, self._arrivals, done=hello.done)
+        self.step = max(self.step, hello.standing.step if hello.standing.live else 0)
+        if hello.running and hello.standing.fence > self.fence:
+            self.adopt(hello.standing.fence, hello.members)
+        if hello.running and hello.standing.fence == self.fence and name in self.world and not self.forming:
+            return []
+        if self.forming and name in self._summoned:
+            return [Send(name, Reform(self.fence, self.urgent, self.reason))]
+        if name in self.world and not self.forming:
+            # It was in this world and is no longer: the others wait for it in vain.
+            return self._reform(f"{name} lost its place in the world", urgent=True)
+        if self.forming and all(self.members[other].reported for other in self._summoned):
+            return self._reform(self.reason, urgent=self.urgent)  # paused for want of workers until now
+        return self.consider(f"{name} joined")
+
+    def lost(self, name: str, why: str) -> list[Order]:
+        if self.members.pop(name, None) is None:
+            return []
+        if name in (self._summoned if self.forming else self.world):
+            return self._reform(f"{name} {why}", urgent=True)
+        return []
+
+    def vanished(self, names: Sequence[str], why: str) -> list[Order]:
+        """Members of an adopted world that never came back."""
+        if self.forming or not set(names) & set(self.world):
+            return []
+        return self._reform(f"{', '.join(names)} {why}", urgent=True)
+
+    def broken(self, name: str, fence: Fence, why: str) -> list[Order]:
+        if fence != self.fence or self.forming:
+            return []
+        return self._reform(f"{name} lost the group: {why}", urgent=True)
+
+    def leaving(self, name: str, why: str) -> list[Order]:
+        if name not in self.members or self.members[name].leaving:
+            return []
+        self.members[name].leaving = True
+        if name not in self.world:
+            return [Send(name, Stop("retired", why))]
+        return self.consider(f"{name} leaves: {why}")
+
+    def resize(self, limits: Limits) -> list[Order]:
+        self.limits = limits
+        spare = sorted((m for m in self.members.values() if m.name not in self.world), key=lambda m: m.seniority)
+        surplus = [] if self.forming else spare[max(0, limits.want - len(self.world)) :]
+        for member in surplus:
+            member.leaving = True
+        orders: list[Order] = [Send(m.name, Stop("retired", f"{limits.want} workers are wanted")) for m in surplus]
+        return orders + self.consider(f"{limits.want} workers wanted")
+
+    def consider(self, reason: str) -> list[Order]:
+        """Change the world at a step boundary if it should look different. Never disturbs a change under way."""
+        chosen = self._choose()
+        enough = len(chosen) >= (self.limits.least if self.started else min(self.limits.want, self.limits.most))
+        if self.forming or not enough or set(chosen) == set(self.world):
+            return []
+        return self._reform(reason, urgent=False)
+
+    def start_anyway(self) -> list[Order]:
+        """The wait for a full start is over: begin with what is there, if that is enough."""
+        if self.started or self.forming or len(self._choose()) < self.limits.least:
+            return []
+        self.started = True
+        return self._reform("not every worker came in time", urgent=False)
+
+    def _choose(self) -> list[str]:
+        """The oldest stay: they hold state. Spare workers stand by."""
+        present = [member for member in self.members.values() if not member.leaving]
+        present.sort(key=lambda member: (member.name not in self.world, member.seniority))
+        room = min(self.limits.want, self.limits.most, self.micro_batches)
+        room = min(room, len(present)) // self.limits.multiple_of * self.limits.multiple_of
+        return [member.name for member in present[:room]]
+
+    def _reform(self, reason: str, *, urgent: bool) -> list[Order]:
+        chosen = self._choose()
+        everyone = tuple(dict.fromkeys([*self.world, *chosen]))
+        self._summoned = tuple(name for name in everyone if name in self.members)
+        # A peer that has left the world waits for `Go` in any case; those still inside must not wait for it.
+        urgent = urgent or (self.forming and self.urgent)
+        self.fence = Fence(self.incarnation, self.fence.generation + 1)
+        self.forming, self.urgent, self.reason = True, urgent, reason
+        for name in self._summoned:
+            self.members[name].reported = False
+        return [Send(name, Reform(self.fence, urgent, reason)) for name in self._summoned]
+
+    def reported(self, name: str, fence: Fence, standing: Standing) -> list[Order]:
+        member = self.members.get(name)
+        if member is None or fence != self.fence or not self.forming:
+            return []
+        member.reported, member.standing = True, standing
+        return self._try_go()
+
+    def _try_go(self) -> list[Order]:
+        if not all(self.members[name].reported for name in self._summoned):
+            return []
+        chosen = [name for name in self._choose() if name in self._summoned]
+        if len(chosen) < self.limits.least:
+            if len(self._choose()) >= self.limits.least:
+                return self._reform(self.reason, urgent=self.urgent)
+            return [Decision("Paused", f"{len(chosen)} workers are here, at least {self.limits.least} are needed")]
+        # Those who leave report too: if only they hold the newest state, they stay for one more world and hand it over.
+        newest = max(_worth(self.members[name].standing) for name in self._summoned)
+        if all(_worth(self.members[name].standing) != newest for name in chosen):
+            chosen.append(next(n for n in self._summoned if _worth(self.members[n].standing) == newest))
+        leader = next(name for name in chosen if _worth(self.members[name].standing) == newest)
+        best = self.members[leader].standing
+        step = best.step if best.live else best.restorable
+        current = {n for n in chosen if best.live and _worth(self.members[n].standing) == newest}
+        behind = tuple(name for name in chosen if name != leader and name not in current)
+        speeds = self._speeds(chosen)
+        go = Go(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
+        retired = [name for name in self._summoned if name not in chosen]
+        self.world, self.step, self.speeds, self.started = go.members, step, speeds, True
+        began = Began(go, self.reason, self.urgent)
+        self.forming, self.urgent, self._summoned = False, False, ()
+        orders: list[Order] = [Send(name, go) for name in chosen]
+        orders += [Send(name, self._parting(name)) for name in retired]
+        # Whoever came while the world was forming is taken in at its first boundary.
+        return [*orders, began, *self.consider("workers arrived meanwhile")]
+
+    def _parting(self, name: str) -> Stop:
+        if self.members[name].leaving:
+            return Stop("retired", "as it asked")
+        del self.members[name]
+        return Stop("retired", f"{self.limits.want} workers are wanted")
+
+    def measured(self, name: str, cost: float) -> None:
+        if name in self.members:
+            self.members[name].cost = cost
+
+    def _speeds(self, names: Sequence[str]) -> tuple[float, ...]:
+        """Even shares unless somebody straggles: then shares follow measured speed."""
+        costs = [self.members[name].cost for name in names]
+        if not all(costs) or max(costs) < STRAGGLES_AT * median_low(costs):
+            return ()
+        return tuple(round(1 / cost, 6) for cost in costs)
+
+    def rebalance(self) -> list[Order]:
+        """Shift micro-batches away from a straggler, if that is worth a change."""
+        if not self.running or len(self.world) < 2 or any(name not in self.members for name in self.world):
+            return []
+        costs = [self.members[name].cost for name in self.world]
+        speeds = self._speeds(self.world)
+        if speeds == self.speeds or not all(costs):
+            return []
+        now = max(cost * len(block) for cost, block in zip(costs, self._blocks(self.speeds), strict=True))
+        then = max(cost * len(block) for cost, block in zip(costs, self._blocks(speeds), strict=True))
+        if then > GAIN_WORTH_A_CHANGE * now:
+            return []
+        slowest = self.world[costs.index(max(costs))]
+        return self._reform(f"{slowest} is slow: {max(costs) / min(costs):.1f}x the fastest", urgent=False)
+
+    def _blocks(self, speeds: tuple[float, ...]) -> tuple[range, ...]:
+        return shares(self.micro_batches, len(self.world), speeds or None)
+
+    def done(self, name: str, digest: str, step: int) -> bool:
+        """True when every member of the world has finished the last step."""
+        if name in self.members:
+            member = self.members[name]
+            member.done = digest
+            member.standing = replace(member.standing, step=step)
+        return not self.forming and all(self.members[n].done for n in self.world if n in self.members)
+
+
+def _worth(standing: Standing) -> tuple[bool, Fence, int]:
+    """Live state beats stored state; among live ones the newest world, then the newest step."""
+    if standing.live:
+        return True, standing.fence, standing.step
+    return False, NOWHERE, standing.restorable

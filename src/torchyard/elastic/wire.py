@@ -1,0 +1,251 @@
+"""The control stream between workers and coordinator: its messages and their framing. No sockets of its own.
+
+A frame is a four-byte length and a JSON object. A message is a frozen dataclass; its `kind` names it on the wire. Every
+message that concerns a world carries its fence, and whoever holds a newer fence drops it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from torchyard.elastic.errors import ElasticError
+
+VERSION = 1
+LARGEST_FRAME = 16 << 20
+LENGTH = struct.Struct("!I")
+
+
+class Fence(NamedTuple):
+    """Names one world: the coordinator's incarnation and its generation. Greater means newer."""
+
+    incarnation: int
+    generation: int
+
+
+NOWHERE = Fence(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a worker holds: its model after `step` in the world `fence`; or nothing but what it can restore.
+
+    `restorable` is the newest step it could load from shared memory or a checkpoint; 0 is a fresh model.
+    """
+
+    fence: Fence = NOWHERE
+    step: int = 0
+    live: bool = False
+    restorable: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of a connection; `running` and `members` are set by one that returns while it trains."""
+
+    job: str
+    token: str
+    name: str
+    role: str = "worker"
+    version: int = VERSION
+    node: str = ""
+    pid: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    standing: Standing = field(default_factory=Standing)
+    running: bool = False
+    members: tuple[str, ...] = ()
+    done: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    incarnation: int
+    lease: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    code: str
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reform:
+    """Leave the present world: at once (`urgent`: cut what blocks), or together at the next step boundary."""
+
+    fence: Fence
+    urgent: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    fence: Fence
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The new world: ranks are positions in `members`, `behind` receive the state of `leader`, who holds `step`."""
+
+    fence: Fence
+    members: tuple[str, ...]
+    step: int
+    leader: str
+    behind: tuple[str, ...]
+    restore: bool
+    speeds: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A rendezvous value, relayed to every member of the world."""
+
+    fence: Fence
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Steps a worker has applied: rows of [step, loss, digest]."""
+
+    fence: Fence
+    rows: tuple[tuple[int, float | None, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life; `cost` is the seconds one micro-batch took lately, 0 while unknown."""
+
+    step: int
+    phase: str
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """A worker has made its first step in a world: where its time went, in milliseconds."""
+
+    fence: Fence
+    durations: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    fence: Fence
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """User code raised: where in the data, and how."""
+
+    step: int
+    micro: int
+    records: tuple[int, ...]
+    error: str
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    step: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    fence: Fence
+    step: int
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something an agent saw or did, for the event log."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How many workers an agent should keep alive."""
+
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """No more work for the receiver: `finished`, `retired`, `expelled` or `failed`."""
+
+    why: str
+    message: str = ""
+
+
+Message = (
+    Hello
+    | Welcome
+    | Refusal
+    | Reform
+    | Report
+    | Go
+    | Put
+    | Applied
+    | Beat
+    | Formed
+    | Broken
+    | Leaving
+    | Failed
+    | Done
+    | Saved
+    | Note
+    | Target
+    | Stop
+)
+_KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in Message.__args__}
+
+
+def encode(message: Message) -> bytes:
+    body = json.dumps({"kind": type(message).__name__.lower(), **asdict(message)}, separators=(",", ":")).encode()
+    return LENGTH.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Message:
+    """Unknown fields are ignored, so that a newer peer can be understood; anything else wrong is refused."""
+    try:
+        raw = json.loads(body)
+        kind = _KINDS[raw.pop("kind")]
+        known = {item.name for item in fields(kind)}
+        message: Message = kind(**{key: _lift(key, value) for key, value in raw.items() if key in known})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ElasticError("BadMessage", f"not a message of the control stream: {error!r}") from error
+    return message
+
+
+def frame_length(prefix: bytes) -> int:
+    length: int = LENGTH.unpack(prefix)[0]
+    if length > LARGEST_FRAME:
+        raise ElasticError("BadMessage", f"a frame of {length} bytes is larger than {LARGEST_FRAME}")
+    return length
+
+
+def _lift(key: str, value: Any) -> Any:
+    """JSON has neither tuples nor our records: rebuild them."""
+    if key == "fence":
+        return Fence(*value)
+    if key == "standing":
+        return Standing(**{name: _lift(name, item) for name, item in value.items()})
+    if isinstance(value, list):
+        return tuple(tuple(item) if isinstance(item, list) else item for item in value)
+    return value
