@@ -1,0 +1,150 @@
+"""What to start, what to stop, and when to look again. Mirrors the kubelet's computePodActions and its back-off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torchyard.core.pod.view import (
+    Attempt,
+    ContainerView,
+    Object,
+    PodView,
+    ephemeral_containers,
+    init_containers,
+    is_sidecar,
+    main_containers,
+)
+
+BACKOFF_FIRST, BACKOFF_LONGEST, BACKOFF_FORGOTTEN = 10.0, 300.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Starts are (container, attempt); `stop` names containers to end; `finished`: nothing will run again."""
+
+    start: tuple[tuple[str, int], ...] = ()
+    stop: tuple[str, ...] = ()
+    wake_at: float | None = None
+    finished: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    start: list[tuple[str, int]] = field(default_factory=list)
+    wake_at: float | None = None
+
+    def wake(self, when: float) -> None:
+        self.wake_at = when if self.wake_at is None else min(self.wake_at, when)
+
+
+def decide(pod: Object, view: PodView, *, now: float) -> Plan:
+    if view.ended or pod["metadata"].get("deletionTimestamp"):
+        return _wind_down(pod, view)
+    if not view.sandbox:
+        return Plan()
+    if is_over(pod, view):
+        return _wind_down(pod, view)
+    draft = _Draft()
+    if _initialize(pod, view, draft, now):
+        for container in main_containers(pod):
+            _start_or_restart(pod, container, view, draft, now)
+        for container in ephemeral_containers(pod):
+            if not view.of(container["name"]).attempts:
+                draft.start.append((container["name"], 0))
+    return Plan(start=tuple(draft.start), wake_at=draft.wake_at)
+
+
+def _initialize(pod: Object, view: PodView, draft: _Draft, now: float) -> bool:
+    """Init containers one after the other, sidecars kept up; True when the main containers may run."""
+    begun = any(view.of(one["name"]).attempts for one in main_containers(pod))
+    for container in init_containers(pod):
+        seen = view.of(container["name"])
+        if is_sidecar(container):
+            _start_or_restart(pod, container, view, draft, now)
+            if not begun and not (seen.running and seen.started):
+                return False
+        elif not begun and not (seen.last and seen.last.succeeded):
+            _start_or_restart(pod, container, view, draft, now)
+            return False
+    return True
+
+
+def _start_or_restart(pod: Object, container: Object, view: PodView, draft: _Draft, now: float) -> None:
+    seen = view.of(container["name"])
+    last = seen.last
+    if last is None:
+        draft.start.append((container["name"], 0))
+        return
+    if not last.exited or not restarts(pod, container, last):
+        return
+    when = restart_time(seen)
+    if when <= now:
+        draft.start.append((container["name"], last.number + 1))
+    else:
+        draft.wake(when)
+
+
+def restarts(pod: Object, container: Object, ended: Attempt) -> bool:
+    """Whether the pod's policy brings an ended container back."""
+    if is_sidecar(container):
+        return True
+    policy = pod["spec"].get("restartPolicy") or "Always"
+    if container in init_containers(pod):
+        return policy != "Never" and not ended.succeeded
+    return policy == "Always" or (policy == "OnFailure" and not ended.succeeded)
+
+
+def backoff(attempts: tuple[Attempt, ...]) -> float:
+    """Seconds between a container's end and its next start: none the first time, then 10 s, doubled up to 5 min.
+
+    A container that ran longer than ten minutes starts afresh, as in the kubelet's flowcontrol.Backoff.
+    """
+    delay = 0.0
+    for attempt in attempts[1:]:
+        ran = (attempt.finished or attempt.created) - attempt.created
+        delay = BACKOFF_FIRST if not delay or ran > BACKOFF_FORGOTTEN else min(delay * 2, BACKOFF_LONGEST)
+    return delay
+
+
+def restart_time(seen: ContainerView) -> float:
+    last = seen.last
+    assert last is not None
+    return (last.finished or last.created) + backoff(seen.attempts)
+
+
+def is_over(pod: Object, view: PodView) -> bool:
+    """All main containers have ended for good, or an init container has failed for good."""
+    for container in init_containers(pod):
+        last = view.of(container["name"]).last
+        if (
+            last
+            and last.exited
+            and not is_sidecar(container)
+            and not last.succeeded
+            and not restarts(pod, container, last)
+        ):
+            return True
+    return all(_ended_for_good(pod, one, view) for one in main_containers(pod))
+
+
+def _ended_for_good(pod: Object, container: Object, view: PodView) -> bool:
+    last = view.of(container["name"]).last
+    return last is not None and last.exited and not restarts(pod, container, last)
+
+
+def _wind_down(pod: Object, view: PodView) -> Plan:
+    """Main and ephemeral containers first, all at once; then sidecars, the last one started first."""
+    ordinary = [one["name"] for one in [*main_containers(pod), *ephemeral_containers(pod)]]
+    ordinary += [one["name"] for one in init_containers(pod) if not is_sidecar(one)]
+    alive = tuple(name for name in ordinary if _alive(view.of(name)))
+    if alive:
+        return Plan(stop=alive)
+    sidecars = [one["name"] for one in init_containers(pod) if is_sidecar(one)]
+    for name in reversed(sidecars):
+        if _alive(view.of(name)):
+            return Plan(stop=(name,))
+    return Plan(finished=True)
+
+
+def _alive(seen: ContainerView) -> bool:
+    return seen.last is not None and not seen.last.exited

@@ -1,0 +1,136 @@
+"""A container's environment: image, services, config maps, secrets, fields, resources, and `$(VAR)` expansion. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchyard.api import quantity
+from torchyard.api.errors import YardError
+
+Object = dict[str, Any]
+Lookup = Callable[[str, str], Object | None]  # ("ConfigMap" or "Secret" data by kind, name)
+
+
+class ConfigError(YardError):
+    """The container cannot be made as written: shown as CreateContainerConfigError."""
+
+    code = "CreateContainerConfigError"
+
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """`$(NAME)` becomes the value, `$$` a dollar sign, and an unknown name stays as it is."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match.group(0) == "$$":
+            return "$"
+        return values.get(match.group(1), match.group(0))
+
+    return _REFERENCE.sub(replace, text)
+
+
+def resolve(
+    container: Object, base: Mapping[str, str], *, lookup: Lookup, fields: Callable[[str, Object], str]
+) -> dict[str, str]:
+    """The variables of a container in order, each able to refer to those before it."""
+    values = dict(base)
+    for source in container.get("envFrom") or ():
+        values |= _whole(source, lookup)
+    for variable in container.get("env") or ():
+        name = variable["name"]
+        if variable.get("valueFrom"):
+            found = _from(variable["valueFrom"], lookup, fields)
+            if found is not None:
+                values[name] = found
+        else:
+            values[name] = expand(variable.get("value") or "", values)
+    return values
+
+
+def _is_variable(name: str) -> bool:
+    """Upstream takes every printable ASCII name without an equals sign; other keys are passed over."""
+    return bool(name) and name.isascii() and name.isprintable() and "=" not in name
+
+
+def _whole(source: Object, lookup: Lookup) -> dict[str, str]:
+    prefix = source.get("prefix") or ""
+    for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+        reference = source.get(key)
+        if reference:
+            found = lookup(kind, reference["name"])
+            if found is None:
+                if reference.get("optional"):
+                    return {}
+                raise ConfigError(f'{kind.lower()} "{reference["name"]}" not found')
+            return {f"{prefix}{name}": text for name, text in found.items() if _is_variable(f"{prefix}{name}")}
+    return {}
+
+
+def _from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) -> str | None:
+    for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+        reference = source.get(key)
+        if not reference:
+            continue
+        data = lookup(kind, reference["name"])
+        if data is not None and reference["key"] in data:
+            return str(data[reference["key"]])
+        if reference.get("optional"):
+            return None
+        if data is None:
+            raise ConfigError(f'{kind.lower()} "{reference["name"]}" not found')
+        raise ConfigError(
+            f"couldn't find key {reference['key']} in {kind} {reference.get('namespace', '')}/{reference['name']}"
+        )
+    for key in ("fieldRef", "resourceFieldRef"):
+        if source.get(key):
+            return fields(key, source[key])
+    return ""
+
+
+def field_of(pod: Object, path: str, *, status: Object) -> str:
+    """A downward-API field of the pod."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    keyed = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+    if keyed:
+        return str((metadata.get(keyed.group(1)) or {}).get(keyed.group(2), ""))
+    if path in ("metadata.labels", "metadata.annotations"):
+        pairs = metadata.get(path.partition(".")[2]) or {}
+        return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(pairs.items()))
+    known = {
+        "metadata.name": metadata.get("name"),
+        "metadata.namespace": metadata.get("namespace"),
+        "metadata.uid": metadata.get("uid"),
+        "spec.nodeName": spec.get("nodeName"),
+        "spec.serviceAccountName": spec.get("serviceAccountName"),
+        "status.podIP": status.get("podIP"),
+        "status.podIPs": ",".join(one["ip"] for one in status.get("podIPs") or ()),
+        "status.hostIP": status.get("hostIP"),
+        "status.hostIPs": ",".join(one["ip"] for one in status.get("hostIPs") or ()),
+    }
+    if path not in known:
+        raise ConfigError(f"unsupported fieldPath: {path}")
+    return str(known[path] or "")
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def resource_of(containers: list[Object], reference: Object, own: Object, allocatable: Mapping[str, str]) -> str:
+    """`limits.cpu` and the like, in the divisor's units, rounded up; without a limit, what the node has."""
+    container = own
+    if reference.get("containerName"):
+        container = next(one for one in containers if one["name"] == reference["containerName"])
+    kind, _, name = reference["resource"].partition(".")
+    resources = container.get("resources") or {}
+    text = (resources.get(kind) or {}).get(name)
+    if text is None and kind == "limits" and name in allocatable:
+        text = allocatable[name]
+    amount = quantity.parse(str(text or "0"))
+    divisor = quantity.parse(str(reference.get("divisor") or "1"))
+    return str(math.ceil(amount.nano / divisor.nano)) if divisor.nano else str(amount.value)

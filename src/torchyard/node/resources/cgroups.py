@@ -1,0 +1,122 @@
+"""Memory and cpu limits by cgroups, where this user may make any: version 2 delegated, or version 1 as root.
+
+Without cgroups the shim watches a container's memory itself, and cpu limits only set the number of threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+_PERIOD = 100_000
+_CONTROLLERS_V1 = ("memory", "cpu", "pids")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where a pod's groups may be made. `version` 0: nowhere."""
+
+    version: int
+    parents: tuple[Path, ...]
+    words: str
+
+    @property
+    def enforced(self) -> bool:
+        return self.version > 0
+
+
+def find(root: Path = Path("/sys/fs/cgroup")) -> Limits:
+    """The groups this process may make children in."""
+    if (root / "cgroup.controllers").exists():
+        return _find_v2(root)
+    parents = [root / name for name in _CONTROLLERS_V1 if os.access(root / name, os.W_OK)]
+    if root / "memory" in parents and _can_make(root / "memory"):
+        return Limits(1, tuple(parents), "cgroup version 1")
+    return Limits(0, (), "no cgroups may be made here: memory is watched, cpu sets the number of threads")
+
+
+def _find_v2(root: Path) -> Limits:
+    own = _own_group(root)
+    for parent in (own, root) if os.geteuid() == 0 else (own,):
+        controllers = _read_words(parent / "cgroup.controllers")
+        if "memory" in controllers and os.access(parent / "cgroup.procs", os.W_OK) and _can_make(parent):
+            return Limits(2, (parent,), f"cgroup version 2 under {parent}")
+    how = "start it with: systemd-run --user --scope -p Delegate=yes yard up"
+    return Limits(0, (), f"no cgroup with a memory controller is delegated to this user ({how})")
+
+
+def _own_group(root: Path) -> Path:
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        if line.startswith("0::"):
+            return root / line[3:].lstrip("/")
+    return root
+
+
+def _read_words(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def _can_make(parent: Path) -> bool:
+    trial = parent / f"torchyard-trial-{os.getpid()}"
+    try:
+        trial.mkdir()
+    except OSError:
+        return False
+    trial.rmdir()
+    return True
+
+
+def prepare(limits: Limits) -> None:
+    """Version 2 wants processes in leaves only: move ourselves aside, then hand the controllers down."""
+    if limits.version != 2:
+        return
+    parent = limits.parents[0]
+    agent = parent / "torchyard-agent"
+    agent.mkdir(exist_ok=True)
+    for pid in _read_words(parent / "cgroup.procs"):
+        with contextlib.suppress(OSError):
+            (agent / "cgroup.procs").write_text(pid)
+    wanted = {"memory", "cpu", "pids"} & set(_read_words(parent / "cgroup.controllers"))
+    (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(wanted)))
+
+
+def make(limits: Limits, name: str, *, memory: int | None, cpu_milli: int | None) -> list[Path]:
+    """The groups of one container, with its limits written; join them by their `cgroup.procs`."""
+    groups = [parent / f"torchyard-{name}" for parent in limits.parents]
+    for group in groups:
+        group.mkdir(exist_ok=True)
+    settings = _settings_v2(memory, cpu_milli) if limits.version == 2 else _settings_v1(memory, cpu_milli)
+    for file, text in settings.items():
+        for group in groups:
+            if (group / file).exists():
+                (group / file).write_text(text)
+    return groups
+
+
+def _settings_v2(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
+    settings = {"memory.oom.group": "1"}
+    if memory is not None:
+        settings |= {"memory.max": str(memory), "memory.swap.max": "0"}
+    if cpu_milli is not None:
+        settings["cpu.max"] = f"{max(1000, cpu_milli * _PERIOD // 1000)} {_PERIOD}"
+    return settings
+
+
+def _settings_v1(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
+    settings = {}
+    if memory is not None:
+        settings["memory.limit_in_bytes"] = str(memory)
+    if cpu_milli is not None:
+        settings["cpu.cfs_quota_us"] = str(max(1000, cpu_milli * _PERIOD // 1000))
+    return settings
+
+
+def remove(limits: Limits, name: str) -> None:
+    for parent in limits.parents:
+        with contextlib.suppress(OSError):
+            (parent / f"torchyard-{name}").rmdir()

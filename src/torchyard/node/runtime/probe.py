@@ -1,0 +1,106 @@
+"""What this machine offers, found out once at start and shown as Node labels, conditions and by `yard doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from torchyard.node.resources import cgroups
+from torchyard.node.shim import trial
+
+Rung = Literal["engine", "sandbox", "process"]
+RUNTIME_LABEL, NETWORK_LABEL = "torchyard.dev/runtime", "torchyard.dev/network"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The rungs there are, and for each one that is missing the reason."""
+
+    engine: str  # path of podman or docker; empty when none answers
+    engine_missing: str
+    sandbox_missing: str  # empty: the sandbox works
+    network_missing: str  # empty: pods get network namespaces
+    limits: cgroups.Limits
+    user: str
+
+    @property
+    def sandbox(self) -> bool:
+        return not self.sandbox_missing
+
+    @property
+    def network(self) -> bool:
+        return self.sandbox and not self.network_missing
+
+    @property
+    def rung(self) -> Rung:
+        """The rung pods run on unless they ask for the engine."""
+        return "sandbox" if self.sandbox else "process"
+
+    def labels(self) -> dict[str, str]:
+        return {RUNTIME_LABEL: self.rung, NETWORK_LABEL: "namespaces" if self.network else "host"}
+
+    def lines(self) -> list[tuple[str, bool, str]]:
+        """(what, there or not, in words): a table for people."""
+        return [
+            ("container engine", bool(self.engine), self.engine or self.engine_missing),
+            ("sandbox", self.sandbox, self.sandbox_missing or f"user, mount, pid and uts namespaces, as {self.user}"),
+            ("pod network", self.network, self.network_missing or "a network namespace per pod"),
+            ("memory and cpu limits", self.limits.enforced, self.limits.words),
+        ]
+
+
+def probe(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> Machine:
+    namespaces = _try_namespaces()
+    sandbox = next((f"{step} namespace: {namespaces[step]}" for step in trial.STEPS[:3] if namespaces[step]), "")
+    engine, engine_missing = _find_engine()
+    return Machine(
+        engine=engine,
+        engine_missing=engine_missing,
+        sandbox_missing=sandbox and f"{sandbox}{_hint()}",
+        network_missing=namespaces["network"] and f"network namespace: {namespaces['network']}",
+        limits=cgroups.find(cgroup_root),
+        user="root" if os.geteuid() == 0 else "an ordinary user",
+    )
+
+
+def _try_namespaces() -> dict[str, str]:
+    if sys.platform != "linux":
+        return dict.fromkeys(trial.STEPS, f"{sys.platform} has no namespaces")
+    tried = subprocess.run([sys.executable, "-I", "-S", trial.__file__], capture_output=True, text=True, check=False)
+    try:
+        found: dict[str, str] = json.loads(tried.stdout)
+    except ValueError:
+        why = (tried.stderr.strip().splitlines() or ["no answer"])[-1]
+        found = dict.fromkeys(trial.STEPS, why)
+    return found
+
+
+def _hint() -> str:
+    """Ubuntu 24.04 and later forbid user namespaces to programs without an AppArmor profile."""
+    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+    if restricted.exists() and restricted.read_text().strip() == "1":
+        return "; allow it with: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    return ""
+
+
+def _find_engine() -> tuple[str, str]:
+    missing = "neither podman nor docker is installed"
+    for name in ("podman", "docker"):
+        path = shutil.which(name)
+        if not path:
+            continue
+        try:
+            answer = subprocess.run([path, "version"], capture_output=True, timeout=10, check=False)
+        except subprocess.TimeoutExpired:
+            missing = f"{name} does not answer"
+            continue
+        if answer.returncode == 0:
+            return path, ""
+        missing = f"{name} is installed but does not answer"
+    return "", missing

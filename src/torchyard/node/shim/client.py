@@ -1,0 +1,214 @@
+"""The agent's side of the shim's, the keeper's and the anchor's sockets, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torchyard.api.errors import YardError
+from torchyard.node.shim import anchor, keeper, record, server, wire
+
+ANSWER_SECONDS = 30.0
+
+
+class ShimGone(YardError):
+    """Nobody listens there: the shim was never started, or is dead."""
+
+    code = "ShimGone"
+
+
+class ShimRefused(YardError):
+    """The shim answered, and the answer is no."""
+
+    code = "ShimRefused"
+
+    def __init__(self, message: str, *, number: int = 0) -> None:
+        super().__init__(message)
+        self.errno = number
+
+
+class Channel:
+    """One connection. A context manager; leaving it hangs up, which ends what was asked for on it."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        link.setblocking(False)
+
+    @classmethod
+    async def open(cls, directory: Path, name: str) -> Channel:
+        try:
+            return cls(wire.connect(str(directory), name, timeout=ANSWER_SECONDS))
+        except (FileNotFoundError, ConnectionError) as failed:
+            raise ShimGone(f"nothing listens on {name} of {directory.name}") from failed
+
+    def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+        try:
+            wire.send(self._link, message, files)
+        except ConnectionError as failed:
+            raise ShimGone("the shim is gone") from failed
+
+    async def receive(self) -> tuple[dict[str, Any], list[int]]:
+        while True:
+            try:
+                message, files = wire.receive(self._link)
+            except BlockingIOError:
+                await self._readable()
+                continue
+            except ConnectionError:
+                message, files = None, []
+            if message is None:
+                raise ShimGone("the shim is gone")
+            return message, files
+
+    async def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+
+        def woken() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        loop.add_reader(self._link, woken)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._link)
+
+    def close(self) -> None:
+        self._link.close()
+
+    async def __aenter__(self) -> Channel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+async def ask(
+    directory: Path, name: str, message: dict[str, Any], files: Sequence[int] = ()
+) -> tuple[dict[str, Any], list[int]]:
+    """One question, one answer."""
+    async with await Channel.open(directory, name) as channel:
+        channel.send(message, files)
+        answer, received = await asyncio.wait_for(channel.receive(), ANSWER_SECONDS)
+    if "error" in answer:
+        raise ShimRefused(answer["error"], number=answer.get("errno", 0))
+    return answer, received
+
+
+class ShimClient:
+    """What the agent asks of one pod's shim."""
+
+    def __init__(self, pod: Path) -> None:
+        self.pod = pod
+
+    async def channel(self) -> Channel:
+        return await Channel.open(self.pod, server.SOCKET)
+
+    async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        return (await ask(self.pod, server.SOCKET, message))[0]
+
+    async def hello(self) -> dict[str, Any]:
+        return await self._ask({"op": "hello"})
+
+    async def start(self, container: str, attempt: int) -> record.Record:
+        answer = await self._ask({"op": "start", "container": container, "attempt": attempt})
+        started: record.Record = answer["record"]
+        return started
+
+    async def signal(self, container: str, number: int) -> None:
+        await self._ask({"op": "signal", "container": container, "signal": number})
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """A TCP connection made inside the pod."""
+        _, files = await ask(self.pod, server.SOCKET, {"op": "connect", "host": host, "port": port})
+        link = socket.socket(fileno=files[0])
+        link.setblocking(False)
+        return link
+
+    async def shutdown(self) -> None:
+        await self._ask({"op": "shutdown"})
+
+
+class ClusterNetwork:
+    """Sockets inside the cluster's network."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    async def listen(self, kind: str, host: str, port: int) -> socket.socket:
+        message = {"op": "listen", "kind": kind, "host": host, "port": port}
+        return self._socket((await ask(self._root, anchor.SOCKET, message))[1])
+
+    async def close(self, kind: str, host: str, port: int) -> None:
+        await ask(self._root, anchor.SOCKET, {"op": "close", "kind": kind, "host": host, "port": port})
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        return self._socket((await ask(self._root, anchor.SOCKET, {"op": "connect", "host": host, "port": port}))[1])
+
+    async def shutdown(self) -> None:
+        await ask(self._root, anchor.SOCKET, {"op": "shutdown"})
+
+    @staticmethod
+    def _socket(files: list[int]) -> socket.socket:
+        link = socket.socket(fileno=files[0])
+        link.setblocking(False)
+        return link
+
+
+class KeeperClient:
+    """Starts shims through the node's keeper, and the keeper itself when there is none."""
+
+    def __init__(self, root: Path, settings: dict[str, Any]) -> None:
+        self._root, self._settings = root, settings
+        self._starting = asyncio.Lock()
+
+    async def start_shim(self, pod: Path) -> None:
+        """Returns when the pod's shim can be talked to; a shim that runs already is just that."""
+        for _ in range(3):
+            try:
+                await ask(self._root, keeper.SOCKET, {"op": "shim", "pod": str(pod)})
+            except ShimGone:
+                await self.ensure()
+                continue
+            except ShimRefused as refused:
+                if "running already" in refused.message:
+                    return
+                raise
+            return
+        raise ShimGone(f"the node's keeper does not start; see {self._root / 'keeper.log'}")
+
+    async def ensure(self) -> None:
+        async with self._starting:
+            try:
+                await ask(self._root, keeper.SOCKET, {"op": "hello"})
+            except ShimGone:
+                await self._start_keeper()
+
+    async def _start_keeper(self) -> None:
+        record.write(str(self._root / "keeper.json"), self._settings)
+        program = Path(keeper.__file__).with_name("__main__.py")
+        starter = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(program), str(self._root))
+        await starter.wait()
+        for _ in range(500):
+            try:
+                await ask(self._root, keeper.SOCKET, {"op": "hello"})
+            except ShimGone:
+                await asyncio.sleep(0.01)
+            else:
+                return
+        said = (self._root / "keeper.log").read_text()[-2000:]
+        raise ShimGone(f"the node's keeper does not start: {said.strip().splitlines()[-1:]}")
+
+    async def shutdown(self) -> None:
+        await ask(self._root, keeper.SOCKET, {"op": "shutdown"})
+
+
+def close_files(files: Sequence[int]) -> None:
+    for descriptor in files:
+        os.close(descriptor)

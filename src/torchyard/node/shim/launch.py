@@ -1,0 +1,211 @@
+"""Starts a container's first process, or a further one beside it, from the shim's point of view a fork and an exec.
+
+A launch is the plain dict the agent wrote down before it asked for the start. Everything between fork and exec lives
+here; a failure there is told through a pipe that a successful exec closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import termios
+from typing import Any, NoReturn
+
+from torchyard.node.shim import linux, rootfs
+
+Launch = dict[str, Any]
+
+# As container runtimes number a process that could not be started at all.
+NOT_FOUND, NOT_EXECUTABLE, START_FAILED = 127, 126, 128
+
+
+class Started:
+    """A process on its way: its pid, the pipe that tells of failure, and its terminal if it has one."""
+
+    def __init__(self, pid: int, failure: int, terminal: socket.socket | None) -> None:
+        self.pid, self.failure, self.terminal = pid, failure, terminal
+
+
+def start(launch: Launch, stdio: tuple[int, int, int] | None) -> Started:
+    """Start the container itself: pid 1 of its own namespaces, or a plain process in its own session."""
+    failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
+    terminals = socket.socketpair() if stdio is None else None
+    sandboxed = launch["root"] is not None
+    pid = linux.clone(linux.NEWNS | linux.NEWPID) if sandboxed else os.fork()
+    if pid == 0:
+        try:
+            _join_groups(launch)
+            if sandboxed:
+                rootfs.build(launch["root_directory"], launch["root"], read_only=launch["read_only_root"])
+            _become_and_exec(launch, launch["argv"], stdio, terminals)
+        except BaseException as failed:  # the forked child must end here whatever happened
+            _report(failure_write, failed, launch["argv"])
+    return _parent_side(pid, failure_read, failure_write, terminals)
+
+
+def start_beside(
+    launch: Launch, container_pid: int, request: dict[str, Any], stdio: tuple[int, int, int] | None
+) -> Started:
+    """Start a further process in the namespaces of a running container (exec, hooks, exec probes)."""
+    failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
+    terminals = socket.socketpair() if stdio is None else None
+    told_read, told_write = os.pipe2(os.O_CLOEXEC)
+    entered = os.fork()
+    if entered == 0:
+        try:
+            if request["argv"][0] == "tar":
+                # after the change of root there may be no Python left to import it from
+                import torchyard.node.shim.archive  # noqa: F401
+            _join_groups(launch)
+            if launch["root"] is not None:
+                _enter(container_pid)
+            pid = linux.clone(0, to_parent=True)
+            if pid:
+                os.write(told_write, str(pid).encode())
+                os._exit(0)
+            merged = {**launch, "env": {**launch["env"], **request.get("env", {})}}
+            _become_and_exec(merged, request["argv"], stdio, terminals)
+        except BaseException as failed:  # as above
+            _report(failure_write, failed, request["argv"])
+    os.close(told_write)
+    told = os.read(told_read, 32)
+    os.close(told_read)
+    # without a second pid the first process failed, and its own end is the exec's end
+    return _parent_side(int(told) if told else entered, failure_read, failure_write, terminals)
+
+
+def _parent_side(
+    pid: int, failure_read: int, failure_write: int, terminals: tuple[socket.socket, socket.socket] | None
+) -> Started:
+    os.close(failure_write)
+    terminal = None
+    if terminals:
+        terminal = terminals[0]
+        terminals[1].close()
+    return Started(pid, failure_read, terminal)
+
+
+def _enter(container_pid: int) -> None:
+    spaces = [
+        (os.open(f"/proc/{container_pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in _NAMESPACES
+    ]
+    for descriptor, kind in spaces:
+        linux.setns(descriptor, kind)
+
+
+_NAMESPACES = (("pid", linux.NEWPID), ("mnt", linux.NEWNS))
+
+
+def _join_groups(launch: Launch) -> None:
+    for path in launch["cgroups"]:
+        descriptor = os.open(f"{path}/cgroup.procs", os.O_WRONLY)
+        os.write(descriptor, b"0")
+        os.close(descriptor)
+
+
+def _become_and_exec(
+    launch: Launch,
+    argv: list[str],
+    stdio: tuple[int, int, int] | None,
+    terminals: tuple[socket.socket, socket.socket] | None,
+) -> NoReturn:
+    os.setsid()
+    if terminals:
+        near = _open_terminal(terminals[1], launch.get("size"))
+        stdio = (near, near, near)
+    assert stdio is not None
+    kept = [os.dup(descriptor) for descriptor in stdio]
+    for number, descriptor in enumerate(kept):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    if terminals:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    if launch["root"] is not None:
+        os.makedirs(launch["cwd"], exist_ok=True)
+    os.chdir(launch["cwd"])
+    os.umask(0o022)
+    _take_identity(launch)
+    # last of all: a change of identity clears it
+    linux.die_with_parent()
+    _exec(argv, launch["env"])
+
+
+def _open_terminal(give_to: socket.socket, size: dict[str, int] | None) -> int:
+    """A terminal of the container's own, its far end handed to the shim."""
+    try:
+        far = os.open("/dev/pts/ptmx", os.O_RDWR | os.O_NOCTTY)
+        fcntl.ioctl(far, 0x40045431, struct.pack("i", 0))  # TIOCSPTLCK: unlock
+        number = struct.unpack("I", fcntl.ioctl(far, 0x80045430, b"\0" * 4))[0]  # TIOCGPTN
+        near = os.open(f"/dev/pts/{number}", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        far, near = os.openpty()
+    if size:
+        fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", size["rows"], size["columns"], 0, 0))
+    socket.send_fds(give_to, [b"t"], [far])
+    os.close(far)
+    return near
+
+
+def _take_identity(launch: Launch) -> None:
+    user = launch["user"]
+    uid, gid = user["uid"], user["gid"]
+    if launch["root"] is None:
+        if os.geteuid() == 0 and (uid or gid):
+            os.setgroups(user["groups"])
+            os.setgid(gid)
+            os.setuid(uid)
+        return
+    if uid or gid:
+        try:
+            os.setgroups(user["groups"])
+            os.setgid(gid)
+            os.setuid(uid)
+        except OSError:
+            # an ordinary user has one identity only, but may go by another number
+            linux.rename_identity(uid, gid)
+    if not launch["privileged"]:
+        with contextlib.suppress(PermissionError):  # without CAP_SETPCAP there is nothing left to take
+            linux.bound_capabilities(launch["capabilities"])
+    if launch["no_new_privileges"]:
+        linux.forbid_new_privileges()
+
+
+def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
+    program = argv[0]
+    if "/" in program:
+        os.execve(program, argv, env)  # noqa: S606 - this is what a container runtime is for
+    blocked: OSError | None = None
+    for directory in env.get("PATH", os.defpath).split(":"):
+        try:
+            os.execve(f"{directory}/{program}", argv, env)  # noqa: S606
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as denied:
+            blocked = denied
+    if program == "tar":
+        from torchyard.node.shim import archive
+
+        os._exit(archive.main(argv))
+    raise blocked or FileNotFoundError(2, "executable file not found in $PATH")
+
+
+def _report(pipe: int, failed: BaseException, argv: list[str]) -> NoReturn:
+    code, text = START_FAILED, f"{failed}"
+    if isinstance(failed, OSError) and failed.args and not text.startswith(("[Errno 2] mount", "[Errno 1] mount")):
+        said = {2: "no such file or directory", 13: "permission denied", 8: "exec format error"}
+        number = failed.errno or 0
+        if "$PATH" in text:
+            code, text = NOT_FOUND, f'exec: "{argv[0]}": executable file not found in $PATH'
+        elif number in said and failed.filename == argv[0]:
+            code = NOT_FOUND if number == 2 else NOT_EXECUTABLE
+            text = f'exec: "{argv[0]}": {"stat " + argv[0] + ": " if number == 2 else ""}{said[number]}'
+    os.write(pipe, json.dumps({"code": code, "message": text}).encode())
+    os._exit(code)

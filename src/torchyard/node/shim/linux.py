@@ -1,0 +1,148 @@
+"""The few Linux system calls that Python 3.11 does not offer, through ctypes.
+
+Must stay free of policy: every function is one call, and raises OSError naming what was tried.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Collection
+
+# PyDLL keeps the interpreter lock during a call: after clone() the child returns into a usable interpreter.
+_libc = ctypes.PyDLL(None, use_errno=True)
+
+NEWNS, NEWUTS, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x10000000, 0x20000000, 0x40000000
+_CLONE_PARENT, _SIGCHLD = 0x8000, 17
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC = 1024, 2048, 4096, 16384
+MS_PRIVATE, MS_SLAVE, MS_RELATIME = 1 << 18, 1 << 19, 1 << 21
+MNT_DETACH = 2
+
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+
+_NUMBERS = {"x86_64": {"clone": 56, "pivot_root": 155}, "aarch64": {"clone": 220, "pivot_root": 41}}
+_SYSCALL = _NUMBERS.get(platform.machine(), {})
+
+# statvfs flags that a bind mount made by an ordinary user must keep when it is remounted read-only
+_LOCKED = (
+    (os.ST_NOSUID, MS_NOSUID),
+    (os.ST_NODEV, MS_NODEV),
+    (os.ST_NOEXEC, MS_NOEXEC),
+    (os.ST_NOATIME, MS_NOATIME),
+    (os.ST_NODIRATIME, MS_NODIRATIME),
+    (os.ST_RELATIME, MS_RELATIME),
+)
+
+
+def _check(result: int, tried: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{tried}: {os.strerror(number)}")
+    return result
+
+
+def _syscall(name: str, *arguments: object) -> int:
+    if name not in _SYSCALL:
+        raise OSError(38, f"{name}: not known on {platform.machine()}")
+    return _check(_libc.syscall(_SYSCALL[name], *arguments), name)
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def setns(descriptor: int, kind: int) -> None:
+    _check(_libc.setns(descriptor, kind), f"setns({kind:#x})")
+
+
+def clone(flags: int, *, to_parent: bool = False) -> int:
+    """fork() into new namespaces; with `to_parent` the child belongs to the caller's parent, which must reap it."""
+    return _syscall("clone", flags | (_CLONE_PARENT if to_parent else 0) | _SIGCHLD, 0, 0, 0, 0)
+
+
+def mount(source: str, target: str, kind: str = "", *, flags: int = 0, data: str = "") -> None:
+    result = _libc.mount(
+        source.encode() or None, target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None
+    )
+    _check(result, f"mount {kind or 'bind'} {source} on {target}")
+
+
+def unmount(target: str) -> None:
+    _check(_libc.umount2(target.encode(), MNT_DETACH), f"unmount {target}")
+
+
+def make_read_only(target: str) -> None:
+    """Remount one bind mount read-only, with the flags its file system already has."""
+    has = os.statvfs(target).f_flag
+    flags = MS_BIND | MS_REMOUNT | MS_RDONLY
+    for flag, mount_flag in _LOCKED:
+        if has & flag:
+            flags |= mount_flag
+    mount("none", target, flags=flags)
+
+
+def pivot_root(new_root: str) -> None:
+    """Make `new_root` the root and let go of the old one."""
+    os.chdir(new_root)
+    _syscall("pivot_root", b".", b".")
+    unmount(".")
+    os.chdir("/")
+
+
+def set_hostname(name: str) -> None:
+    encoded = name.encode()
+    _check(_libc.sethostname(encoded, len(encoded)), "sethostname")
+
+
+def die_with_parent(signal: int = 9) -> None:
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0), "prctl(PDEATHSIG)")
+
+
+def become_subreaper() -> None:
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(SUBREAPER)")
+
+
+def forbid_new_privileges() -> None:
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(NO_NEW_PRIVS)")
+
+
+def bound_capabilities(keep: Collection[int]) -> None:
+    """Take every capability but `keep` from what this process and its children can ever have."""
+    for capability in range(64):
+        # EINVAL ends the list of capabilities this kernel has
+        if capability not in keep and _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+            if ctypes.get_errno() == 22:
+                return
+            _check(-1, "prctl(CAPBSET_DROP)")
+
+
+def write_identity_maps(pid: int) -> None:
+    """Fill a new user namespace's maps, seen from its parent: everybody for root, oneself as root for anyone else."""
+    if os.geteuid() == 0 and _owns_every_id():
+        _write_maps(pid, {"uid_map": "0 0 4294967295", "gid_map": "0 0 4294967295"})
+    else:
+        _write_maps(pid, {"setgroups": "deny", "uid_map": f"0 {os.geteuid()} 1", "gid_map": f"0 {os.getegid()} 1"})
+
+
+def rename_identity(uid: int, gid: int) -> None:
+    """Go by another user and group number, in a user namespace of one's own. Gives no rights over anything."""
+    was_uid, was_gid = os.geteuid(), os.getegid()
+    unshare(NEWUSER)
+    _write_maps(os.getpid(), {"setgroups": "deny", "uid_map": f"{uid} {was_uid} 1", "gid_map": f"{gid} {was_gid} 1"})
+
+
+def _write_maps(pid: int, maps: dict[str, str]) -> None:
+    for name, text in maps.items():
+        descriptor = os.open(f"/proc/{pid}/{name}", os.O_WRONLY)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _owns_every_id() -> bool:
+    with open("/proc/self/uid_map") as lines:
+        return lines.read().split() == ["0", "0", "4294967295"]

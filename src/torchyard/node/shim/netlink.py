@@ -1,0 +1,100 @@
+"""Just enough rtnetlink to wire a pod: bridge, veth, address, route. Works in the caller's network namespace.
+
+Needs no `ip` program. Must not know about pods or services.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+
+_NEWLINK, _DELLINK, _NEWADDR, _NEWROUTE, _ERROR = 16, 17, 20, 24, 2
+_REQUEST, _ACK, _EXCL, _CREATE = 1, 4, 0x200, 0x400
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 1, 3, 4, 10, 18, 28
+_INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
+_IFF_UP = 1
+_TABLE_MAIN, _TABLE_LOCAL = 254, 255
+_TYPE_UNICAST, _TYPE_LOCAL = 1, 2
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
+
+
+def _link_header(index: int = 0, *, up: bool = False) -> bytes:
+    return struct.pack("=BxHiII", 0, 0, index, _IFF_UP if up else 0, _IFF_UP if up else 0)
+
+
+def _request(kind: int, flags: int, body: bytes) -> None:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
+        link.bind((0, 0))
+        link.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | _ACK | flags, 1, 0) + body)
+        answer = link.recv(65536)
+    answer_kind = struct.unpack_from("=IH", answer)[1]
+    number = -struct.unpack_from("=i", answer, 16)[0] if answer_kind == _ERROR else 0
+    if number:
+        raise OSError(number, f"netlink request {kind}: {os.strerror(number)}")
+
+
+def add_bridge(name: str) -> None:
+    info = _attribute(_INFO_KIND, b"bridge")
+    body = _link_header() + _attribute(_IFLA_IFNAME, name.encode() + b"\0") + _attribute(_IFLA_LINKINFO, info)
+    _request(_NEWLINK, _CREATE | _EXCL, body)
+
+
+def add_veth(name: str, peer: str, *, peer_namespace: int) -> None:
+    """A cable: one end here, the other in the network namespace of the given descriptor."""
+    far = _link_header() + _attribute(_IFLA_IFNAME, peer.encode() + b"\0")
+    far += _attribute(_IFLA_NET_NS_FD, struct.pack("=I", peer_namespace))
+    info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, far))
+    body = _link_header() + _attribute(_IFLA_IFNAME, name.encode() + b"\0") + _attribute(_IFLA_LINKINFO, info)
+    _request(_NEWLINK, _CREATE | _EXCL, body)
+
+
+def remove_link(name: str) -> None:
+    _request(_DELLINK, 0, _link_header(socket.if_nametoindex(name)))
+
+
+def join_bridge(name: str, bridge: str) -> None:
+    master = struct.pack("=I", socket.if_nametoindex(bridge))
+    _request(_NEWLINK, 0, _link_header(socket.if_nametoindex(name)) + _attribute(_IFLA_MASTER, master))
+
+
+def link_up(name: str) -> None:
+    _request(_NEWLINK, 0, _link_header(socket.if_nametoindex(name), up=True))
+
+
+def add_address(name: str, address: str, prefix: int) -> None:
+    raw = socket.inet_aton(address)
+    body = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name))
+    try:
+        _request(_NEWADDR, _CREATE | _EXCL, body + _attribute(_IFA_LOCAL, raw) + _attribute(_IFA_ADDRESS, raw))
+    except FileExistsError:
+        return
+
+
+def _route(kind: int, table: int, *, scope: int, destination: bytes, prefix: int, attributes: bytes) -> None:
+    body = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, 3, scope, kind, 0)
+    if prefix:
+        body += _attribute(_RTA_DST, destination)
+    try:
+        _request(_NEWROUTE, _CREATE | _EXCL, body + attributes)
+    except OSError as failed:
+        if failed.errno != errno.EEXIST:
+            raise
+
+
+def add_default_route(gateway: str) -> None:
+    via = _attribute(_RTA_GATEWAY, socket.inet_aton(gateway))
+    _route(_TYPE_UNICAST, _TABLE_MAIN, scope=0, destination=b"", prefix=0, attributes=via)
+
+
+def own_whole_range(network: str, prefix: int) -> None:
+    """Treat every address of the range as this namespace's own, so that a program can listen on any of them."""
+    out = _attribute(_RTA_OIF, struct.pack("=I", socket.if_nametoindex("lo")))
+    raw = socket.inet_aton(network)
+    _route(_TYPE_LOCAL, _TABLE_LOCAL, scope=254, destination=raw, prefix=prefix, attributes=out)

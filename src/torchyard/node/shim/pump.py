@@ -1,0 +1,156 @@
+"""From a container's output pipes to CRI-format log files, and to whoever is attached.
+
+A line on disk is `2026-11-15T10:00:00.123456789Z stdout F text`; `P` marks a piece of a line longer than 16 kB.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+LINE_LIMIT = 16 * 1024
+CHUNK = 64 * 1024
+TAP_LIMIT = 256 * 1024
+
+
+def stamp(now_ns: int | None = None) -> str:
+    """RFC 3339 with nanoseconds, as container runtimes write it."""
+    seconds, nanoseconds = divmod(time.time_ns() if now_ns is None else now_ns, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"
+
+
+class LogFile:
+    """An append-only log that is rotated by size: `0.log`, then `0.log.1` (newest) … `0.log.N` (oldest)."""
+
+    def __init__(self, path: str, *, max_bytes: int, max_files: int) -> None:
+        self._path, self._max_bytes, self._max_files = path, max_bytes, max_files
+        self._open()
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self._size = os.fstat(self._file).st_size
+
+    def write(self, data: bytes) -> None:
+        if self._size and self._size + len(data) > self._max_bytes:
+            self._rotate()
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._file, view) :]
+        self._size += len(data)
+
+    def _rotate(self) -> None:
+        for number in range(self._max_files - 1, 0, -1):
+            older = self._path if number == 1 else f"{self._path}.{number - 1}"
+            if os.path.exists(older):
+                os.replace(older, f"{self._path}.{number}")
+        os.close(self._file)
+        self._open()
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class LineFormat:
+    """Cuts a byte stream into CRI log lines; what lacks its newline waits for it."""
+
+    def __init__(self, stream: str) -> None:
+        self._name = stream.encode()
+        self._rest = b""
+
+    def feed(self, data: bytes) -> bytes:
+        if self._rest:
+            data = self._rest + data
+        lines = data.split(b"\n")
+        self._rest = lines.pop()
+        head = stamp().encode() + b" " + self._name
+        full, partial = head + b" F ", head + b" P "
+        if len(data) > LINE_LIMIT:
+            cut = [line for line in lines if len(line) > LINE_LIMIT]
+            if cut or len(self._rest) > LINE_LIMIT:
+                return self._cut(lines, full, partial)
+        return full + (b"\n" + full).join(lines) + b"\n" if lines else b""
+
+    def _cut(self, lines: list[bytes], full: bytes, partial: bytes) -> bytes:
+        out: list[bytes] = []
+        for line in lines:
+            while len(line) > LINE_LIMIT:
+                out += (partial, line[:LINE_LIMIT], b"\n")
+                line = line[LINE_LIMIT:]  # noqa: PLW2901 - a line is eaten piece by piece
+            out += (full, line, b"\n")
+        while len(self._rest) > LINE_LIMIT:
+            out += (partial, self._rest[:LINE_LIMIT], b"\n")
+            self._rest = self._rest[LINE_LIMIT:]
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        """The last line, if it never got its newline."""
+        rest, self._rest = self._rest, b""
+        return stamp().encode() + b" " + self._name + b" F " + rest + b"\n" if rest else b""
+
+
+class Tap:
+    """A copy of one output stream for somebody attached. A slow reader slows the container, nothing is dropped."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.waiting = bytearray()
+
+    def push(self, data: bytes) -> None:
+        self.waiting += data
+        self.flush()
+
+    def flush(self) -> None:
+        while self.waiting:
+            try:
+                written = os.write(self.descriptor, memoryview(self.waiting)[:CHUNK])
+            except BlockingIOError:
+                return
+            del self.waiting[:written]
+
+    @property
+    def full(self) -> bool:
+        return len(self.waiting) > TAP_LIMIT
+
+
+class Stream:
+    """One output pipe (or terminal) of a container on its way to the log."""
+
+    def __init__(self, descriptor: int, name: str, log: LogFile) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor, self.name = descriptor, name
+        self._log, self._format = log, LineFormat(name)
+        self.taps: list[Tap] = []
+        self.ended = False
+
+    def drain(self, drop_tap: Callable[[Tap], None], *, limit: int = 16) -> bool:
+        """Move what is there; False at the end of the stream. `limit` chunks at most, so that others get their turn."""
+        for _ in range(limit):
+            try:
+                data = os.read(self.descriptor, CHUNK)
+            except BlockingIOError:
+                return True
+            except OSError:
+                data = b""  # a terminal whose last user is gone reads as EIO
+            if not data:
+                self.finish()
+                return False
+            lines = self._format.feed(data)
+            if lines:
+                self._log.write(lines)
+            for tap in tuple(self.taps):
+                try:
+                    tap.push(data)
+                except OSError:
+                    drop_tap(tap)
+            if len(data) < CHUNK:
+                return True
+        return True
+
+    def finish(self) -> None:
+        if not self.ended:
+            self.ended = True
+            rest = self._format.finish()
+            if rest:
+                self._log.write(rest)

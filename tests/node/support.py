@@ -1,0 +1,160 @@
+"""A throw-away node directory with its keeper, and launches for it. Everything started is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.node.runtime import compose, probe
+from torchyard.node.shim import record
+from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient, ShimGone
+
+NETWORK = {"bridge": "yard0", "gateway": "10.244.0.1", "prefix": 24, "services": "10.96.0.0", "services_prefix": 16}
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+@lru_cache(maxsize=1)
+def machine() -> probe.Machine:
+    return probe.probe()
+
+
+def need_sandbox() -> None:
+    if not machine().sandbox:
+        pytest.skip(f"no sandbox on this machine: {machine().sandbox_missing}")
+
+
+def need_network() -> None:
+    if not machine().network:
+        pytest.skip(f"no pod network on this machine: {machine().network_missing or machine().sandbox_missing}")
+
+
+class Yard:
+    """One node's state directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sandboxed = machine().sandbox
+        self.keeper = KeeperClient(root, {"namespaces": self.sandboxed, "network": NETWORK})
+        self.pods: list[Path] = []
+
+    async def pod(self, name: str, *, sandboxed: bool = True, address: str = "") -> ShimClient:
+        home = self.root / name
+        home.mkdir()
+        network = {**NETWORK, "cable": f"v{name}"[:15], "address": address} if address else None
+        plan = {"sandboxed": sandboxed, "hostname": name, "tmpfs": [], "network": network}
+        record.write(str(home / "pod.json"), plan)
+        self.pods.append(home)
+        await self.keeper.start_shim(home)
+        return ShimClient(home)
+
+    def launch(self, pod: ShimClient, name: str, argv: list[str], *, sandboxed: bool = True, **more: Any) -> None:
+        """Write down how to start a container; `more` overrides any field of the launch."""
+        attempt = more.get("attempt", 0)
+        home = pod.pod / "containers" / name
+        scratch = home / f"{attempt}.root"
+        scratch.mkdir(parents=True)
+        steps = more.pop("steps", None)
+        if sandboxed and steps is None:
+            root = compose.Root(machine=True, prefixes=(Path(sys.prefix), Path(sys.base_prefix)))
+            steps = compose.root_steps(root, more.pop("mounts", []), scratch=home / f"{attempt}.rw", devices=[])
+        launch = {
+            "container": name,
+            "attempt": attempt,
+            "id": f"{name}-{attempt}",
+            "argv": argv,
+            "env": {"PATH": DEFAULT_PATH},
+            "cwd": "/",
+            "user": {"uid": 0, "gid": 0, "groups": []},
+            "tty": False,
+            "stdin": False,
+            "stdin_once": False,
+            "log": {"path": str(home / f"{attempt}.log"), "max_bytes": 10 << 20, "max_files": 5},
+            "root": steps if sandboxed else None,
+            "root_directory": str(scratch),
+            "read_only_root": False,
+            "privileged": False,
+            "capabilities": [0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31],
+            "no_new_privileges": False,
+            "cgroups": [],
+            "memory_limit": None,
+        }
+        record.write(record.launch_path(str(pod.pod), name, attempt), launch | more)
+
+    async def run(self, pod: ShimClient, name: str, argv: list[str], **more: Any) -> record.Record:
+        """Start a container and wait for its end."""
+        self.launch(pod, name, argv, **more)
+        await pod.start(name, more.get("attempt", 0))
+        return await self.ended(pod, name, more.get("attempt", 0))
+
+    async def ended(self, pod: ShimClient, name: str, attempt: int = 0) -> record.Record:
+        path = record.record_path(str(pod.pod), name, attempt)
+        for _ in range(2000):
+            found = record.read(path)
+            if found and found["state"] == record.EXITED:
+                return found
+            await asyncio.sleep(0.01)
+        raise AssertionError(f"{name} did not end")
+
+    def output(self, pod: ShimClient, name: str, attempt: int = 0) -> list[str]:
+        """The text of each logged line."""
+        text = (pod.pod / "containers" / name / f"{attempt}.log").read_text()
+        return [line.split(" ", 3)[3] for line in text.splitlines()]
+
+    async def close(self) -> None:
+        for home in self.pods:
+            with contextlib.suppress(ShimGone):
+                await ShimClient(home).shutdown()
+        for _ in range(500):
+            if not any(_held(home / "shim.lock") for home in self.pods):
+                break
+            await asyncio.sleep(0.01)
+        with contextlib.suppress(ShimGone):
+            await ClusterNetwork(self.root).shutdown()
+        with contextlib.suppress(ShimGone):
+            await self.keeper.shutdown()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _held(lock: Path) -> bool:
+    import fcntl
+
+    if not lock.exists():
+        return False
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@contextlib.asynccontextmanager
+async def yard(root: Path) -> AsyncIterator[Yard]:
+    made = Yard(root)
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

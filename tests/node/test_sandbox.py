@@ -1,0 +1,134 @@
+"""The sandbox: what a container sees, and what it does not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.node import support
+
+from torchyard.node.runtime.compose import Mount
+from torchyard.node.shim import rootfs
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[support.Yard]:
+    support.need_sandbox()
+    (tmp_path / "node").mkdir()
+    async with support.yard(tmp_path / "node") as made:
+        yield made
+
+
+async def said(yard: support.Yard, script: str, **more: object) -> list[str]:
+    pod = await yard.pod("p")
+    ended = await yard.run(pod, "main", ["sh", "-c", script], **more)
+    assert ended["exitCode"] == 0, (ended, yard.output(pod, "main"))
+    return yard.output(pod, "main")
+
+
+async def test_a_container_has_its_own_host_name_processes_and_tmp(yard: support.Yard, tmp_path: Path) -> None:
+    lines = await said(yard, "hostname; echo $$; ls /tmp | wc -l; ls /proc | grep -c '^[0-9]'; touch /tmp/x /data")
+    assert lines[:3] == ["p", "1", "0"]
+    assert int(lines[3]) < 6
+
+
+async def test_it_does_not_see_homes_nor_the_nodes_state(yard: support.Yard, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    lines = await said(
+        yard, f"ls -A /home; test -e {tmp_path}/secret && echo seen; test -e /etc/shadow && echo shadow; true"
+    )
+    assert lines == []
+
+
+async def test_volumes_are_mounted_at_any_path(yard: support.Yard, tmp_path: Path) -> None:
+    data, file = tmp_path / "data", tmp_path / "file"
+    data.mkdir()
+    (data / "in").write_text("from outside")
+    file.write_text("a file")
+    mounts = [
+        Mount(data, "/data"),
+        Mount(data, "/deep/er/path"),
+        Mount(data, "/usr/share/torchyard-new/below"),
+        Mount(file, "/etc/app/settings"),
+        Mount(data, "/read-only", read_only=True),
+    ]
+    script = (
+        "for f in /data/in /deep/er/path/in /usr/share/torchyard-new/below/in /etc/app/settings; "
+        "do cat $f; echo; done; "
+        "echo new > /data/out; echo bad > /read-only/out || echo refused; ls /usr/share/doc >/dev/null && echo kept"
+    )
+    lines = await said(yard, script, mounts=mounts)
+    assert lines[:4] == ["from outside"] * 3 + ["a file"]
+    assert {"refused", "kept"} <= set(lines)
+    assert (data / "out").read_text() == "new\n"
+
+
+async def test_the_machines_programs_are_read_only(yard: support.Yard) -> None:
+    lines = await said(yard, "touch /usr/bin/mine 2>/dev/null || echo refused; touch /etc/passwd.new && echo own-etc")
+    assert lines == ["refused", "own-etc"]
+
+
+async def test_it_runs_as_the_user_it_is_told_to(yard: support.Yard) -> None:
+    lines = await said(
+        yard, "id -u; id -g; touch /tmp/mine && echo wrote", user={"uid": 1234, "gid": 2345, "groups": []}
+    )
+    assert lines == ["1234", "2345", "wrote"]
+
+
+async def test_it_has_only_a_containers_capabilities(yard: support.Yard) -> None:
+    lines = await said(yard, "grep CapBnd /proc/self/status; mount -t tmpfs none /mnt 2>/dev/null || echo no mount")
+    assert lines[0].split()[1].lstrip("0") == "a80425fb", "the set container runtimes give by default"
+    assert lines[1] == "no mount"
+
+
+async def test_no_new_privileges_and_a_read_only_root_hold(yard: support.Yard) -> None:
+    script = (
+        "grep NoNewPrivs /proc/self/status; touch /x 2>/dev/null || echo refused; touch /dev/shm/x 2>/dev/null; true"
+    )
+    lines = await said(yard, script, no_new_privileges=True, read_only_root=True)
+    assert lines == ["NoNewPrivs:\t1", "refused"]
+
+
+async def test_another_pods_processes_and_files_are_invisible(yard: support.Yard) -> None:
+    other = await yard.pod("other")
+    yard.launch(other, "main", ["sh", "-c", "echo private > /tmp/private; exec sleep 4242"])
+    await other.start("main", 0)
+    lines = await said(yard, f"ps ax | grep -c '[4]242'; ls /tmp; ls {other.pod} 2>/dev/null; true")
+    assert lines == ["0"]
+
+
+async def test_a_link_in_a_volume_leads_only_into_the_container(yard: support.Yard, tmp_path: Path) -> None:
+    outside, volume = tmp_path / "outside", tmp_path / "volume"
+    outside.mkdir()
+    volume.mkdir()
+    (outside / "secret").write_text("secret")
+    os.symlink(outside, volume / "way-out")
+    lines = await said(yard, "cat /v/way-out/secret 2>/dev/null || echo nothing", mounts=[Mount(volume, "/v")])
+    assert lines == ["nothing"]
+
+
+@pytest.mark.parametrize(
+    ("path", "goal"),
+    [
+        ("/plain/path", "plain/path"),
+        ("/../../up", "up"),
+        ("/absolute/x", "etc/x"),
+        ("/relative/x", "etc/x"),
+        ("/climbing/x", "x"),
+    ],
+)
+def test_targets_are_resolved_inside_the_root(tmp_path: Path, path: str, goal: str) -> None:
+    (tmp_path / "etc").mkdir()
+    os.symlink("/etc", tmp_path / "absolute")
+    os.symlink("etc", tmp_path / "relative")
+    os.symlink("../../../..", tmp_path / "climbing")
+    assert rootfs.inside(str(tmp_path), path) == f"{tmp_path}/{goal}"
+
+
+def test_a_ring_of_links_is_refused(tmp_path: Path) -> None:
+    os.symlink("b", tmp_path / "a")
+    os.symlink("a", tmp_path / "b")
+    with pytest.raises(OSError, match="symbolic links"):
+        rootfs.inside(str(tmp_path), "/a/x")

@@ -1,0 +1,315 @@
+"""The shim: containers as processes, their logs, their end, and what can be asked of a running one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.node import support
+
+from torchyard.node.runtime.compose import Mount
+from torchyard.node.shim import record
+from torchyard.node.shim.client import ShimClient, ShimGone, ShimRefused
+
+RUNGS = ["sandbox", "process"]
+
+
+@pytest.fixture
+async def yard(tmp_path: Path) -> AsyncIterator[support.Yard]:
+    async with support.yard(tmp_path / "node") as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path) -> None:
+    (tmp_path / "node").mkdir()
+
+
+@pytest.fixture(params=RUNGS)
+def sandboxed(request: pytest.FixtureRequest) -> bool:
+    if request.param == "sandbox":
+        support.need_sandbox()
+    return bool(request.param == "sandbox")
+
+
+async def execute(pod: ShimClient, name: str, argv: list[str], *, text: bytes = b"") -> tuple[int | str, bytes]:
+    """Run a command beside a container: its exit code (or why there is none) and what it printed."""
+    in_read, in_write = os.pipe()
+    out_read, out_write = os.pipe()
+    async with await pod.channel() as channel:
+        request = {"op": "exec", "container": name, "argv": argv, "tty": False}
+        channel.send(request, [in_read, out_write, out_write])
+        for descriptor in (in_read, out_write):
+            os.close(descriptor)
+        os.write(in_write, text)
+        os.close(in_write)
+        answer, _ = await channel.receive()
+        if "started" not in answer:
+            os.close(out_read)
+            return str(answer), b""
+        said = await asyncio.to_thread(_read_all, out_read)
+        answer, _ = await channel.receive()
+        return int(answer["exited"]), said
+
+
+def _read_all(descriptor: int) -> bytes:
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "reason", "killed_by"),
+    [
+        ("exit 0", 0, "Completed", None),
+        ("exit 3", 3, "Error", None),
+        ("kill -KILL $$", 137, "Error", 9),
+        ("kill -TERM $$; exit 5", 5, "Error", None),
+    ],
+)
+async def test_the_end_of_a_container_is_written_down(
+    yard: support.Yard, *, sandboxed: bool, command: str, code: int, reason: str, killed_by: int | None
+) -> None:
+    if "KILL" in command and sandboxed:
+        pytest.skip("the first process of a pid namespace cannot kill itself")
+    if "TERM" in command and not sandboxed:
+        pytest.skip("only the first process of a pid namespace ignores signals it has no handler for")
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    ended = await yard.run(pod, "main", ["sh", "-c", command], sandboxed=sandboxed)
+    assert (ended["exitCode"], ended["reason"], ended.get("signal")) == (code, reason, killed_by)
+    assert ended["startedAt"] <= ended["finishedAt"]
+
+
+async def test_output_becomes_cri_lines_in_order(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    script = "for i in $(seq 200); do echo line $i; done; echo wrong >&2; printf unfinished"
+    await yard.run(pod, "main", ["sh", "-c", script], sandboxed=sandboxed)
+    lines = (pod.pod / "containers/main/0.log").read_text().splitlines()
+    form = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) F .*")
+    assert all(form.fullmatch(line) for line in lines)
+    out = [line.split(" ", 3)[3] for line in lines if " stdout " in line]
+    assert out == [f"line {number}" for number in range(1, 201)] + ["unfinished"]
+    assert [line.split(" ", 3)[3] for line in lines if " stderr " in line] == ["wrong"]
+
+
+async def test_a_long_line_is_cut_into_partial_ones_and_loses_nothing(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    script = "head -c 50000 /dev/zero | tr '\\0' x; echo; echo end"
+    await yard.run(pod, "main", ["sh", "-c", script], sandboxed=sandboxed)
+    lines = [line.split(" ", 3) for line in (pod.pod / "containers/main/0.log").read_text().splitlines()]
+    assert [tag for _, _, tag, _ in lines] == ["P", "P", "P", "F", "F"]
+    assert "".join(text for *_, text in lines[:4]) == "x" * 50000
+
+
+async def test_a_log_is_rotated_by_size_and_keeps_the_newest(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    log = {"path": str(pod.pod / "rotated.log"), "max_bytes": 100_000, "max_files": 3}
+    await yard.run(pod, "main", ["seq", "200000"], sandboxed=sandboxed, log=log)
+    kept = sorted(path.name for path in pod.pod.glob("rotated.log*"))
+    assert kept == ["rotated.log", "rotated.log.1", "rotated.log.2"]
+    numbers = [
+        int(line.rsplit(" ", 1)[1])
+        for name in ("rotated.log.2", "rotated.log.1", "rotated.log")
+        for line in (pod.pod / name).read_text().splitlines()
+    ]
+    assert numbers == list(range(numbers[0], 200001))
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["no-such-program"], 'exec: "no-such-program": executable file not found in $PATH'),
+        (["/no/such/program"], 'exec: "/no/such/program": stat /no/such/program: no such file or directory'),
+        (["/etc/passwd"], 'exec: "/etc/passwd": permission denied'),
+    ],
+)
+async def test_a_program_that_cannot_be_started_says_why(
+    yard: support.Yard, *, sandboxed: bool, argv: list[str], message: str
+) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    ended = await yard.run(pod, "main", argv, sandboxed=sandboxed)
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (128, "StartError", message)
+
+
+async def test_an_attempt_is_started_once_however_often_it_is_asked_for(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    marks = pod.pod / "marks"
+    marks.mkdir()
+    mounts = {"mounts": [Mount(marks, "/marks")]} if sandboxed else {}
+    where = "/marks" if sandboxed else str(marks)
+    yard.launch(pod, "main", ["sh", "-c", f"mktemp {where}/XXXXXX; sleep 60"], sandboxed=sandboxed, **mounts)
+    answers = await asyncio.gather(*(pod.start("main", 0) for _ in range(5)), return_exceptions=True)
+    assert sum(isinstance(one, dict) for one in answers) >= 1
+    await pod.start("main", 0)
+    await asyncio.sleep(0.2)
+    assert len(list(marks.iterdir())) == 1
+
+
+async def test_exec_runs_beside_the_container_and_hands_over_streams_and_code(
+    yard: support.Yard, *, sandboxed: bool
+) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed, env={"PATH": support.DEFAULT_PATH, "COLOUR": "red"})
+    await pod.start("main", 0)
+    assert await execute(pod, "main", ["sh", "-c", "cat; echo $COLOUR; exit 4"], text=b"sent ") == (4, b"sent red\n")
+    failed, _ = await execute(pod, "main", ["no-such-program"])
+    assert "executable file not found in $PATH" in str(failed)
+    with pytest.raises(ShimRefused, match="is not running"):
+        await _refusal(pod, {"op": "exec", "container": "other", "argv": ["true"], "tty": True})
+
+
+async def _refusal(pod: ShimClient, request: dict[str, object]) -> None:
+    async with await pod.channel() as channel:
+        channel.send(request)
+        answer, _ = await channel.receive()
+        raise ShimRefused(answer["error"])
+
+
+async def test_exec_with_a_terminal_has_its_size(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
+    await pod.start("main", 0)
+    async with await pod.channel() as channel:
+        size = {"rows": 11, "columns": 22}
+        channel.send(
+            {
+                "op": "exec",
+                "container": "main",
+                "argv": ["sh", "-c", "test -t 0 && stty size"],
+                "tty": True,
+                "size": size,
+            }
+        )
+        answer, files = await channel.receive()
+        assert answer == {"started": True}
+        assert (await channel.receive())[0] == {"exited": 0}
+        assert os.read(files[0], 100) == b"11 22\r\n"
+        os.close(files[0])
+
+
+async def test_who_hangs_up_takes_the_exec_along(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
+    await pod.start("main", 0)
+    null = os.open("/dev/null", os.O_RDWR)
+    out_read, out_write = os.pipe()
+    channel = await pod.channel()
+    channel.send({"op": "exec", "container": "main", "argv": ["sleep", "60"], "tty": False}, [null, out_write, null])
+    os.close(out_write)
+    await channel.receive()
+    channel.close()
+    # the pipe ends when the last process that could write to it is gone
+    assert await asyncio.to_thread(_read_all, out_read) == b""
+    os.close(null)
+
+
+async def test_attach_copies_output_and_reaches_the_input(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    yard.launch(pod, "main", ["sh", "-c", "read x; echo got $x"], sandboxed=sandboxed, stdin=True, stdin_once=True)
+    await pod.start("main", 0)
+    out_read, out_write = os.pipe()
+    async with await pod.channel() as channel:
+        channel.send({"op": "attach", "container": "main", "stdin": True}, [out_write])
+        os.close(out_write)
+        answer, files = await channel.receive()
+        assert answer == {"tty": False, "stdin": True}
+        os.write(files[0], b"it\n")
+        os.close(files[0])
+        assert await asyncio.to_thread(_read_all, out_read) == b"got it\n"
+    await yard.ended(pod, "main")
+    assert yard.output(pod, "main") == ["got it"]
+
+
+async def test_a_subscriber_is_told_of_every_change(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    async with await pod.channel() as channel:
+        channel.send({"op": "subscribe"})
+        await channel.receive()
+        await yard.run(pod, "main", ["true"], sandboxed=sandboxed)
+        states = [(await channel.receive())[0]["state"] for _ in range(2)]
+    assert states == ["running", "exited"]
+
+
+async def test_shutdown_leaves_no_process_behind(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    yard.launch(pod, "main", ["sh", "-c", "sleep 60 & sleep 60"], sandboxed=sandboxed)
+    started = await pod.start("main", 0)
+    await pod.shutdown()
+    ended = await yard.ended(pod, "main")
+    assert ended["exitCode"] == 137
+    assert not support.alive(started["pid"])
+    for _ in range(200):
+        try:
+            await pod.hello()
+        except ShimGone:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the shim still answers")
+
+
+async def test_containers_die_with_a_killed_shim(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
+    started = await pod.start("main", 0)
+    os.kill((await pod.hello())["pid"], signal.SIGKILL)
+    for _ in range(500):
+        if not support.alive(started["pid"]):
+            break
+        await asyncio.sleep(0.01)
+    assert not support.alive(started["pid"])
+    known = record.read(record.record_path(str(pod.pod), "main", 0))
+    assert known
+    assert known["state"] == "running", "nobody was left to write the end down; the agent does"
+
+
+async def test_a_pod_has_one_shim_and_survives_its_keeper(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    before = (await pod.hello())["pid"]
+    await yard.keeper.start_shim(pod.pod)
+    assert (await pod.hello())["pid"] == before
+    await yard.keeper.shutdown()
+    other = await yard.pod("q", sandboxed=sandboxed)
+    assert (await pod.hello())["pid"] == before
+    assert (await yard.run(other, "main", ["true"], sandboxed=sandboxed))["exitCode"] == 0
+
+
+async def test_memory_over_the_limit_is_an_out_of_memory_kill(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    hungry = "import time; x = bytearray(120_000_000); time.sleep(60)"
+    ended = await yard.run(pod, "main", [sys.executable, "-c", hungry], sandboxed=sandboxed, memory_limit=60_000_000)
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
+async def test_two_pods_use_the_same_port_and_reach_each_other(yard: support.Yard) -> None:
+    support.need_network()
+    serve = (
+        "import socket; s = socket.create_server(('', 29500)); "
+        "c, _ = s.accept(); c.sendall(socket.gethostname().encode()); c.close()"
+    )
+    pods = []
+    for name, address in (("a", "10.244.0.11"), ("b", "10.244.0.12")):
+        pod = await yard.pod(name, address=address)
+        yard.launch(pod, "main", [sys.executable, "-c", serve])
+        await pod.start("main", 0)
+        pods.append(pod)
+    link = await _connect(pods[0], "10.244.0.12", 29500)
+    assert await asyncio.get_running_loop().sock_recv(link, 10) == b"b"
+    link.close()
+    assert (await yard.ended(pods[1], "main"))["exitCode"] == 0
+    with pytest.raises(ShimRefused, match="connection refused"):
+        await pods[0].connect("127.0.0.1", 9)
+
+
+async def _connect(pod: ShimClient, host: str, port: int) -> socket.socket:
+    for _ in range(500):
+        try:
+            return await pod.connect(host, port)
+        except ShimRefused:
+            await asyncio.sleep(0.01)
+    raise AssertionError(f"{host}:{port} does not answer")
