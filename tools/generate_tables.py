@@ -4,7 +4,7 @@ SOURCE_DIR holds what a real Kubernetes API server says about itself: discovery-
 openapi-*.json.xz (every schema, without prose) and protobuf-fields.json (message -> number -> name, type).
 KUBE_APISERVER is the server's binary: which fields Go omits when they are zero is read from its type metadata.
 
-Written are three text files under src/torchyard/api/schema/data/. In two of them each line is one definition, so that
+Written are text files under src/torchyard/api/schema/data/. In most of them each line is one definition, so that
 a reader finds it without parsing the others. They are not compressed: a wheel is.
 """
 
@@ -188,11 +188,13 @@ def definition_row(name: str, schema: dict[str, Any], structs: dict[str, Any]) -
     return row
 
 
-def kind_of(name: str, schema: dict[str, Any]) -> str:
-    """group/version/Kind of a definition; the meta kinds exist in every group and are found by name."""
+def kind_of(schema: dict[str, Any]) -> str:
+    """group/version/Kind of a definition; */*/Kind for those that every group has."""
     kinds = schema.get("x-kubernetes-group-version-kind", [])
-    if len(kinds) != 1:
+    if not kinds:
         return ""
+    if len(kinds) > 1:
+        return f"*/*/{kinds[0]['kind']}"
     return f"{kinds[0]['group']}/{kinds[0]['version']}/{kinds[0]['kind']}"
 
 
@@ -200,7 +202,7 @@ def write_types(schemas: dict[str, Any], structs: dict[str, Any]) -> None:
     lines = []
     for name, schema in sorted(schemas.items()):
         row = json.dumps(definition_row(name, schema, structs), separators=(",", ":"))
-        lines.append(f"{name}\t{kind_of(name, schema)}\t{row}\n")
+        lines.append(f"{name}\t{kind_of(schema)}\t{row}\n")
     (DATA / "types.txt").write_text("".join(lines))
 
 
@@ -226,12 +228,51 @@ def resource_row(listed: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in row.items() if value} | {"verbs": listed["verbs"]}
 
 
+SCALAR_MESSAGES = ("string", "bool", "bytes", "int32", "int64", "double")
+
+
+def message_name(spelled: str) -> str:
+    """.k8s.io.api.core.v1.Pod -> io.k8s.api.core.v1.Pod, which is what OpenAPI calls it."""
+    name = spelled.removeprefix(".")
+    return name.replace("_", "-").replace("k8s.io.", "io.k8s.", 1) if name.startswith("k8s.io.") else name
+
+
+def message_field(name: str, spelled: str) -> list[str]:
+    """[JSON name, type] with `[]` before a repeated type and `{}` before a map's value type."""
+    if spelled.startswith("repeated "):
+        return [name, "[]" + message_name(spelled.removeprefix("repeated "))]
+    if spelled.startswith("map<string,"):
+        return [name, "{}" + message_name(spelled.removeprefix("map<string,").removesuffix(">"))]
+    return [name, message_name(spelled)]
+
+
+def write_messages(listed: dict[str, Any], definitions: set[str]) -> None:
+    """The protobuf messages of the served definitions, and those embedded in them without a name."""
+    messages = {
+        message_name(message): {number: message_field(*field) for number, field in fields.items()}
+        for message, fields in listed.items()
+    }
+    found: dict[str, Any] = {}
+    wanted = [name for name in definitions if name in messages]
+    while wanted:
+        name = wanted.pop()
+        if name in found:
+            continue
+        found[name] = dict(sorted(messages[name].items(), key=lambda item: int(item[0])))
+        targets = (field[1].removeprefix("[]").removeprefix("{}") for field in found[name].values())
+        wanted += [target for target in targets if target not in SCALAR_MESSAGES]
+    lines = [f"{name}\t{json.dumps(row, separators=(',', ':'))}\n" for name, row in sorted(found.items())]
+    (DATA / "messages.txt").write_text("".join(lines))
+
+
 def main() -> None:
     source, binary = Path(sys.argv[1]), Path(sys.argv[2])
     structs = structs_of(binary)
     openapi = json.loads(lzma.decompress(next(source.glob("openapi-*.json.xz")).read_bytes()))
     DATA.mkdir(exist_ok=True)
-    write_types(openapi["schemas"] | metrics_schemas(), structs)
+    schemas = openapi["schemas"] | metrics_schemas()
+    write_types(schemas, structs)
+    write_messages(json.loads((source / "protobuf-fields.json").read_text()), set(schemas))
     write_resources(json.loads(next(source.glob("discovery-*.json")).read_text()))
 
 

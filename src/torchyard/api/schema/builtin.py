@@ -39,12 +39,13 @@ def definition_names() -> tuple[str, ...]:
 
 def kinds() -> tuple[GroupVersionKind, ...]:
     """Every kind the table knows, lists and reviews among them."""
-    return tuple(GroupVersionKind(*kind.split("/")) for kind in _table().kinds)
+    return tuple(GroupVersionKind(*kind.split("/")) for kind in _table().kinds if kind[0] != "*")
 
 
 def definition_of(gvk: GroupVersionKind) -> str | None:
-    """The name of a kind's definition: io.k8s.api.core.v1.Pod."""
-    return _table().kinds.get("/".join(gvk))
+    """The name of a kind's definition: io.k8s.api.core.v1.Pod. DeleteOptions and the like belong to every group."""
+    kinds = _table().kinds
+    return kinds.get("/".join(gvk)) or kinds.get(f"*/*/{gvk.kind}")
 
 
 def type_of(gvk: GroupVersionKind) -> Type | None:

@@ -14,6 +14,7 @@ from typing import Any
 from torchyard.api.errors import YardError
 from torchyard.api.quantity import QuantityError, canonical
 from torchyard.api.schema import scalars
+from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.strict import faults_of
 from torchyard.api.schema.types import Type
 
@@ -83,7 +84,7 @@ def decoder_of(type: Type) -> Decoder:
         case "list":
             return _list(type)
         case "any":
-            return _any
+            return _schema_or_other if type.name in _SCHEMA_UNIONS else _any
         case "int-or-string":
             return _int_or_string
     return _SCALARS[type.shape, type.format](go_name(type))
@@ -238,6 +239,19 @@ def _list(type: Type) -> Decoder:
 
 
 def _any(value: Any, _: list[bool]) -> Any:
+    return value
+
+
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_SCHEMA_UNIONS = frozenset(_EXTENSIONS + "JSONSchemaPropsOr" + other for other in ("Bool", "Array", "StringArray"))
+
+
+def _schema_or_other(value: Any, _: list[bool]) -> Any:
+    """A JSON schema, some of them, or what may stand in their place. Go's strictness ends here: it decodes by hand."""
+    if value.__class__ is dict:
+        return decoder_of(definition(_EXTENSIONS + "JSONSchemaProps"))(value, [])
+    if value.__class__ is list:
+        return [_schema_or_other(item, _) for item in value]
     return value
 
 

@@ -80,7 +80,10 @@ def check_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
         return
     group, _, version = api_version.rpartition("/")
     said = GroupVersionKind(group, version, kind)
-    if builtin.definition_of(said) is None:
+    definition = builtin.definition_of(said)
+    if definition is not None and definition == builtin.definition_of(gvk):
+        return
+    if definition is None:
         reason = f'no kind "{kind}" is registered for version "{api_version}" {_SCHEME}'
     else:
         internal = gvk.group.partition(".")[0] or "core"

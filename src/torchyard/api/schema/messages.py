@@ -1,0 +1,40 @@
+"""The protobuf messages of the built-in kinds: field numbers, JSON names and types, read from the generated table."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import orjson
+
+
+class Field(NamedTuple):
+    """One numbered field. An empty `name` means that its fields belong to the message around it."""
+
+    name: str
+    type: str  # string, bool, bytes, int32, int64, double, or a message
+    repeated: bool
+    keyed: bool  # a map from string to `type`
+
+
+@cache
+def _rows() -> dict[str, bytes]:
+    lines = files(__package__).joinpath("data/messages.txt").read_bytes().splitlines()
+    return {name.decode(): row for name, _, row in (line.partition(b"\t") for line in lines)}
+
+
+@cache
+def message(name: str) -> dict[int, Field] | None:
+    """The fields of a message by number, or None if there is no such message."""
+    row = _rows().get(name)
+    if row is None:
+        return None
+    return {int(number): _field(*spelled) for number, spelled in orjson.loads(row).items()}
+
+
+def _field(name: str, spelled: str) -> Field:
+    prefix = spelled[:2]
+    if prefix in ("[]", "{}"):
+        return Field(name, spelled[2:], repeated=prefix == "[]", keyed=prefix == "{}")
+    return Field(name, spelled, repeated=False, keyed=False)
