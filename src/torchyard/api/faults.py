@@ -50,7 +50,7 @@ def wrong_type(field: str, value: Any, detail: str) -> Fault:
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> Fault:
-    detail = "supported values: " + ", ".join(f'"{one}"' for one in allowed)
+    detail = "supported values: " + ", ".join(shown(one) for one in allowed)
     return Fault("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: {detail}")
 
 

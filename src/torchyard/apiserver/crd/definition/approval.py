@@ -1,0 +1,67 @@
+"""Groups under k8s.io and kubernetes.io belong to a community: definitions there say who approved them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torchyard.api import faults
+from torchyard.api.faults import Fault
+
+Object = dict[str, Any]
+Approval = Literal["missing", "invalid", "bypassed", "approved"]
+
+ANNOTATION = "api-approved.kubernetes.io"
+_CONDITION = "KubernetesAPIApprovalPolicyConformant"
+_MUST = f'protected groups must have approval annotation "{ANNOTATION}"'
+_SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+def approval_faults(new: Object, old: Object | None) -> list[Fault]:
+    """The faults of the annotation; what was there before may stay."""
+    if not _is_protected(new):
+        return []
+    approval = _approval(new)
+    if old is not None and approval == _approval(old):
+        return []
+    field = f"metadata.annotations[{ANNOTATION}]"
+    if approval == "missing":
+        return [faults.required(field, f"{_MUST}, {_SEE}")]
+    if approval == "invalid":
+        detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
+        return [faults.invalid(field, _said(new), detail)]
+    return []
+
+
+def approval_condition(crd: Object) -> tuple[str, str, str, str] | None:
+    """The condition (type, status, reason, message) of a definition in a protected group."""
+    if not _is_protected(crd):
+        return None
+    said = _said(crd)
+    match _approval(crd):
+        case "approved":
+            return _CONDITION, "True", "ApprovedAnnotation", f"approved in {said}"
+        case "bypassed":
+            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {faults.shown(said)}"
+        case "invalid":
+            detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
+            return _CONDITION, "False", "InvalidAnnotation", detail
+    return _CONDITION, "False", "MissingAnnotation", f"{_MUST}, {_SEE}"
+
+
+def _is_protected(crd: Object) -> bool:
+    group = f".{(crd.get('spec') or {}).get('group') or ''}"
+    return group.endswith((".k8s.io", ".kubernetes.io"))
+
+
+def _said(crd: Object) -> str:
+    return str(((crd.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION) or "")
+
+
+def _approval(crd: Object) -> Approval:
+    said = _said(crd)
+    if not said:
+        return "missing"
+    if said.startswith("unapproved"):
+        return "bypassed"
+    scheme, _, host = said.partition("://")
+    return "approved" if scheme and host else "invalid"

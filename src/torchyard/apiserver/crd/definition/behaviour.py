@@ -1,0 +1,38 @@
+"""CustomResourceDefinition as a kind of the server."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.times import parse_rfc3339
+from torchyard.apiserver.crd.definition.spec import default_definition, definition_faults, definition_update_faults
+from torchyard.apiserver.crd.definition.status import begin_deletion, begin_status, carry_status
+
+
+class DefinitionBehaviour(Behaviour):
+    """Names are settled by `status.settle_names`, which needs the other definitions: the server calls it."""
+
+    unconditional_update: ClassVar[bool] = False
+
+    def default(self, obj: Object) -> None:
+        default_definition(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        begin_status(obj)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        carry_status(new, old)
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        new["spec"] = old["spec"]
+
+    def on_delete(self, obj: Object) -> None:
+        begin_deletion(obj, parse_rfc3339(obj["metadata"]["deletionTimestamp"]))
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return definition_faults(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return definition_update_faults(new, old)

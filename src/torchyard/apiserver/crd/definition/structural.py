@@ -1,0 +1,194 @@
+"""What makes an OpenAPI schema structural: every field has a type, and alternatives only restrict, never shape.
+
+Mirrors the structural-schema rules of apiextensions-apiserver, with their words. Works on the schema as written, since
+what it refuses may not compile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torchyard.api import faults
+from torchyard.api.faults import Fault
+from torchyard.apiserver.crd.schema.regex import PatternError, pattern
+
+Schema = dict[str, Any]
+Level = Literal["root", "item", "field"]
+
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_NO_TYPE: dict[Level, str] = {
+    "root": "must not be empty at the root",
+    "item": "must not be empty for specified array items",
+    "field": "must not be empty for specified object fields",
+}
+# What an alternative may not say, with how it must be instead.
+_FORBIDDEN = (
+    ("type", "empty"),
+    ("additionalProperties", "undefined"),
+    ("default", "undefined"),
+    ("title", "empty"),
+    ("description", "empty"),
+    ("nullable", "false"),
+    ("x-kubernetes-preserve-unknown-fields", "false"),
+    ("x-kubernetes-embedded-resource", "false"),
+    ("x-kubernetes-int-or-string", "false"),
+    ("x-kubernetes-list-map-keys", "empty"),
+    ("x-kubernetes-list-type", "undefined"),
+    ("x-kubernetes-map-type", "undefined"),
+    ("x-kubernetes-validations", "empty"),
+)
+
+
+def structural_faults(schema: Schema, path: str) -> list[Fault]:
+    """Why a schema is not structural; empty when it is."""
+    found = _invariants(schema, "root", path)
+    found += _incomplete_value(schema, schema, path, path)
+    return sorted(found, key=Fault.line)
+
+
+def sub_schemas(schema: Schema, path: str) -> list[tuple[Schema, Level, str]]:
+    """The schemas right below one, outside of alternatives."""
+    found: list[tuple[Schema, Level, str]] = []
+    if isinstance(schema.get("items"), dict):
+        found.append((schema["items"], "item", f"{path}.items"))
+    for name, sub in (schema.get("properties") or {}).items():
+        found.append((sub, "field", f"{path}.properties[{name}]"))
+    if isinstance(schema.get("additionalProperties"), dict):
+        found.append((schema["additionalProperties"], "field", f"{path}.additionalProperties"))
+    return found
+
+
+def _invariants(schema: Schema, level: Level, path: str) -> list[Fault]:
+    found: list[Fault] = []
+    kind = schema.get("type") or ""
+    if kind == "array" and schema.get("items") is None:
+        found.append(faults.required(f"{path}.items", "must be specified"))
+    for sub, sub_level, sub_path in sub_schemas(schema, path):
+        found += _invariants(sub, sub_level, sub_path)
+    if schema.get("additionalProperties") is not None and level == "root":
+        found.append(faults.forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+    found += _extension_faults(schema, path)
+    found += _alternatives(
+        schema,
+        path,
+        skip_any=schema.get("anyOf") == _INT_OR_STRING,
+        skip_first_any=_first_all_of(schema).get("anyOf") == _INT_OR_STRING,
+    )
+    found += _type_faults(schema, level, path)
+    found += _meta_faults(schema, level, path)
+    return found
+
+
+def _first_all_of(schema: Schema) -> Schema:
+    return next(iter(schema.get("allOf") or ()), {})
+
+
+def _extension_faults(schema: Schema, path: str) -> list[Fault]:
+    if not schema.get("x-kubernetes-int-or-string"):
+        return []
+    detail = "must be false if x-kubernetes-int-or-string is true"
+    names = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource")
+    return [faults.invalid(f"{path}.{name}", True, detail) for name in names if schema.get(name)]
+
+
+def _type_faults(schema: Schema, level: Level, path: str) -> list[Fault]:
+    found: list[Fault] = []
+    kind = schema.get("type") or ""
+    embedded = schema.get("x-kubernetes-embedded-resource")
+    preserve = schema.get("x-kubernetes-preserve-unknown-fields")
+    if embedded and kind != "object":
+        detail = "must be object if x-kubernetes-embedded-resource is true"
+        at = f"{path}.type"
+        found.append(faults.invalid(at, kind, detail) if kind else faults.required(at, detail))
+    elif not kind and not schema.get("x-kubernetes-int-or-string") and not preserve:
+        found.append(faults.required(f"{path}.type", _NO_TYPE[level]))
+    if embedded and schema.get("additionalProperties") is not None:
+        detail = "must not be used if x-kubernetes-embedded-resource is set"
+        found.append(faults.forbidden(f"{path}.additionalProperties", detail))
+    if level == "root" and kind and kind != "object":
+        found.append(faults.invalid(f"{path}.type", kind, "must be object at the root"))
+    if embedded and not preserve and not schema.get("properties"):
+        detail = (
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        )
+        found.append(faults.required(f"{path}.properties", detail))
+    return found
+
+
+def _meta_faults(schema: Schema, level: Level, path: str) -> list[Fault]:
+    """apiVersion, kind and metadata of a resource are what they are; a schema may restrict the name only."""
+    found: list[Fault] = []
+    properties = schema.get("properties") or {}
+    if level == "root" or schema.get("x-kubernetes-embedded-resource"):
+        for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+            kind = (properties.get(name) or {}).get("type") or ""
+            if name in properties and kind != wanted:
+                found.append(faults.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}"))
+    metadata = properties.get("metadata")
+    if level == "root" and metadata is not None:
+        said = {name for name, value in metadata.items() if value not in (None, "", [], {}, False)} - {
+            "type",
+            "default",
+        }
+        described = set(metadata.get("properties") or ())
+        if said - {"properties"} or described - {"name", "generateName"}:
+            detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            found.append(faults.forbidden(f"{path}.properties[metadata]", detail))
+    return found
+
+
+def _alternatives(schema: Schema, path: str, *, skip_any: bool, skip_first_any: bool) -> list[Fault]:
+    found: list[Fault] = []
+    if not skip_any:
+        for index, sub in enumerate(schema.get("anyOf") or ()):
+            found += _nested(sub, f"{path}.anyOf[{index}]", skip_any=False)
+    for index, sub in enumerate(schema.get("allOf") or ()):
+        found += _nested(sub, f"{path}.allOf[{index}]", skip_any=skip_first_any and index == 0)
+    for index, sub in enumerate(schema.get("oneOf") or ()):
+        found += _nested(sub, f"{path}.oneOf[{index}]", skip_any=False)
+    if schema.get("not") is not None:
+        found += _nested(schema["not"], f"{path}.not", skip_any=False)
+    if schema.get("pattern"):
+        try:
+            pattern(schema["pattern"])
+        except PatternError as error:
+            detail = f"must be a valid regular expression, but isn't: {error}"
+            found.append(faults.invalid(f"{path}.pattern", schema["pattern"], detail))
+    return found
+
+
+def _nested(schema: Schema, path: str, *, skip_any: bool) -> list[Fault]:
+    found = _alternatives(schema, path, skip_any=skip_any, skip_first_any=False)
+    if isinstance(schema.get("items"), dict):
+        found += _nested(schema["items"], f"{path}.items", skip_any=False)
+    for name, sub in (schema.get("properties") or {}).items():
+        found += _nested(sub, f"{path}.properties[{name}]", skip_any=False)
+    for name, wanted in _FORBIDDEN:
+        if schema.get(name) not in (None, "", False, []):
+            found.append(faults.forbidden(f"{path}.{name}", f"must be {wanted} to be structural"))
+    if (schema.get("properties") or {}).get("metadata") is not None:
+        found.append(faults.forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
+    return found
+
+
+def _incomplete_value(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[Fault]:
+    """Fields that an alternative speaks of must be specified outside of it as well."""
+    found: list[Fault] = []
+    if schema.get("not") is not None:
+        found += _incomplete(schema["not"], whole, whole_path, f"{path}.not")
+    for junctor in ("allOf", "anyOf", "oneOf"):
+        for index, sub in enumerate(schema.get(junctor) or ()):
+            found += _incomplete(sub, whole, whole_path, f"{path}.{junctor}[{index}]")
+    return found
+
+
+def _incomplete(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[Fault]:
+    if whole is None:
+        return [faults.required(whole_path, f"because it is defined in {path}")]
+    found = _incomplete_value(schema, whole, whole_path, path)
+    if isinstance(schema.get("items"), dict):
+        found += _incomplete(schema["items"], whole.get("items"), f"{whole_path}.items", f"{path}.items")
+    for name, sub in (schema.get("properties") or {}).items():
+        place = (whole.get("properties") or {}).get(name)
+        found += _incomplete(sub, place, f"{whole_path}.properties[{name}]", f"{path}.properties[{name}]")
+    return found

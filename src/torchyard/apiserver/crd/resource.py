@@ -1,0 +1,125 @@
+"""From a CustomResourceDefinition to the resources the server serves: `resources_of`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torchyard.api import faults
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.apiserver.crd.definition.status import is_established
+from torchyard.apiserver.crd.version import CustomVersion
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_SUBRESOURCE_VERBS = ("get", "patch", "update")
+_SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
+_UNQUALIFIED = (
+    "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer"
+    " writers"
+)
+_STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+
+class CustomBehaviour(Behaviour):
+    """What a definition says about its objects, in the server's terms."""
+
+    unconditional_update: ClassVar[bool] = False
+    generation_fields: ClassVar[tuple[str, ...] | None] = ()
+
+    def __init__(self, version: CustomVersion) -> None:
+        self.version = version
+
+    def default(self, obj: Object) -> None:
+        self.version.default(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        if self.version.has_status:
+            obj.pop("status", None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        if not self.version.has_status:
+            return
+        if "status" in old:
+            new["status"] = old["status"]
+        else:
+            new.pop("status", None)
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """Everything but the status, labels and annotations among it, stays what it was."""
+        status = new.get("status")
+        managed = (new.get("metadata") or {}).get("managedFields")
+        new.clear()
+        new.update(old)
+        new["metadata"] = {**old["metadata"], "managedFields": managed}
+        if managed is None:
+            del new["metadata"]["managedFields"]
+        if status is None:
+            new.pop("status", None)
+        else:
+            new["status"] = status
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        """Any change beside metadata; the status is the old one by now where it has an endpoint of its own."""
+        return {**new, "metadata": None} != {**old, "metadata": None}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return self.version.validate(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return self.version.validate(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return self.version.validate_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return [
+            f"metadata.finalizers: {faults.shown(name)}: {_UNQUALIFIED}"
+            for name in (obj.get("metadata") or {}).get("finalizers") or ()
+            if "/" not in name and name not in _STANDARD_FINALIZERS
+        ]
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        return self.version.selectable(obj)
+
+
+def resources_of(crd: dict[str, Any]) -> list[Resource]:
+    """The served versions of a definition; none are served before it is established."""
+    if not is_established(crd):
+        return []
+    spec, names = crd["spec"], crd["status"]["acceptedNames"]
+    storage = next(one["name"] for one in spec["versions"] if one.get("storage"))
+    found: list[Resource] = []
+    for entry in spec["versions"]:
+        if not entry.get("served"):
+            continue
+        version = CustomVersion(names["kind"], entry)
+        found.append(
+            Resource(
+                group=spec["group"],
+                version=entry["name"],
+                plural=names["plural"],
+                singular=names.get("singular") or names["kind"].lower(),
+                kind=names["kind"],
+                namespaced=spec["scope"] == "Namespaced",
+                verbs=VERBS,
+                short_names=tuple(names.get("shortNames") or ()),
+                categories=tuple(names.get("categories") or ()),
+                subresources=_subresources(spec["group"], version),
+                storage_version=storage,
+                type=version.type,
+                behaviour=CustomBehaviour(version),
+                custom=version,
+            )
+        )
+    return found
+
+
+def _subresources(group: str, version: CustomVersion) -> dict[str, Subresource]:
+    found: dict[str, Subresource] = {}
+    if version.has_status:
+        gvk = GroupVersionKind(group, version.name, version.kind)
+        found["status"] = Subresource("status", gvk, _SUBRESOURCE_VERBS)
+    if version.scale is not None:
+        found["scale"] = Subresource("scale", _SCALE, _SUBRESOURCE_VERBS)
+    return found

@@ -1,0 +1,85 @@
+"""Where a custom resource keeps its replicas: the paths of the scale subresource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.faults import Fault
+from torchyard.apiserver.crd.go import go_number, json_type
+
+Object = dict[str, Any]
+MAX_REPLICAS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """The dotted paths of a definition's scale subresource, as written; the selector's may be empty."""
+
+    spec: str
+    status: str
+    selector: str
+
+    @classmethod
+    def of(cls, definition: Object | None) -> ScalePaths | None:
+        if not definition:
+            return None
+        return cls(
+            definition.get("specReplicasPath", ""),
+            definition.get("statusReplicasPath", ""),
+            definition.get("labelSelectorPath") or "",
+        )
+
+
+def read_path(obj: Object, path: str) -> Any:
+    """The value at a dotted path, None where there is none."""
+    value: Any = obj
+    for name in path.removeprefix(".").split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def write_path(obj: Object, path: str, value: Any) -> None:
+    """Set the value at a dotted path, making the objects on the way."""
+    *parents, last = path.removeprefix(".").split(".")
+    for name in parents:
+        obj = obj.setdefault(name, {})
+    obj[last] = value
+
+
+def scale_faults(obj: Object, paths: ScalePaths | None, *, status_only: bool = False) -> list[Fault]:
+    """The faults of replica counts that no Scale could carry."""
+    if paths is None:
+        return []
+    found = [] if status_only else _count_faults(obj, paths.spec)
+    found += _count_faults(obj, paths.status)
+    selector = read_path(obj, paths.selector) if paths.selector else None
+    if selector is not None and not isinstance(selector, str):
+        found.append(faults.invalid(paths.selector, "", _not_of_type(paths.selector, selector, "string")))
+    return found
+
+
+def _count_faults(obj: Object, path: str) -> list[Fault]:
+    count = read_path(obj, path)
+    if count is None:
+        return []
+    if isinstance(count, bool) or not isinstance(count, int):
+        return [faults.invalid(path, 0, _not_of_type(path, count, "int64"))]
+    if count < 0:
+        return [faults.invalid(path, count, "should be a non-negative integer")]
+    if count > MAX_REPLICAS:
+        return [faults.invalid(path, count, f"should be less than or equal to {MAX_REPLICAS}")]
+    return []
+
+
+_GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "integer": "int64"}
+
+
+def _not_of_type(path: str, value: Any, wanted: str) -> str:
+    kind = json_type(value)
+    go = {"object": "map[string]interface {}", "array": "[]interface {}"}.get(kind) or _GO_TYPES[kind]
+    shown = go_number(value) if isinstance(value, float) else faults.shown(value).strip('"')
+    return f"{path} accessor error: {shown} is of the type {go}, expected {wanted}"

@@ -1,0 +1,1 @@
+"""A version's structural schema, compiled, and what is done with it: prune, default, validate."""

@@ -1,0 +1,56 @@
+"""Filling in a schema's defaults, and treating a null where none is allowed as an absent field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
+
+Object = dict[str, Any]
+
+
+def default(obj: Object, root: Node, *, skip: frozenset[str] = META_FIELDS) -> None:
+    """Default a whole custom resource in place; its own metadata is not the schema's business."""
+    for name, sub in root.defaulted:
+        if obj.get(name) is None and not (name in obj and sub.nullable):
+            obj[name] = _copy(sub.default)
+    for name in list(obj):
+        if name not in skip:
+            _default_entry(obj, name, root.properties.get(name))
+
+
+def default_value(value: Any, node: Node) -> None:
+    """Default what is inside a value, in place."""
+    if isinstance(value, dict):
+        default(value, node, skip=frozenset())
+        if node.additional is not None:
+            for name in list(value):
+                if name not in node.properties:
+                    _default_entry(value, name, node.additional)
+    elif isinstance(value, list) and node.items is not None:
+        items = node.items
+        for index, item in enumerate(value):
+            if item is None and not items.nullable and items.has_default:
+                value[index] = _copy(items.default)
+            default_value(value[index], items)
+
+
+def _default_entry(obj: Object, name: str, node: Node | None) -> None:
+    if node is None:
+        return
+    value = obj[name]
+    if value is None:
+        if node.nullable:
+            return
+        if not node.has_default:
+            del obj[name]
+            return
+        value = obj[name] = _copy(node.default)
+    if type(value) is dict or type(value) is list:
+        default_value(value, node)
+
+
+def _copy(value: Any) -> Any:
+    return orjson.loads(orjson.dumps(value)) if isinstance(value, (dict, list)) else value

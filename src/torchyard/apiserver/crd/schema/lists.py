@@ -1,0 +1,55 @@
+"""Lists that promise unique items: x-kubernetes-list-type `set` and `map`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.faults import Fault
+from torchyard.apiserver.crd.schema.node import Node, frozen
+
+
+def duplicate_faults(value: Any, node: Node, path: str = "") -> list[Fault]:
+    """The items that repeat an earlier one, each value told once."""
+    if not node.unique_lists_below:
+        return []
+    found: list[Fault] = []
+    if isinstance(value, dict):
+        for name, sub_value in value.items():
+            sub = node.properties.get(name)
+            if sub is not None:
+                found += duplicate_faults(sub_value, sub, f"{path}.{name}" if path else name)
+            elif node.additional is not None:
+                found += duplicate_faults(sub_value, node.additional, f"{path}[{name}]")
+    elif isinstance(value, list):
+        if node.list_type == "set":
+            found += _repeated(value, path)
+        elif node.list_type == "map":
+            found += _repeated_keys(value, node, path)
+        if node.items is not None:
+            for index, item in enumerate(value):
+                found += duplicate_faults(item, node.items, f"{path}[{index}]")
+    return found
+
+
+def _repeated(value: list[Any], path: str) -> list[Fault]:
+    found: list[Fault] = []
+    seen: dict[Hashable, int] = {}
+    for index, item in enumerate(value):
+        key = frozen(item)
+        times = seen[key] = seen.get(key, 0) + 1
+        if times == 2:
+            found.append(faults.duplicate(f"{path}[{index}]", _sorted(item)))
+    return found
+
+
+def _repeated_keys(value: list[Any], node: Node, path: str) -> list[Fault]:
+    for index, item in enumerate(value):
+        if item is not None and not isinstance(item, dict):
+            return [faults.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
+    return _repeated([{key: item[key] for key in node.list_keys if key in (item or ())} for item in value], path)
+
+
+def _sorted(value: Any) -> Any:
+    return dict(sorted(value.items())) if isinstance(value, dict) else value

@@ -1,0 +1,126 @@
+"""Metadata that a schema does not describe: a custom resource's own, and that of resources embedded in it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torchyard.api import errors, faults
+from torchyard.api.faults import Fault
+from torchyard.api.names import dns1035_problems, validate_metadata
+from torchyard.api.schema.builtin import definition
+from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.apiserver.crd.schema.node import Node
+from torchyard.apiserver.crd.schema.shape import OBJECT_META
+
+Object = dict[str, Any]
+
+
+class _NotMetadata(Exception):
+    """Metadata that is none, told with its path."""
+
+
+def coerce(obj: Object, root: Node, *, kind: str, version: str) -> list[str]:
+    """Bring all metadata into its one form, in place; the paths of unknown fields dropped from it. Raises a 400."""
+    unknown: list[str] = []
+    try:
+        if "metadata" in obj:
+            _coerce_metadata(obj, "", unknown)
+        if root.embedded_below:
+            for name, sub in root.properties.items():
+                if name in obj:
+                    _coerce(obj[name], sub, name, unknown)
+    except _NotMetadata as refused:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {refused}') from None
+    return unknown
+
+
+def _coerce(value: Any, node: Node, path: str, unknown: list[str]) -> None:
+    if not node.embedded_below:
+        return
+    if isinstance(value, dict):
+        if node.embedded:
+            for name in ("apiVersion", "kind"):
+                if name in value and not isinstance(value[name], str):
+                    fault = faults.invalid(f"{path}.{name}", value[name], "must be a string")
+                    raise _NotMetadata(fault.line())
+            if "metadata" in value:
+                _coerce_metadata(value, path, unknown)
+        for name, sub_value in value.items():
+            sub = node.properties.get(name)
+            if sub is not None:
+                _coerce(sub_value, sub, f"{path}.{name}", unknown)
+            elif node.additional is not None:
+                _coerce(sub_value, node.additional, f"{path}[{name}]", unknown)
+    elif isinstance(value, list) and node.items is not None:
+        for index, item in enumerate(value):
+            _coerce(item, node.items, f"{path}[{index}]", unknown)
+
+
+def _coerce_metadata(holder: Object, path: str, unknown: list[str]) -> None:
+    at = f"{path}.metadata" if path else "metadata"
+    metadata = holder["metadata"]
+    if metadata is None:
+        del holder["metadata"]
+        return
+    try:
+        if not isinstance(metadata, dict):
+            said = {"str": "string", "bool": "bool", "list": "array"}.get(type(metadata).__name__, "number")
+            raise Undecodable(f"json: cannot unmarshal {said} into Go value of type v1.ObjectMeta")
+        holder["metadata"], sentences = decode(metadata, definition(OBJECT_META))
+    except Undecodable as refused:
+        fault = faults.invalid(at, metadata, refused.message)
+        raise _NotMetadata(fault.line() if path else refused.message) from None
+    unknown.extend(f"{at}.{_field_of(sentence)}" for sentence in sentences)
+
+
+def _field_of(sentence: str) -> str:
+    named = re.search('"(.*)"', sentence)
+    return named.group(1) if named else sentence
+
+
+def embedded_faults(value: Any, node: Node, path: str = "") -> list[Fault]:
+    """The faults of embedded resources: what kind they say they are, and their metadata."""
+    if not node.embedded_below:
+        return []
+    found: list[Fault] = []
+    if isinstance(value, dict):
+        if node.embedded:
+            found += _resource_faults(value, path)
+        for name, sub_value in value.items():
+            sub = node.properties.get(name)
+            if sub is not None:
+                found += embedded_faults(sub_value, sub, f"{path}.{name}" if path else name)
+            elif node.additional is not None:
+                found += embedded_faults(sub_value, node.additional, f"{path}[{name}]")
+    elif isinstance(value, list) and node.items is not None:
+        for index, item in enumerate(value):
+            found += embedded_faults(item, node.items, f"{path}[{index}]")
+    return found
+
+
+def _resource_faults(resource: Object, path: str) -> list[Fault]:
+    found = [faults.required(f"{path}.{name}") for name in ("apiVersion", "kind") if name not in resource]
+    version, kind = resource.get("apiVersion"), resource.get("kind")
+    if version == "":
+        found.append(faults.invalid(f"{path}.apiVersion", version, "must not be empty"))
+    elif isinstance(version, str) and version.count("/") > 1:
+        detail = f"unexpected GroupVersion string: {version}"
+        found.append(faults.invalid(f"{path}.apiVersion", version, detail))
+    if kind == "":
+        found.append(faults.invalid(f"{path}.kind", kind, "must not be empty"))
+    elif isinstance(kind, str) and (problems := dns1035_problems(kind.lower())):
+        detail = "may have mixed case, but should otherwise match: " + ",".join(problems)
+        found.append(faults.invalid(f"{path}.kind", kind, detail))
+    metadata = resource.get("metadata")
+    if isinstance(metadata, dict):
+        found += _metadata_faults(metadata, f"{path}.metadata")
+    return found
+
+
+def _metadata_faults(metadata: Object, path: str) -> list[Fault]:
+    named = {**metadata, "name": metadata.get("name") or "unnamed"}
+    found = validate_metadata(
+        named, namespaced=bool(metadata.get("namespace")), name_rule="path-segment", built_in=False
+    )
+    return [Fault(fault.reason, path + fault.field.removeprefix("metadata"), fault.message) for fault in found]

@@ -1,0 +1,212 @@
+"""One version's structural OpenAPI v3 schema, compiled into a tree that pruning, defaulting and validation walk.
+
+Equal subtrees of a schema are compiled once and shared: a CRD that embeds a pod template three times costs one.
+Descriptions are left out; whoever shows them to people reads the definition itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.api.schema.types import ListType
+from torchyard.apiserver.crd.schema import formats
+
+Schema = dict[str, Any]
+
+META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+_LIMITS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties")
+
+
+@dataclass(slots=True, eq=False)
+class Rule:
+    """One entry of x-kubernetes-validations, as written."""
+
+    rule: str
+    message: str
+    message_expression: str
+    reason: str
+    field_path: str
+    optional_old_self: bool
+
+
+@dataclass(slots=True, eq=False)
+class ValueChecks:
+    """The value validations of a node; nothing here changes the shape."""
+
+    enum: list[Any] = field(default_factory=list)
+    pattern: str = ""
+    format: str = ""
+    maximum: float | None = None
+    exclusive_maximum: bool = False
+    minimum: float | None = None
+    exclusive_minimum: bool = False
+    multiple_of: float | None = None
+    max_length: int | None = None
+    min_length: int | None = None
+    max_items: int | None = None
+    min_items: int | None = None
+    max_properties: int | None = None
+    min_properties: int | None = None
+    required: tuple[str, ...] = ()
+    all_of: tuple[Node, ...] = ()
+    any_of: tuple[Node, ...] = ()
+    one_of: tuple[Node, ...] = ()
+    negated: Node | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """What may stand at one place of a custom resource."""
+
+    types: tuple[str, ...] = ()  # JSON types; ("integer", "string") for int-or-string; empty when unspecified
+    properties: dict[str, Node] = field(default_factory=dict)
+    additional: Node | None = None
+    additional_specified: bool = False  # a schema, or `true`, or `false`
+    additional_forbidden: bool = False  # `additionalProperties: false`
+    items: Node | None = None
+    nullable: bool = False
+    preserve: bool = False
+    embedded: bool = False
+    int_or_string: bool = False
+    default: Any = None
+    has_default: bool = False
+    list_type: ListType = "atomic"
+    list_keys: tuple[str, ...] = ()
+    map_type: str = "granular"
+    checks: ValueChecks | None = None
+    rules: tuple[Rule, ...] = ()
+    defaulted: tuple[tuple[str, Node], ...] = ()  # the properties that have a default
+    # whether this node or one below it ...
+    defaults_below: bool = False
+    unique_lists_below: bool = False
+    embedded_below: bool = False
+    rules_below: bool = False
+
+    @property
+    def type(self) -> str:
+        return "" if self.int_or_string or not self.types else self.types[0]
+
+    def children(self) -> Iterable[Node]:
+        yield from self.properties.values()
+        if self.items is not None:
+            yield self.items
+        if self.additional is not None:
+            yield self.additional
+
+
+class Compiler:
+    """Compiles schemas into nodes, sharing equal ones."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Hashable, Node] = {}
+
+    def compile(self, schema: Schema) -> Node:
+        properties = {name: self.compile(sub) for name, sub in (schema.get("properties") or {}).items()}
+        additional = schema.get("additionalProperties")
+        sub_additional = self.compile(additional) if isinstance(additional, dict) else None
+        items = schema.get("items")
+        sub_items = self.compile(items) if isinstance(items, dict) else None
+        junctors = {name: tuple(self.compile(sub) for sub in schema.get(name) or ()) for name in _JUNCTORS}
+        negated = self.compile(schema["not"]) if schema.get("not") is not None else None
+        key = (
+            tuple((name, id(sub)) for name, sub in properties.items()),
+            (id(sub_additional), additional is True, additional is False, id(sub_items), id(negated)),
+            tuple(tuple(map(id, nodes)) for nodes in junctors.values()),
+            frozen({name: value for name, value in schema.items() if name not in _NOT_IN_KEY}),
+        )
+        known = self._nodes.get(key)
+        if known is not None:
+            return known
+        node = Node(
+            types=_types(schema),
+            properties=properties,
+            additional=sub_additional,
+            additional_specified=additional is not None,
+            additional_forbidden=additional is False,
+            items=sub_items,
+            nullable=bool(schema.get("nullable")),
+            preserve=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
+            embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+            int_or_string=bool(schema.get("x-kubernetes-int-or-string")),
+            default=schema.get("default"),
+            has_default=schema.get("default") is not None,
+            list_type=_LIST_TYPES.get(schema.get("x-kubernetes-list-type") or "", "atomic"),
+            list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
+            map_type=schema.get("x-kubernetes-map-type") or "granular",
+            checks=_checks(schema, junctors, negated),
+            defaulted=tuple((name, sub) for name, sub in properties.items() if sub.has_default),
+            rules=tuple(_rule(rule) for rule in schema.get("x-kubernetes-validations") or ()),
+        )
+        below = list(node.children())
+        node.defaults_below = node.has_default or any(child.defaults_below for child in below)
+        node.unique_lists_below = node.list_type in ("set", "map") or any(child.unique_lists_below for child in below)
+        node.embedded_below = node.embedded or any(child.embedded_below for child in below)
+        node.rules_below = bool(node.rules) or any(child.rules_below for child in below)
+        self._nodes[key] = node
+        return node
+
+
+_LIST_TYPES: dict[str, ListType] = {"set": "set", "map": "map"}
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_PROSE = ("description", "title", "example", "externalDocs")
+_NOT_IN_KEY = frozenset(("properties", "additionalProperties", "items", "not", *_JUNCTORS, *_PROSE))
+
+
+def compile_schema(schema: Schema) -> Node:
+    return Compiler().compile(schema)
+
+
+def frozen(value: Any) -> Hashable:
+    """A JSON value as something that can be compared and hashed; 1, 1.0 and true stay apart."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, frozen(sub)) for name, sub in value.items()))
+    if isinstance(value, list):
+        return ("[]", *map(frozen, value))
+    return (type(value).__name__, value)
+
+
+def _types(schema: Schema) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return ("integer", "string")
+    return (schema["type"],) if schema.get("type") else ()
+
+
+def _checks(schema: Schema, junctors: dict[str, tuple[Node, ...]], negated: Node | None) -> ValueChecks | None:
+    checked_format = schema.get("format") if schema.get("format") in formats.KNOWN else ""
+    named = ("enum", "pattern", "multipleOf", "required", *_LIMITS)
+    if not (checked_format or negated or any(junctors.values()) or any(schema.get(name) is not None for name in named)):
+        return None
+    return ValueChecks(
+        enum=schema.get("enum") or [],
+        pattern=schema.get("pattern") or "",
+        format=checked_format or "",
+        maximum=schema.get("maximum"),
+        exclusive_maximum=bool(schema.get("exclusiveMaximum")),
+        minimum=schema.get("minimum"),
+        exclusive_minimum=bool(schema.get("exclusiveMinimum")),
+        multiple_of=schema.get("multipleOf"),
+        max_length=schema.get("maxLength"),
+        min_length=schema.get("minLength"),
+        max_items=schema.get("maxItems"),
+        min_items=schema.get("minItems"),
+        max_properties=schema.get("maxProperties"),
+        min_properties=schema.get("minProperties"),
+        required=tuple(schema.get("required") or ()),
+        all_of=junctors["allOf"],
+        any_of=junctors["anyOf"],
+        one_of=junctors["oneOf"],
+        negated=negated,
+    )
+
+
+def _rule(rule: dict[str, Any]) -> Rule:
+    return Rule(
+        rule=rule.get("rule") or "",
+        message=rule.get("message") or "",
+        message_expression=rule.get("messageExpression") or "",
+        reason=rule.get("reason") or "",
+        field_path=rule.get("fieldPath") or "",
+        optional_old_self=bool(rule.get("optionalOldSelf")),
+    )

@@ -1,0 +1,282 @@
+"""Checking values against a compiled schema: types, limits, formats, alternatives.
+
+Mirrors kube-openapi's validator as kube-apiserver uses it for custom resources, with its words, its order of checks
+and its choice of which alternative's faults to tell (the one with the most checks passed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.faults import Fault
+from torchyard.apiserver.crd.go import go_number, is_json_integer, json_type
+from torchyard.apiserver.crd.schema import formats
+from torchyard.apiserver.crd.schema.node import Node, ValueChecks, frozen
+from torchyard.apiserver.crd.schema.regex import pattern
+
+# The path of a value: (parent, step) pairs, written out only when there is something to tell.
+Path = tuple[Any, str | int] | None
+# Stands for the old value where there is none to compare with.
+ABSENT: Any = object()
+_EMPTY: dict[str, Any] = {}
+
+# What an alternative's failure is reported at: kube-openapi's error has no path, and the server prints it so.
+NO_PATH = "<nil>"
+
+
+def schema_faults(value: Any, node: Node, *, path: Path = None, old: Any = ABSENT) -> list[Fault]:
+    """The faults of a value. Where an update keeps what was there before (`old`), its faults are let pass."""
+    found: list[Fault] = []
+    _check(value, node, path, found, old)
+    return found
+
+
+def written(path: Path) -> str:
+    """`spec.items[0].name`; the keys of maps are written as fields are."""
+    steps: list[str] = []
+    while path is not None:
+        path, step = path
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+def _check(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
+    """Append the faults of one value; how many checks passed."""
+    before = len(found)
+    passed = _check_value(value, node, path, found, old)
+    if len(found) > before and old is not ABSENT and value == old:
+        del found[before:]
+    return passed
+
+
+def _check_value(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
+    checks = node.checks
+    if value is None:
+        passed = 1
+        if node.types and not node.nullable:
+            passed = _wrong_type(",".join(node.types), "null", path, found)
+        if checks is not None and checks.enum:
+            found.append(_unsupported(value, checks.enum, path))
+        return passed
+    passed = 4  # alternatives, their own result, the enumeration, and the value as a whole
+    if node.types or (checks is not None and checks.format):
+        passed += 1 + _check_type(value, node, path, found)
+    if checks is not None:
+        passed += _check_junctors(value, checks, path, found, old)
+    if isinstance(value, str):
+        passed += 1
+        if checks is not None:
+            passed += bool(checks.format)
+            _check_string(value, checks, path, found)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        passed += 2
+        if checks is not None:
+            _check_number(value, checks, path, found)
+    elif isinstance(value, list):
+        passed += 2 + _check_list(value, node, path, found, old)
+    if checks is not None and checks.enum and not any(_same(value, one) for one in checks.enum):
+        found.append(_unsupported(value, checks.enum, path))
+    if isinstance(value, dict):
+        passed += 1 + _check_object(value, node, path, found, old)
+    return passed
+
+
+def _check_type(value: Any, node: Node, path: Path, found: list[Fault]) -> int:
+    actual, wanted = json_type(value), node.types
+    fits = actual in wanted or _fits_number(value, actual, wanted)
+    text = isinstance(value, (str, list))  # upstream's quirk: a list passes where a formatted string is wanted
+    checked = node.checks.format if node.checks is not None else ""
+    if checked:
+        if not text and not fits:
+            go_format = {"integer": "int64", "number": "float64"}.get(actual, "")
+            return _wrong_type(checked, go_format, path, found)
+        if text and "number" not in wanted and "integer" not in wanted:
+            return 1
+    return 1 if fits else _wrong_type(",".join(wanted), actual, path, found)
+
+
+def _fits_number(value: Any, actual: str, wanted: tuple[str, ...]) -> bool:
+    if actual == "integer":
+        return "number" in wanted
+    return actual == "number" and "integer" in wanted and is_json_integer(value)
+
+
+def _wrong_type(wanted: str, actual: str, path: Path, found: list[Fault]) -> int:
+    at = written(path)
+    found.append(faults.wrong_type(at, actual, f"{at} in body must be of type {wanted}: {faults.shown(actual)}"))
+    return 0
+
+
+def _unsupported(value: Any, allowed: list[Any], path: Path) -> Fault:
+    names = [one if isinstance(one, str) else faults.shown(one) for one in allowed]
+    return faults.not_supported(written(path), value, names)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equality of JSON values; numbers by value, but a boolean is not a number."""
+    if isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    return bool(value == other)
+
+
+def _check_string(value: str, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+    if checks.max_length is not None and len(value) > checks.max_length:
+        found.append(faults.too_long(written(path), checks.max_length))
+    elif checks.min_length is not None and len(value) < checks.min_length:
+        found.append(invalid(written(path), value, f"should be at least {checks.min_length} chars long"))
+    elif checks.pattern and pattern(checks.pattern).search(value) is None:
+        found.append(invalid(written(path), value, f"should match '{checks.pattern}'"))
+    if checks.format and not formats.valid(checks.format, value):
+        at = written(path)
+        detail = f"{at} in body must be of type {checks.format}: {faults.shown(value)}"
+        found.append(faults.wrong_type(at, value, detail))
+
+
+def _check_number(value: float, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+    # Limits are cut to integers for integer values, as upstream does: a minimum of 0.5 lets 0 pass.
+    def native(limit: float) -> float:
+        return int(limit) if isinstance(value, int) else float(limit)
+
+    if checks.multiple_of is not None and not _is_multiple(value, checks.multiple_of):
+        found.append(invalid(written(path), value, f"should be a multiple of {go_number(checks.multiple_of)}"))
+    if checks.maximum is not None:
+        limit = native(checks.maximum)
+        if value >= limit if checks.exclusive_maximum else value > limit:
+            word = "less than" if checks.exclusive_maximum else "less than or equal to"
+            found.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
+    if checks.minimum is not None:
+        limit = native(checks.minimum)
+        if value <= limit if checks.exclusive_minimum else value < limit:
+            word = "greater than" if checks.exclusive_minimum else "greater than or equal to"
+            found.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if isinstance(value, int) and float(factor).is_integer():
+        return value % int(factor) == 0
+    return is_json_integer(1 / factor * value if factor < 1 else value / factor)
+
+
+def _check_list(value: list[Any], node: Node, path: Path, found: list[Fault], old: Any) -> int:
+    passed = 0
+    items, checks = node.items, node.checks
+    if items is not None:
+        old_items = by_keys(old, node) if isinstance(old, list) and node.list_type == "map" else None
+        for index, item in enumerate(value):
+            old_item = ABSENT if old_items is None else old_items.get(list_key(item, node), ABSENT)
+            passed += _check(item, items, (path, index), found, old_item)
+    if checks is not None:
+        if checks.min_items is not None and len(value) < checks.min_items:
+            found.append(invalid(written(path), len(value), f"should have at least {checks.min_items} items"))
+        if checks.max_items is not None and len(value) > checks.max_items:
+            found.append(faults.too_many(written(path), len(value), checks.max_items))
+    return passed
+
+
+def by_keys(value: list[Any], node: Node) -> dict[Hashable, Any]:
+    """The items of a map-like list by their keys; items without all keys, or with the same ones, have no place."""
+    return {key: item for item in reversed(value) if (key := list_key(item, node)) is not None}
+
+
+def list_key(item: Any, node: Node) -> Hashable:
+    if not isinstance(item, dict) or not all(name in item for name in node.list_keys):
+        return None
+    return tuple(frozen(item[name]) for name in node.list_keys)
+
+
+def _check_object(value: dict[str, Any], node: Node, path: Path, found: list[Fault], old: Any) -> int:
+    checks = node.checks
+    if checks is not None:
+        if checks.min_properties is not None and len(value) < checks.min_properties:
+            detail = f"should have at least {checks.min_properties} properties"
+            found.append(invalid(written(path), len(value), detail))
+            return 0
+        if checks.max_properties is not None and len(value) > checks.max_properties:
+            found.append(faults.too_many(written(path), len(value), checks.max_properties))
+            return 0
+    passed = 0
+    properties, additional = node.properties, node.additional
+    old_map = old if isinstance(old, dict) else _EMPTY
+    for name, sub_value in value.items():
+        sub = properties.get(name, additional)
+        if sub is not None:
+            passed += _check(sub_value, sub, (path, name), found, old_map.get(name, ABSENT))
+        elif node.additional_forbidden:
+            at = written(path)
+            found.append(faults.invalid(at, name, f"{at}.{name} in body is a forbidden property"))
+    if checks is not None:
+        found.extend(faults.required(written((path, name))) for name in checks.required if name not in value)
+    return passed
+
+
+def _check_junctors(value: Any, checks: ValueChecks, path: Path, found: list[Fault], old: Any) -> int:
+    """anyOf, oneOf, allOf and not: each is the value's own schema once more, so only what is below can be unchanged."""
+    passed = 0
+    if checks.any_of:
+        passed += _check_any(value, checks.any_of, path, found, old)
+    if checks.one_of:
+        passed += _check_one(value, checks.one_of, path, found, old)
+    if checks.all_of:
+        valid = 0
+        for node in checks.all_of:
+            before = len(found)
+            passed += _check_value(value, node, path, found, old)
+            valid += len(found) == before
+        if valid != len(checks.all_of):
+            more = "" if valid else ". None validated"
+            found.append(_junctor(path, f"must validate all the schemas (allOf){more}"))
+    if checks.negated is not None:
+        refused: list[Fault] = []
+        _check_value(value, checks.negated, path, refused, old)
+        if not refused:
+            found.append(_junctor(path, "must not validate the schema (not)"))
+    return passed
+
+
+def _check_any(value: Any, nodes: tuple[Node, ...], path: Path, found: list[Fault], old: Any) -> int:
+    best: tuple[int, list[Fault]] = (-1, [])
+    for node in nodes:
+        own: list[Fault] = []
+        passed = _check_value(value, node, path, own, old)
+        if not own:
+            return passed
+        if passed > best[0]:
+            best = passed, own
+    found.append(_junctor(path, "must validate at least one schema (anyOf)"))
+    found.extend(best[1])
+    return best[0]
+
+
+def _check_one(value: Any, nodes: tuple[Node, ...], path: Path, found: list[Fault], old: Any) -> int:
+    best: tuple[int, list[Fault]] = (-1, [])
+    valid: list[int] = []
+    for node in nodes:
+        own: list[Fault] = []
+        passed = _check_value(value, node, path, own, old)
+        if not own:
+            valid.append(passed)
+        elif passed > best[0]:
+            best = passed, own
+    if len(valid) == 1:
+        return valid[0]
+    if valid:
+        found.append(_one_of(path, f"Found {len(valid)} valid alternatives"))
+        return 0
+    found.append(_one_of(path, "Found none valid"))
+    found.extend(best[1])
+    return best[0]
+
+
+def _one_of(path: Path, counted: str) -> Fault:
+    return _junctor(path, f"must validate one and only one schema (oneOf). {counted}")
+
+
+def _junctor(path: Path, said: str) -> Fault:
+    return faults.invalid(NO_PATH, "", f"{faults.shown(written(path))} {said}")
+
+
+def invalid(at: str, value: Any, said: str) -> Fault:
+    shown = go_number(value) if isinstance(value, float) else faults.shown(value)
+    return Fault("FieldValueInvalid", at, f"Invalid value: {shown}: {at} in body {said}")

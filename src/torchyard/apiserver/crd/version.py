@@ -1,0 +1,113 @@
+"""One served version of a custom resource: everything the server needs of its schema, compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torchyard.api.columns import Columns
+from torchyard.api.faults import Fault
+from torchyard.api.schema.types import Type
+from torchyard.apiserver.crd.columns import printer_columns
+from torchyard.apiserver.crd.jsonpath import JSONPath
+from torchyard.apiserver.crd.scale import ScalePaths, scale_faults
+from torchyard.apiserver.crd.schema import defaulting
+from torchyard.apiserver.crd.schema.lists import duplicate_faults
+from torchyard.apiserver.crd.schema.metadata import coerce, embedded_faults
+from torchyard.apiserver.crd.schema.node import Node, compile_schema
+from torchyard.apiserver.crd.schema.prune import prune
+from torchyard.apiserver.crd.schema.shape import resource_type
+from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, schema_faults
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class CustomVersion:
+    """A version of a CRD. `spec` is its entry of spec.versions, shared with the stored definition: read-only."""
+
+    kind: str
+    spec: Object
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def schema(self) -> Object:
+        """The schema as its author wrote it, descriptions included: what OpenAPI and `kubectl explain` show."""
+        return (self.spec.get("schema") or {}).get("openAPIV3Schema") or {}
+
+    @property
+    def has_status(self) -> bool:
+        return (self.spec.get("subresources") or {}).get("status") is not None
+
+    @cached_property
+    def scale(self) -> ScalePaths | None:
+        return ScalePaths.of((self.spec.get("subresources") or {}).get("scale"))
+
+    @cached_property
+    def root(self) -> Node:
+        return compile_schema(self.schema)
+
+    @cached_property
+    def type(self) -> Type:
+        return resource_type(self.root)
+
+    @cached_property
+    def columns(self) -> Columns:
+        return printer_columns(self.spec.get("additionalPrinterColumns"))
+
+    @cached_property
+    def _selectable(self) -> dict[str, JSONPath]:
+        paths = [one["jsonPath"] for one in self.spec.get("selectableFields") or ()]
+        return {path.removeprefix("."): JSONPath(path) for path in paths}
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        """The values of the selectable fields; a missing one is selected by the empty string."""
+        return {name: _selected(path.find(obj)) for name, path in self._selectable.items()}
+
+    def prune(self, obj: Object) -> list[str]:
+        """Drop in place what the schema does not specify; the paths of what was dropped.
+
+        Raises a 400 where metadata, the object's own or an embedded one's, is not what metadata must be.
+        """
+        unknown = coerce(obj, self.root, kind=self.kind, version=self.name)
+        return sorted(unknown + prune(obj, self.root))
+
+    def default(self, obj: Object) -> None:
+        defaulting.default(obj, self.root)
+
+    def validate(self, obj: Object, old: Object | None = None) -> list[Fault]:
+        """The faults of an object as it is created, or changed from `old`; not those of its own metadata."""
+        root = self.root
+        found = schema_faults(obj, root, old=ABSENT if old is None else old)
+        found += scale_faults(obj, self.scale)
+        found += embedded_faults(obj, root)
+        if old is None or not duplicate_faults(old, root):
+            found += duplicate_faults(obj, root)
+        return found
+
+    def validate_status(self, obj: Object, old: Object) -> list[Fault]:
+        """The faults of a status change; the rest of the object is what it was."""
+        status = self.root.properties.get("status")
+        found: list[Fault] = []
+        if status is not None and "status" in obj:
+            found = [_in_status(one) for one in schema_faults(obj["status"], status, old=old.get("status", ABSENT))]
+        found += scale_faults(obj, self.scale, status_only=True)
+        if not duplicate_faults(old, self.root):
+            found += duplicate_faults(obj, self.root)
+        return found
+
+
+def _in_status(fault: Fault) -> Fault:
+    """As upstream: the status is checked by itself, so only the field tells where it stands, not the message."""
+    field = f"status.{fault.field}" if fault.field not in ("", NO_PATH) else "status"
+    return Fault(fault.reason, field, fault.message)
+
+
+def _selected(found: list[Any]) -> str:
+    if not found or found[0] is None:
+        return ""
+    return str(found[0]).lower() if isinstance(found[0], bool) else str(found[0])

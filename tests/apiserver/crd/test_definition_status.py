@@ -1,0 +1,161 @@
+"""A definition's status: accepted names, conflicts, stored versions, and the way out."""
+
+from __future__ import annotations
+
+import copy
+from datetime import UTC, datetime
+from typing import Any
+
+from tests.apiserver.crd import cases, ours
+
+from torchyard.apiserver.crd.definition.behaviour import DefinitionBehaviour
+from torchyard.apiserver.crd.definition.status import (
+    CLEANUP_FINALIZER,
+    condition,
+    end_deletion,
+    is_established,
+    is_terminating,
+    settle_names,
+)
+from torchyard.apiserver.crd.resource import resources_of
+
+Object = dict[str, Any]
+LATER = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def widgets(**names: Any) -> Object:
+    return cases.definition("widget", {"definition": {"spec": {"names": names}}})
+
+
+def test_a_name_of_the_group_is_given_once() -> None:
+    first = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
+    second = ours.establish(widgets(plural="gadgets", kind="Widget", singular="gadget", shortNames=["w", "g", "wi"]))
+    second["status"] = {"storedVersions": ["v1"]}
+    assert settle_names(second, [first], LATER)
+    # as the naming controller does: the last conflict is told, and what is free is taken
+    said = condition(second, "NamesAccepted")
+    assert said is not None
+    assert (said["status"], said["reason"], said["message"]) == (
+        "False",
+        "ListKindConflict",
+        '"WidgetList" is already in use',
+    )
+    assert second["status"]["acceptedNames"] == {"plural": "gadgets", "singular": "gadget"}
+    assert not is_established(second)
+    assert resources_of(second) == []
+
+
+def test_a_short_name_conflict_names_every_clash() -> None:
+    first = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
+    second = ours.establish(widgets(plural="gadgets", kind="Gadget", singular="gadget"))
+    second["status"] = {"storedVersions": ["v1"]}
+    second["spec"]["names"]["shortNames"] = ["w", "g", "wi"]
+    settle_names(second, [first], LATER)
+    said = condition(second, "NamesAccepted")
+    assert said is not None
+    assert (said["reason"], said["message"]) == (
+        "ShortNamesConflict",
+        '["w" is already in use, "wi" is already in use]',
+    )
+
+
+def test_a_name_that_is_free_again_is_given() -> None:
+    first = ours.establish(widgets(plural="widgets", kind="Widget"))
+    second = ours.establish(widgets(plural="gadgets", kind="Widget", singular="gadget"))
+    second["status"] = {"storedVersions": ["v1"]}
+    settle_names(second, [first], LATER)
+    assert settle_names(second, [], LATER)
+    assert is_established(second)
+    assert [one.kind for one in resources_of(second)] == ["Widget"]
+
+
+def test_the_same_names_in_another_group_are_no_conflict() -> None:
+    first = ours.establish(widgets(plural="widgets", kind="Widget"))
+    other = cases.definition("widget", {"definition": {"spec": {"group": "other.example.com"}}})
+    other = ours.establish(other)
+    settle_names(other, [first], LATER)
+    assert is_established(other)
+
+
+def test_nothing_changes_when_nothing_is_new() -> None:
+    crd = ours.establish(widgets(plural="widgets", kind="Widget"))
+    before = copy.deepcopy(crd)
+    assert not settle_names(crd, [], LATER)
+    assert crd == before
+
+
+def test_new_names_are_taken_and_the_old_ones_given_back() -> None:
+    old = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w"], categories=["all"]))
+    new = copy.deepcopy(old)
+    new["spec"]["names"] = {**old["spec"]["names"], "shortNames": ["x"], "categories": []}
+    behaviour = DefinitionBehaviour()
+    behaviour.prepare_update(new, old)
+    assert behaviour.validate_update(new, old) == []
+    assert settle_names(new, [], LATER)
+    assert new["status"]["acceptedNames"]["shortNames"] == ["x"]
+    assert "categories" not in new["status"]["acceptedNames"]
+
+
+def test_the_versions_objects_were_stored_in_must_stay() -> None:
+    behaviour = DefinitionBehaviour()
+    old = ours.establish(widgets(plural="widgets", kind="Widget"))
+    new = copy.deepcopy(old)
+    new["spec"]["versions"].append({**new["spec"]["versions"][0], "name": "v2"})
+    new["spec"]["versions"][0]["storage"] = False
+    behaviour.prepare_update(new, old)
+    assert new["status"]["storedVersions"] == ["v1", "v2"]
+    assert behaviour.validate_update(new, old) == []
+    newest = copy.deepcopy(new)
+    del newest["spec"]["versions"][0]
+    behaviour.prepare_update(newest, new)
+    (fault,) = behaviour.validate_update(newest, new)
+    assert fault.field == "status.storedVersions[0]"
+    assert fault.message.startswith(
+        'Invalid value: "v1": missing from spec.versions; v1 was previously a storage version'
+    )
+
+
+def test_group_plural_scope_and_kind_cannot_change() -> None:
+    behaviour = DefinitionBehaviour()
+    old = ours.establish(widgets(plural="widgets", kind="Widget"))
+    new = copy.deepcopy(old)
+    new["spec"].update(group="other.example.com", scope="Cluster")
+    new["spec"]["names"].update(plural="gadgets", kind="Gadget")
+    behaviour.prepare_update(new, old)
+    found = behaviour.validate_update(new, old)
+    assert sorted(fault.field for fault in found) == [
+        "spec.group",
+        "spec.names.kind",
+        "spec.names.plural",
+        "spec.scope",
+    ]
+    assert all(fault.message.endswith(": field is immutable") for fault in found)
+
+
+def test_a_deleted_definition_waits_for_its_objects() -> None:
+    crd = ours.establish(widgets(plural="widgets", kind="Widget"))
+    crd["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    DefinitionBehaviour().on_delete(crd)
+    assert crd["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
+    assert is_terminating(crd)
+    said = condition(crd, "Terminating")
+    assert said == {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": "2026-01-02T00:00:00Z",
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    end_deletion(crd, LATER)
+    assert crd["metadata"]["finalizers"] == []
+    assert not is_terminating(crd)
+
+
+def test_the_status_endpoint_leaves_the_specification_alone() -> None:
+    old = ours.establish(widgets(plural="widgets", kind="Widget"))
+    new = copy.deepcopy(old)
+    new["spec"] = {}
+    new["status"]["storedVersions"] = []
+    DefinitionBehaviour().prepare_status(new, old)
+    assert new["spec"] == old["spec"]
+    assert new["status"]["storedVersions"] == []

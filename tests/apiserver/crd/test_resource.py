@@ -1,0 +1,118 @@
+"""What a definition makes the server serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.apiserver.crd import cases, ours
+
+from torchyard.api.schema.types import Type
+from torchyard.apiserver.crd.resource import resources_of
+from torchyard.apiserver.crd.scale import read_path, write_path
+
+Object = dict[str, Any]
+
+
+def test_each_served_version_is_a_resource() -> None:
+    case = {
+        "definition": {"spec": {"scope": "Cluster", "names": {"shortNames": ["w"], "categories": ["all"]}}},
+        "versions": [
+            {"name": "v1", "storage": True, "subresources": {"status": {}}},
+            {"name": "v1beta1"},
+            {"name": "v1alpha1", "served": False},
+        ],
+    }
+    first, second = resources_of(ours.establish(cases.definition("widget", case)))
+    assert (first.api_version, second.api_version) == ("example.com/v1", "example.com/v1beta1")
+    assert (first.plural, first.singular, first.kind) == ("widgets", "widget", "Widget")
+    assert (first.storage_version, second.storage_version) == ("v1", "v1")
+    assert not first.namespaced
+    assert (first.short_names, first.categories) == (("w",), ("all",))
+    assert list(first.subresources) == ["status"]
+    assert first.subresources["status"].gvk.kind == "Widget"
+    assert not second.subresources
+    assert not first.behaviour.unconditional_update
+
+
+def test_a_scale_subresource_knows_its_paths() -> None:
+    scale = {"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.s"}
+    resource = ours.serve(ours.establish(cases.definition("widget", {"version": {"subresources": {"scale": scale}}})))
+    assert resource.subresources["scale"].gvk == ("autoscaling", "v1", "Scale")
+    paths = resource.custom.scale
+    assert (paths.spec, paths.status, paths.selector) == (".spec.a.n", ".status.n", ".status.s")
+    obj: Object = {"spec": {"a": {"n": 3}}}
+    assert read_path(obj, paths.spec) == 3
+    assert read_path(obj, paths.status) is None
+    write_path(obj, paths.status, 2)
+    assert obj["status"] == {"n": 2}
+
+
+def test_selectable_fields_are_strings() -> None:
+    case = {
+        "spec": {"a": {"type": "string"}, "b": {"type": "boolean"}, "i": {"type": "integer"}},
+        "version": {
+            "selectableFields": [{"jsonPath": ".spec.a"}, {"jsonPath": ".spec.b"}, {"jsonPath": ".spec.i"}],
+        },
+    }
+    behaviour = ours.serve(ours.establish(cases.definition("widget", case))).behaviour
+    assert behaviour.selectable({"spec": {"b": True, "i": 5}}) == {"spec.a": "", "spec.b": "true", "spec.i": "5"}
+
+
+def test_a_finalizer_without_a_domain_is_warned_about() -> None:
+    behaviour = ours.serve(ours.establish(cases.definition("widget", {}))).behaviour
+    assert behaviour.warnings({"metadata": {"finalizers": ["a/b", "foregroundDeletion"]}}) == []
+    (said,) = behaviour.warnings({"metadata": {"finalizers": ["mine"]}})
+    assert said.startswith('metadata.finalizers: "mine": prefer a domain-qualified finalizer name')
+
+
+SHAPES: dict[str, Any] = {
+    "o": {"type": "object", "properties": {"x": {"type": "string"}}, "x-kubernetes-map-type": "atomic"},
+    "m": {"type": "object", "additionalProperties": {"type": "integer"}},
+    "any": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "ios": {"x-kubernetes-int-or-string": True},
+    "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+    "e": {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+    "lm": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["k"],
+        "items": {"type": "object", "required": ["k"], "properties": {"k": {"type": "string", "default": "d"}}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def shapes() -> Type:
+    found = ours.serve(ours.establish(cases.definition("widget", {"spec": SHAPES}))).type
+    assert found is not None
+    return found.fields["spec"]
+
+
+def test_the_type_of_a_custom_resource_is_one_of_the_servers(shapes: Type) -> None:
+    fields = shapes.fields
+    assert {name: one.shape for name, one in fields.items()} == {
+        "o": "object",
+        "m": "map",
+        "any": "any",
+        "ios": "int-or-string",
+        "set": "list",
+        "e": "object",
+        "lm": "list",
+    }
+    assert fields["o"].atomic_map
+    assert fields["set"].list_type == "set"
+    assert (fields["lm"].list_type, fields["lm"].list_keys) == ("map", ("k",))
+    items = fields["lm"].items
+    assert items is not None
+    assert items.fields["k"].default == "d"
+    assert "labels" in fields["e"].fields["metadata"].fields
+    assert fields["e"].preserve_unknown
+
+
+def test_equal_parts_of_a_schema_are_compiled_once() -> None:
+    twice = {"a": SHAPES["lm"], "b": {**SHAPES["lm"], "description": "the same, described"}}
+    found = ours.serve(ours.establish(cases.definition("widget", {"spec": twice}))).type
+    assert found is not None
+    fields = found.fields["spec"].fields
+    assert fields["a"] is fields["b"]
