@@ -32,7 +32,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of one kind and the function that fills a row: `cells(object, now)`."""
+    """The columns of one kind and the function that fills a row: `cells(object, now)`.
+
+    `conditions(object)` are the row's own, for the few kinds whose rows can be done with.
+    """
 
     columns: tuple[Column, ...]
     cells: Callable[[dict[str, Any], datetime], list[Cell]]
+    conditions: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None

@@ -1,0 +1,1 @@
+"""Rules about who may do what: RBAC, admission, certificates, flow control."""

@@ -1,0 +1,197 @@
+"""`kubectl get` for rules: role bindings, admission, certificates, aggregated APIs, flow control."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from torchyard.api.cells import AGE, NAME, NONE, UNSET, created, label_selector, name_of
+from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.times import human_duration
+
+Object = dict[str, Any]
+
+
+def _binding_cells(binding: Object, now: datetime) -> list[Cell]:
+    ref = binding.get("roleRef") or {}
+    subjects = binding.get("subjects") or ()
+    return [
+        name_of(binding),
+        f"{ref.get('kind', '')}/{ref.get('name', '')}",
+        created(binding, now),
+        *(", ".join(one["name"] for one in subjects if one.get("kind") == kind) for kind in ("User", "Group")),
+        ", ".join(
+            f"{one.get('namespace', '')}/{one['name']}" for one in subjects if one.get("kind") == "ServiceAccount"
+        ),
+    ]
+
+
+BINDINGS = Columns(
+    (
+        NAME,
+        Column("Role", description="The role it gives."),
+        AGE,
+        Column("Users", description="Users who get it.", priority=1),
+        Column("Groups", description="Groups that get it.", priority=1),
+        Column("ServiceAccounts", description="Service accounts that get it.", priority=1),
+    ),
+    _binding_cells,
+)
+
+
+def _webhook_cells(configuration: Object, now: datetime) -> list[Cell]:
+    return [name_of(configuration), len(configuration.get("webhooks") or ()), created(configuration, now)]
+
+
+WEBHOOKS = Columns((NAME, Column("Webhooks", "integer", description="How many there are in it."), AGE), _webhook_cells)
+
+
+def _policy_cells(policy: Object, now: datetime) -> list[Cell]:
+    spec = policy.get("spec") or {}
+    kind = spec.get("paramKind")
+    shown = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+    return [name_of(policy), len(spec.get("validations") or ()), shown, created(policy, now)]
+
+
+ADMISSION_POLICIES = Columns(
+    (
+        NAME,
+        Column("Validations", "integer", description="How many rules it has."),
+        Column("ParamKind", description="The kind of its parameters."),
+        AGE,
+    ),
+    _policy_cells,
+)
+
+
+def _policy_binding_cells(binding: Object, now: datetime) -> list[Cell]:
+    spec = binding.get("spec") or {}
+    parameter = spec.get("paramRef")
+    shown = UNSET
+    if parameter and parameter.get("name"):
+        shown = f"{parameter.get('namespace') or '*'}/{parameter['name']}"
+    elif parameter:
+        shown = label_selector(parameter.get("selector"))
+    return [name_of(binding), spec.get("policyName") or "", shown, created(binding, now)]
+
+
+ADMISSION_POLICY_BINDINGS = Columns(
+    (
+        NAME,
+        Column("PolicyName", description="The policy it puts to work."),
+        Column("ParamRef", description="The parameters it gives."),
+        AGE,
+    ),
+    _policy_binding_cells,
+)
+
+
+def _signing_request_cells(request: Object, now: datetime) -> list[Cell]:
+    spec = request.get("spec") or {}
+    seconds = spec.get("expirationSeconds")
+    return [
+        name_of(request),
+        created(request, now),
+        spec.get("signerName") or NONE,
+        spec.get("username") or "",
+        NONE if seconds is None else human_duration(timedelta(seconds=seconds)),
+        _signing_status(request.get("status") or {}),
+    ]
+
+
+def _signing_status(status: Object) -> str:
+    kinds = {one.get("type") for one in status.get("conditions") or ()}
+    word = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
+    failed = ",Failed" if "Failed" in kinds else ""
+    return f"{word}{failed}{',Issued' if status.get('certificate') else ''}"
+
+
+SIGNING_REQUESTS = Columns(
+    (
+        NAME,
+        AGE,
+        Column("SignerName", description="Who is asked to sign."),
+        Column("Requestor", description="Who asks."),
+        Column("RequestedDuration", description="How long it should be good for."),
+        Column("Condition", description="How far the request has come."),
+    ),
+    _signing_request_cells,
+)
+
+
+def _api_service_cells(found: Object, now: datetime) -> list[Cell]:
+    service = (found.get("spec") or {}).get("service")
+    available = "Unknown"
+    for one in (found.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "Available":
+            status = one.get("status", "")
+            available = status if status == "True" else f"{status} ({one.get('reason', '')})"
+    where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
+    return [name_of(found), where, available, created(found, now)]
+
+
+API_SERVICES = Columns(
+    (
+        NAME,
+        Column("Service", description="Who serves it."),
+        Column("Available", description="Whether it answers."),
+        AGE,
+    ),
+    _api_service_cells,
+)
+
+
+def _flow_schema_cells(schema: Object, now: datetime) -> list[Cell]:
+    spec = schema.get("spec") or {}
+    missing = "?"
+    for one in (schema.get("status") or {}).get("conditions") or ():
+        if one.get("type") == "Dangling":
+            missing = one.get("status", "")
+    return [
+        name_of(schema),
+        (spec.get("priorityLevelConfiguration") or {}).get("name") or "",
+        spec.get("matchingPrecedence") or 0,
+        (spec.get("distinguisherMethod") or {}).get("type") or NONE,
+        created(schema, now),
+        missing,
+    ]
+
+
+FLOW_SCHEMAS = Columns(
+    (
+        NAME,
+        Column("PriorityLevel", description="The level its requests are put on."),
+        Column("MatchingPrecedence", description="Lower ones are tried first."),
+        Column("DistinguisherMethod", description="How flows are told apart."),
+        AGE,
+        Column("MissingPL", description="Whether that level is missing."),
+    ),
+    _flow_schema_cells,
+)
+
+
+def _priority_level_cells(level: Object, now: datetime) -> list[Cell]:
+    spec = level.get("spec") or {}
+    limited = spec.get("limited") or {}
+    queuing = (limited.get("limitResponse") or {}).get("queuing") or {}
+    return [
+        name_of(level),
+        spec.get("type") or "",
+        limited.get("nominalConcurrencyShares", NONE),
+        *(queuing.get(field, NONE) for field in ("queues", "handSize", "queueLengthLimit")),
+        created(level, now),
+    ]
+
+
+PRIORITY_LEVELS = Columns(
+    (
+        NAME,
+        Column("Type", description="Limited or Exempt."),
+        Column("NominalConcurrencyShares", description="Its share of the server."),
+        Column("Queues", description="How many queues it has."),
+        Column("HandSize", description="Queues each flow is dealt."),
+        Column("QueueLengthLimit", description="The longest a queue gets."),
+        AGE,
+    ),
+    _priority_level_cells,
+)

@@ -1,0 +1,85 @@
+"""The small texts of table cells: ages, labels, container lists. The words are those of Kubernetes' own printers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.columns import Column
+from torchyard.api.selectors import from_object
+from torchyard.api.times import human_duration
+
+Object = dict[str, Any]
+
+UNKNOWN = "<unknown>"
+NONE = "<none>"
+UNSET = "<unset>"
+
+NAME = Column("Name", format="name", description="What the object is called.")
+AGE = Column("Age", description="How long ago the object was created.")
+CREATED_AT = Column("Created At", "date", description="When the object was created.")
+
+
+def age(timestamp: str | None, now: datetime) -> str:
+    """How long ago a moment was."""
+    if not timestamp:
+        return UNKNOWN
+    return human_duration(now - datetime.fromisoformat(timestamp))
+
+
+def created(obj: Object, now: datetime) -> str:
+    """The object's age."""
+    return age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def name_of(obj: Object) -> str:
+    name: str = obj["metadata"].get("name", "")
+    return name
+
+
+def labels(found: Mapping[str, str] | None) -> str:
+    """`a=1,b=2`."""
+    return ",".join(f"{key}={found[key]}" for key in sorted(found)) if found else NONE
+
+
+def label_selector(selector: Mapping[str, Any] | None) -> str:
+    return str(from_object(selector)) or NONE if selector else NONE
+
+
+def containers(template_spec: Mapping[str, Any]) -> list[str]:
+    """Two cells: names and images."""
+    found = template_spec.get("containers") or ()
+    return [",".join(one.get("name", "") for one in found), ",".join(one.get("image", "") for one in found)]
+
+
+def shortened(found: Sequence[str], total: int, empty: str) -> str:
+    """A list of which only the beginning is shown."""
+    text = ",".join(found)
+    return f"{text} + {total - len(found)} more..." if total > len(found) else text or empty
+
+
+def condition(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> str:
+    """The status of a condition; empty where there is none of that type."""
+    for one in conditions or ():
+        if one.get("type") == kind:
+            return str(one.get("status", ""))
+    return ""
+
+
+def flag(value: bool | None) -> str:
+    """A boolean as text."""
+    return UNSET if value is None else "true" if value else "false"
+
+
+def load_balancer(status: Mapping[str, Any] | None) -> str:
+    """Addresses of a load balancer, sorted."""
+    ingress = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return ",".join(sorted({one.get("ip") or one.get("hostname") or "" for one in ingress} - {""}))
+
+
+CONTAINERS = (
+    Column("Containers", description="The containers of the pod template.", priority=1),
+    Column("Images", description="The images of those containers, in the same order.", priority=1),
+)
+SELECTOR = Column("Selector", description="Labels of the pods that belong to it.", priority=1)

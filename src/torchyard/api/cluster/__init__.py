@@ -1,0 +1,1 @@
+"""Nodes, namespaces, events and the small kinds every cluster has."""

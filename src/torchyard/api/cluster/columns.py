@@ -1,0 +1,251 @@
+"""`kubectl get` for nodes, namespaces, events, and the small kinds every cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.cells import AGE, NAME, NONE, UNKNOWN, age, condition, created, name_of
+from torchyard.api.columns import Cell, Column, Columns
+
+Object = dict[str, Any]
+Cells = Callable[[Object, datetime], list[Cell]]
+
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_ROLE_LABEL = "kubernetes.io/role"
+
+
+def _node_cells(node: Object, now: datetime) -> list[Cell]:
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    info = status.get("nodeInfo") or {}
+    addresses = status.get("addresses") or ()
+    return [
+        name_of(node),
+        _node_status(spec, status),
+        ",".join(_roles(node["metadata"].get("labels") or {})) or NONE,
+        created(node, now),
+        info.get("kubeletVersion") or "",
+        *(
+            next((one["address"] for one in addresses if one.get("type") == kind), NONE)
+            for kind in ("InternalIP", "ExternalIP")
+        ),
+        *(info.get(field) or UNKNOWN for field in ("osImage", "kernelVersion", "containerRuntimeVersion")),
+    ]
+
+
+def _node_status(spec: Object, status: Object) -> str:
+    ready = condition(status.get("conditions"), "Ready")
+    word = {"": "Unknown", "True": "Ready"}.get(ready, "NotReady")
+    return f"{word},SchedulingDisabled" if spec.get("unschedulable") else word
+
+
+def _roles(found: dict[str, str]) -> list[str]:
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in found if key.startswith(_ROLE_PREFIX)}
+    return sorted((roles | {found.get(_ROLE_LABEL, "")}) - {""})
+
+
+NODES = Columns(
+    (
+        NAME,
+        Column("Status", description="Whether it takes and runs pods."),
+        Column("Roles", description="What it is there for."),
+        AGE,
+        Column("Version", description="The version of its agent."),
+        Column("Internal-IP", description="Its address inside.", priority=1),
+        Column("External-IP", description="Its address outside.", priority=1),
+        Column("OS-Image", description="Its operating system.", priority=1),
+        Column("Kernel-Version", description="Its kernel.", priority=1),
+        Column("Container-Runtime", description="What runs its containers.", priority=1),
+    ),
+    _node_cells,
+)
+
+
+def _core_event_cells(event: Object, now: datetime) -> list[Cell]:
+    source = event.get("source") or {}
+    return _event_cells(
+        event,
+        now,
+        first=event.get("firstTimestamp"),
+        last=event.get("lastTimestamp"),
+        count=event.get("count"),
+        about=event.get("involvedObject") or {},
+        source=(source.get("component"), source.get("host")),
+        message=event.get("message"),
+    )
+
+
+def _new_event_cells(event: Object, now: datetime) -> list[Cell]:
+    source = event.get("deprecatedSource") or {}
+    return _event_cells(
+        event,
+        now,
+        first=event.get("deprecatedFirstTimestamp"),
+        last=event.get("deprecatedLastTimestamp"),
+        count=event.get("deprecatedCount"),
+        about=event.get("regarding") or {},
+        source=(source.get("component"), source.get("host")),
+        message=event.get("note"),
+    )
+
+
+def _event_cells(
+    event: Object,
+    now: datetime,
+    *,
+    first: str | None,
+    last: str | None,
+    count: int | None,
+    about: Object,
+    source: tuple[str | None, str | None],
+    message: str | None,
+) -> list[Cell]:
+    series = event.get("series")
+    first_seen = age(first or event.get("eventTime"), now)
+    last_seen = age(last, now) if last else first_seen
+    if series:
+        last_seen, count = age(series.get("lastObservedTime"), now), series.get("count") or 0
+    kind, name = (about.get("kind") or "").lower(), about.get("name")
+    component = source[0] or event.get("reportingComponent") or event.get("reportingController") or ""
+    instance = source[1] or event.get("reportingInstance")
+    return [
+        last_seen,
+        event.get("type") or "",
+        event.get("reason") or "",
+        f"{kind}/{name}" if name else kind,
+        about.get("fieldPath") or "",
+        f"{component}, {instance}" if instance else component,
+        (message or "").strip(),
+        first_seen,
+        count if series else count or 1,
+        name_of(event),
+    ]
+
+
+_EVENT_COLUMNS = (
+    Column("Last Seen", description="How long ago it happened last."),
+    Column("Type", description="Normal or Warning."),
+    Column("Reason", description="What happened, in a word."),
+    Column("Object", description="What it happened to."),
+    Column("Subobject", description="Which part of it.", priority=1),
+    Column("Source", description="Who says so.", priority=1),
+    Column("Message", description="What happened, in a sentence."),
+    Column("First Seen", description="How long ago it happened first.", priority=1),
+    Column("Count", description="How often it happened.", priority=1),
+    Column("Name", format="name", description="What the event is called.", priority=1),
+)
+EVENTS = Columns(_EVENT_COLUMNS, _core_event_cells)
+NEW_EVENTS = Columns(_EVENT_COLUMNS, _new_event_cells)
+
+
+def _namespace_cells(namespace: Object, now: datetime) -> list[Cell]:
+    return [name_of(namespace), (namespace.get("status") or {}).get("phase") or "", created(namespace, now)]
+
+
+NAMESPACES = Columns((NAME, Column("Status", description="Active or going away."), AGE), _namespace_cells)
+
+
+def _config_map_cells(found: Object, now: datetime) -> list[Cell]:
+    return [name_of(found), len(found.get("data") or ()) + len(found.get("binaryData") or ()), created(found, now)]
+
+
+CONFIG_MAPS = Columns((NAME, Column("Data", description="How many entries it has."), AGE), _config_map_cells)
+
+
+def _secret_cells(secret: Object, now: datetime) -> list[Cell]:
+    return [name_of(secret), secret.get("type") or "", len(secret.get("data") or ()), created(secret, now)]
+
+
+SECRETS = Columns(
+    (
+        NAME,
+        Column("Type", description="What the secret is for."),
+        Column("Data", description="How many entries it has."),
+        AGE,
+    ),
+    _secret_cells,
+)
+
+
+def _account_cells(account: Object, now: datetime) -> list[Cell]:
+    return [name_of(account), len(account.get("secrets") or ()), created(account, now)]
+
+
+SERVICE_ACCOUNTS = Columns((NAME, Column("Secrets", description="Secrets it may use."), AGE), _account_cells)
+
+
+def _quota_cells(quota: Object, now: datetime) -> list[Cell]:
+    status = quota.get("status") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    requests: list[str] = []
+    limits: list[str] = []
+    for resource in sorted(hard):
+        shown = f"{resource}: {used.get(resource, 0)}/{hard[resource]}"
+        (limits if resource.startswith("limits") else requests).append(shown)
+    return [name_of(quota), ", ".join(requests), ", ".join(limits), created(quota, now)]
+
+
+RESOURCE_QUOTAS = Columns(
+    (
+        NAME,
+        Column("Request", description="Used, of what may be requested or made."),
+        Column("Limit", description="Used, of what limits may add up to."),
+        AGE,
+    ),
+    _quota_cells,
+)
+
+
+def _lease_cells(lease: Object, now: datetime) -> list[Cell]:
+    return [name_of(lease), (lease.get("spec") or {}).get("holderIdentity") or "", created(lease, now)]
+
+
+LEASES = Columns((NAME, Column("Holder", description="Who has it."), AGE), _lease_cells)
+
+
+def _priority_class_cells(found: Object, now: datetime) -> list[Cell]:
+    return [
+        name_of(found),
+        found.get("value") or 0,
+        bool(found.get("globalDefault")),
+        created(found, now),
+        found.get("preemptionPolicy") or "",
+    ]
+
+
+PRIORITY_CLASSES = Columns(
+    (
+        NAME,
+        Column("Value", "integer", description="The priority its pods get; higher goes first."),
+        Column("Global-Default", "boolean", description="Whether it is for pods that name none."),
+        AGE,
+        Column("PreemptionPolicy", description="Whether its pods may push others out."),
+    ),
+    _priority_class_cells,
+)
+
+
+def _runtime_class_cells(found: Object, now: datetime) -> list[Cell]:
+    return [name_of(found), found.get("handler") or "", created(found, now)]
+
+
+RUNTIME_CLASSES = Columns((NAME, Column("Handler", description="The runtime behind it."), AGE), _runtime_class_cells)
+
+
+def _component_status_cells(found: Object, now: datetime) -> list[Cell]:
+    conditions = found.get("conditions") or ()
+    healthy: Object = next((one for one in conditions if one.get("type") == "Healthy"), {})
+    word = {"True": "Healthy", "False": "Unhealthy"}.get(healthy.get("status", ""), "Unknown")
+    return [name_of(found), word, healthy.get("message") or "", healthy.get("error") or ""]
+
+
+COMPONENT_STATUSES = Columns(
+    (
+        NAME,
+        Column("Status", description="Whether the component is well."),
+        Column("Message", description="What it says."),
+        Column("Error", description="What is wrong."),
+    ),
+    _component_status_cells,
+)

@@ -1,0 +1,58 @@
+"""`kubectl get` for dynamic resource allocation (resource.k8s.io)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.cells import AGE, NAME, created, name_of
+from torchyard.api.columns import Cell, Column, Columns
+
+Object = dict[str, Any]
+
+
+def _plain_cells(obj: Object, now: datetime) -> list[Cell]:
+    return [name_of(obj), created(obj, now)]
+
+
+PLAIN = Columns((NAME, AGE), _plain_cells)
+
+
+def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
+    status = claim.get("status") or {}
+    states = [
+        word
+        for word, holds in (
+            ("deleted", "deletionTimestamp" in claim["metadata"]),
+            ("allocated", status.get("allocation")),
+            ("reserved", status.get("reservedFor")),
+        )
+        if holds
+    ]
+    return [name_of(claim), ",".join(states) or "pending", created(claim, now)]
+
+
+RESOURCE_CLAIMS = Columns((NAME, Column("State", description="How far the claim has come."), AGE), _claim_cells)
+
+
+def _slice_cells(found: Object, now: datetime) -> list[Cell]:
+    spec = found.get("spec") or {}
+    return [
+        name_of(found),
+        spec.get("nodeName") or "",
+        spec.get("driver") or "",
+        (spec.get("pool") or {}).get("name") or "",
+        created(found, now),
+    ]
+
+
+RESOURCE_SLICES = Columns(
+    (
+        NAME,
+        Column("Node", description="The node its devices are on."),
+        Column("Driver", description="Who publishes it."),
+        Column("Pool", description="The pool its devices belong to."),
+        AGE,
+    ),
+    _slice_cells,
+)

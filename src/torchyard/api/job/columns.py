@@ -1,0 +1,115 @@
+"""`kubectl get jobs` and `kubectl get cronjobs`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.cells import (
+    AGE,
+    CONTAINERS,
+    NAME,
+    NONE,
+    SELECTOR,
+    age,
+    condition,
+    containers,
+    created,
+    label_selector,
+    name_of,
+)
+from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.times import human_duration
+
+Object = dict[str, Any]
+
+
+def _job_cells(job: Object, now: datetime) -> list[Cell]:
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    return [
+        name_of(job),
+        _status(job, status.get("conditions")),
+        _completions(spec, status.get("succeeded") or 0),
+        _duration(status, now),
+        created(job, now),
+        *containers((spec.get("template") or {}).get("spec") or {}),
+        label_selector(spec.get("selector")),
+    ]
+
+
+def _status(job: Object, conditions: list[Object] | None) -> str:
+    for kind in ("Complete", "Failed"):
+        if condition(conditions, kind) == "True":
+            return kind
+    if "deletionTimestamp" in job["metadata"]:
+        return "Terminating"
+    for kind, word in (
+        ("Suspended", "Suspended"),
+        ("FailureTarget", "FailureTarget"),
+        ("SuccessCriteriaMet", "SuccessCriteriaMet"),
+    ):
+        if condition(conditions, kind) == "True":
+            return word
+    return "Running"
+
+
+def _completions(spec: Object, succeeded: int) -> str:
+    if spec.get("completions") is not None:
+        return f"{succeeded}/{spec['completions']}"
+    parallelism = spec.get("parallelism") or 0
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _duration(status: Object, now: datetime) -> str:
+    if not status.get("startTime"):
+        return ""
+    end = status.get("completionTime")
+    return human_duration((datetime.fromisoformat(end) if end else now) - datetime.fromisoformat(status["startTime"]))
+
+
+JOBS = Columns(
+    (
+        NAME,
+        Column("Status", description="Whether it runs, is done, failed or waits."),
+        Column("Completions", description="Pods that succeeded, of how many are wanted."),
+        Column("Duration", description="How long it has been running, or ran."),
+        AGE,
+        *CONTAINERS,
+        SELECTOR,
+    ),
+    _job_cells,
+)
+
+
+def _cron_job_cells(cron: Object, now: datetime) -> list[Cell]:
+    spec, status = cron.get("spec") or {}, cron.get("status") or {}
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    last = status.get("lastScheduleTime")
+    suspend = spec.get("suspend")
+    return [
+        name_of(cron),
+        spec.get("schedule") or "",
+        spec.get("timeZone") or NONE,
+        "<unset>" if suspend is None else str(bool(suspend)),
+        len(status.get("active") or ()),
+        age(last, now) if last else NONE,
+        created(cron, now),
+        *containers((job.get("template") or {}).get("spec") or {}),
+        label_selector(job.get("selector")),
+    ]
+
+
+CRON_JOBS = Columns(
+    (
+        NAME,
+        Column("Schedule", description="When its jobs start, in cron's notation."),
+        Column("Timezone", description="The time zone the schedule is meant in."),
+        Column("Suspend", "boolean", description="Whether no new jobs are started."),
+        Column("Active", "integer", description="Jobs of it that run now."),
+        Column("Last Schedule", description="How long ago it started a job."),
+        AGE,
+        *CONTAINERS,
+        SELECTOR,
+    ),
+    _cron_job_cells,
+)

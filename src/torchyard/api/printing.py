@@ -1,0 +1,141 @@
+"""Tables: what a server answers when `kubectl get` asks for something to print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Literal
+
+from torchyard.api.access import columns as access
+from torchyard.api.cells import CREATED_AT, NAME, name_of
+from torchyard.api.cluster import columns as cluster
+from torchyard.api.columns import Cell, Columns
+from torchyard.api.device import columns as device
+from torchyard.api.errors import bad_request
+from torchyard.api.faults import shown
+from torchyard.api.job import columns as job
+from torchyard.api.pod import columns as pod
+from torchyard.api.service import columns as service
+from torchyard.api.volume import columns as volume
+from torchyard.api.workload import columns as workload
+
+Object = dict[str, Any]
+IncludeObject = Literal["Metadata", "Object", "None"]
+
+
+def _generic_cells(obj: Object, now: datetime) -> list[Cell]:
+    return [name_of(obj), obj["metadata"].get("creationTimestamp")]
+
+
+# What the real server shows of a built-in kind it has no printer for, too.
+GENERIC = Columns((NAME, CREATED_AT), _generic_cells)
+
+COLUMNS: dict[tuple[str, str], Columns] = {
+    ("", "componentstatuses"): cluster.COMPONENT_STATUSES,
+    ("", "configmaps"): cluster.CONFIG_MAPS,
+    ("", "endpoints"): service.ENDPOINTS,
+    ("", "events"): cluster.EVENTS,
+    ("", "namespaces"): cluster.NAMESPACES,
+    ("", "nodes"): cluster.NODES,
+    ("", "persistentvolumeclaims"): volume.CLAIMS,
+    ("", "persistentvolumes"): volume.VOLUMES,
+    ("", "pods"): pod.PODS,
+    ("", "podtemplates"): pod.POD_TEMPLATES,
+    ("", "replicationcontrollers"): workload.REPLICATION_CONTROLLERS,
+    ("", "resourcequotas"): cluster.RESOURCE_QUOTAS,
+    ("", "secrets"): cluster.SECRETS,
+    ("", "serviceaccounts"): cluster.SERVICE_ACCOUNTS,
+    ("", "services"): service.SERVICES,
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"): access.WEBHOOKS,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"): access.ADMISSION_POLICIES,
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): access.ADMISSION_POLICY_BINDINGS,
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations"): access.WEBHOOKS,
+    ("apiregistration.k8s.io", "apiservices"): access.API_SERVICES,
+    ("apps", "controllerrevisions"): workload.CONTROLLER_REVISIONS,
+    ("apps", "daemonsets"): workload.DAEMON_SETS,
+    ("apps", "deployments"): workload.DEPLOYMENTS,
+    ("apps", "replicasets"): workload.REPLICA_SETS,
+    ("apps", "statefulsets"): workload.STATEFUL_SETS,
+    ("autoscaling", "horizontalpodautoscalers"): workload.AUTOSCALERS,
+    ("batch", "cronjobs"): job.CRON_JOBS,
+    ("batch", "jobs"): job.JOBS,
+    ("certificates.k8s.io", "certificatesigningrequests"): access.SIGNING_REQUESTS,
+    ("coordination.k8s.io", "leases"): cluster.LEASES,
+    ("discovery.k8s.io", "endpointslices"): service.ENDPOINT_SLICES,
+    ("events.k8s.io", "events"): cluster.NEW_EVENTS,
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): access.FLOW_SCHEMAS,
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): access.PRIORITY_LEVELS,
+    ("networking.k8s.io", "ingressclasses"): service.INGRESS_CLASSES,
+    ("networking.k8s.io", "ingresses"): service.INGRESSES,
+    ("networking.k8s.io", "ipaddresses"): service.IP_ADDRESSES,
+    ("networking.k8s.io", "networkpolicies"): service.NETWORK_POLICIES,
+    ("networking.k8s.io", "servicecidrs"): service.SERVICE_CIDRS,
+    ("node.k8s.io", "runtimeclasses"): cluster.RUNTIME_CLASSES,
+    ("policy", "poddisruptionbudgets"): workload.DISRUPTION_BUDGETS,
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): access.BINDINGS,
+    ("rbac.authorization.k8s.io", "rolebindings"): access.BINDINGS,
+    ("resource.k8s.io", "deviceclasses"): device.PLAIN,
+    ("resource.k8s.io", "resourceclaims"): device.RESOURCE_CLAIMS,
+    ("resource.k8s.io", "resourceclaimtemplates"): device.PLAIN,
+    ("resource.k8s.io", "resourceslices"): device.RESOURCE_SLICES,
+    ("scheduling.k8s.io", "priorityclasses"): cluster.PRIORITY_CLASSES,
+    ("storage.k8s.io", "csidrivers"): volume.CSI_DRIVERS,
+    ("storage.k8s.io", "csinodes"): volume.CSI_NODES,
+    ("storage.k8s.io", "storageclasses"): volume.STORAGE_CLASSES,
+    ("storage.k8s.io", "volumeattachments"): volume.ATTACHMENTS,
+    ("storage.k8s.io", "volumeattributesclasses"): volume.ATTRIBUTES_CLASSES,
+}
+
+
+def columns_of(group: str, plural: str) -> Columns:
+    """The columns of a built-in resource."""
+    return COLUMNS.get((group, plural), GENERIC)
+
+
+def include_object(asked: str) -> IncludeObject:
+    """The meaning of the `includeObject` parameter. Raises a 400 for anything unknown."""
+    match asked:
+        case "" | "Metadata":
+            return "Metadata"
+        case "Object" | "None":
+            return asked
+    raise bad_request(
+        "Unable to convert to Table as requested: includeObject:"
+        f" Invalid value: {shown(asked)}: must be 'Metadata', 'Object', 'None', or empty"
+    )
+
+
+def table(
+    columns: Columns,
+    objects: Iterable[Object],
+    now: datetime,
+    *,
+    metadata: Object | None = None,
+    include: IncludeObject = "Metadata",
+    version: str = "v1",
+    definitions: bool = True,
+) -> Object:
+    """A Table of these objects, in `meta.k8s.io/<version>`.
+
+    `metadata` is that of the list (or the resourceVersion of the one object). In a watch only the first Table needs
+    `definitions`. With `include="Object"` the objects must carry kind and apiVersion themselves.
+    """
+    api_version = f"meta.k8s.io/{version}"
+    cells, conditions = columns.cells, columns.conditions
+    rows: list[Object] = []
+    for obj in objects:
+        row: Object = {"cells": cells(obj, now)}
+        if conditions is not None and (found := conditions(obj)):
+            row["conditions"] = found
+        if include == "Metadata":
+            row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": obj["metadata"]}
+        else:
+            row["object"] = obj if include == "Object" else None
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": api_version,
+        "metadata": metadata or {},
+        "columnDefinitions": [one.definition() for one in columns.columns] if definitions else None,
+        "rows": rows,
+    }

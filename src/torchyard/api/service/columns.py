@@ -1,0 +1,191 @@
+"""`kubectl get` for what makes pods reachable: services, endpoints, ingresses, network policies."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.cells import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    UNSET,
+    created,
+    label_selector,
+    labels,
+    load_balancer,
+    name_of,
+    shortened,
+)
+from torchyard.api.columns import Cell, Column, Columns
+
+Object = dict[str, Any]
+# How many endpoints, hosts or ports fit into a cell.
+_SHOWN = 3
+
+
+def _service_cells(service: Object, now: datetime) -> list[Cell]:
+    spec = service.get("spec") or {}
+    addresses = spec.get("clusterIPs") or ()
+    return [
+        name_of(service),
+        spec.get("type") or "",
+        addresses[0] if addresses else NONE,
+        _external(service, spec),
+        ",".join(_port(one) for one in spec.get("ports") or ()) or NONE,
+        created(service, now),
+        labels(spec.get("selector")),
+    ]
+
+
+def _external(service: Object, spec: Object) -> str:
+    given = spec.get("externalIPs") or []
+    match spec.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(given) or NONE
+        case "LoadBalancer":
+            balanced = load_balancer(service.get("status"))
+            return ",".join([*([balanced] if balanced else []), *given]) or "<pending>"
+        case "ExternalName":
+            return str(spec.get("externalName") or "")
+    return UNKNOWN
+
+
+def _port(port: Object) -> str:
+    node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node_port}/{port.get('protocol') or 'TCP'}"
+
+
+SERVICES = Columns(
+    (
+        NAME,
+        Column("Type", description="How the service is offered."),
+        Column("Cluster-IP", description="Its address inside the cluster."),
+        Column("External-IP", description="Its addresses outside."),
+        Column("Port(s)", description="Its ports, with those of the nodes."),
+        AGE,
+        Column("Selector", description="Labels of the pods behind it.", priority=1),
+    ),
+    _service_cells,
+)
+
+
+def _endpoints_cells(endpoints: Object, now: datetime) -> list[Cell]:
+    subsets = endpoints.get("subsets") or ()
+    found: list[str] = []
+    for subset in subsets:
+        addresses = [one["ip"] for one in subset.get("addresses") or ()]
+        ports = subset.get("ports")
+        if not ports:
+            found += addresses
+            continue
+        for port in ports:
+            found += [f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}" for ip in addresses]
+    text = shortened(found[:_SHOWN], len(found), "") if subsets else NONE
+    return [name_of(endpoints), text, created(endpoints, now)]
+
+
+ENDPOINTS = Columns((NAME, Column("Endpoints", description="Addresses behind the service."), AGE), _endpoints_cells)
+
+
+def _endpoint_slice_cells(slice_: Object, now: datetime) -> list[Cell]:
+    ports = [str(one.get("port") or one.get("name") or "*") for one in slice_.get("ports") or ()]
+    addresses = [address for one in slice_.get("endpoints") or () for address in one.get("addresses") or ()]
+    return [
+        name_of(slice_),
+        slice_.get("addressType") or "",
+        shortened(ports[:_SHOWN], len(ports), UNSET),
+        shortened(addresses[:_SHOWN], len(addresses), UNSET),
+        created(slice_, now),
+    ]
+
+
+ENDPOINT_SLICES = Columns(
+    (
+        NAME,
+        Column("AddressType", description="IPv4, IPv6 or FQDN."),
+        Column("Ports", description="Ports of the endpoints."),
+        Column("Endpoints", description="Addresses of the endpoints."),
+        AGE,
+    ),
+    _endpoint_slice_cells,
+)
+
+
+def _ingress_cells(ingress: Object, now: datetime) -> list[Cell]:
+    spec = ingress.get("spec") or {}
+    hosts = [one["host"] for one in spec.get("rules") or () if one.get("host")]
+    return [
+        name_of(ingress),
+        spec.get("ingressClassName") or NONE,
+        shortened(hosts[:_SHOWN], len(hosts), "*"),
+        load_balancer(ingress.get("status")),
+        "80, 443" if spec.get("tls") else "80",
+        created(ingress, now),
+    ]
+
+
+INGRESSES = Columns(
+    (
+        NAME,
+        Column("Class", description="The controller that serves it."),
+        Column("Hosts", description="Host names it is for."),
+        Column("Address", description="Where it can be reached."),
+        Column("Ports", description="Ports it listens on."),
+        AGE,
+    ),
+    _ingress_cells,
+)
+
+
+def _ingress_class_cells(ingress_class: Object, now: datetime) -> list[Cell]:
+    spec = ingress_class.get("spec") or {}
+    reference = spec.get("parameters")
+    parameters = NONE
+    if reference:
+        group = f".{reference['apiGroup']}" if "apiGroup" in reference else ""
+        parameters = f"{reference.get('kind', '')}{group}/{reference.get('name', '')}"
+    return [name_of(ingress_class), spec.get("controller") or "", parameters, created(ingress_class, now)]
+
+
+INGRESS_CLASSES = Columns(
+    (
+        NAME,
+        Column("Controller", description="Who serves ingresses of this class."),
+        Column("Parameters", description="Where its settings are."),
+        AGE,
+    ),
+    _ingress_class_cells,
+)
+
+
+def _network_policy_cells(policy: Object, now: datetime) -> list[Cell]:
+    return [name_of(policy), label_selector((policy.get("spec") or {}).get("podSelector")), created(policy, now)]
+
+
+NETWORK_POLICIES = Columns(
+    (NAME, Column("Pod-Selector", description="Labels of the pods it is for."), AGE), _network_policy_cells
+)
+
+
+def _address_cells(address: Object, now: datetime) -> list[Cell]:
+    parent = (address.get("spec") or {}).get("parentRef") or {}
+    parts = [parent.get(field) for field in ("resource", "namespace", "name")]
+    # Upstream writes the group after the resource and leaves out what is empty.
+    if parent.get("group"):
+        parts[0] = f"{parts[0]}.{parent['group']}"
+    # Upstream's rows have an age, though no column says so.
+    return [name_of(address), "/".join(part for part in parts if part), created(address, now)]
+
+
+IP_ADDRESSES = Columns((NAME, Column("ParentRef", description="Who uses the address.")), _address_cells)
+
+
+def _service_cidr_cells(cidr: Object, now: datetime) -> list[Cell]:
+    return [name_of(cidr), ",".join((cidr.get("spec") or {}).get("cidrs") or ()), created(cidr, now)]
+
+
+SERVICE_CIDRS = Columns(
+    (NAME, Column("CIDRs", description="Ranges service addresses are taken from."), AGE), _service_cidr_cells
+)

@@ -1,0 +1,201 @@
+"""`kubectl get` for storage: volumes, claims, classes, and the CSI kinds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.cells import AGE, NAME, UNSET, created, name_of
+from torchyard.api.columns import Cell, Column, Columns
+
+Object = dict[str, Any]
+
+# Before claims and volumes had a field for it, their class was an annotation; where it is set it still counts first.
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+
+
+def _modes(modes: list[str] | None) -> str:
+    found = modes or ()
+    return ",".join(short for mode, short in _MODES.items() if mode in found)
+
+
+def _class(obj: Object, spec: Object) -> str:
+    return (obj["metadata"].get("annotations") or {}).get(BETA_CLASS) or spec.get("storageClassName") or ""
+
+
+def _phase(obj: Object) -> str:
+    if "deletionTimestamp" in obj["metadata"]:
+        return "Terminating"
+    return (obj.get("status") or {}).get("phase") or ""
+
+
+_CLASS = Column("StorageClass", description="The kind of storage.")
+_ATTRIBUTES_CLASS = Column("VolumeAttributesClass", description="Settings that can be changed later.")
+_MODE = Column("VolumeMode", description="Filesystem or raw block device.", priority=1)
+
+
+def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    volume = spec.get("volumeName") or ""
+    return [
+        name_of(claim),
+        _phase(claim),
+        volume,
+        str((status.get("capacity") or {}).get("storage", "0")) if volume else "",
+        _modes(status.get("accessModes")) if volume else "",
+        _class(claim, spec),
+        spec.get("volumeAttributesClassName", UNSET),
+        created(claim, now),
+        spec.get("volumeMode") or UNSET,
+    ]
+
+
+CLAIMS = Columns(
+    (
+        NAME,
+        Column("Status", description="Whether it has got its volume."),
+        Column("Volume", description="The volume it is bound to."),
+        Column("Capacity", description="How much the volume holds."),
+        Column("Access Modes", description="How many may use it, and how."),
+        _CLASS,
+        _ATTRIBUTES_CLASS,
+        AGE,
+        _MODE,
+    ),
+    _claim_cells,
+)
+
+
+def _volume_cells(volume: Object, now: datetime) -> list[Cell]:
+    spec, status = volume.get("spec") or {}, volume.get("status") or {}
+    claim = spec.get("claimRef")
+    return [
+        name_of(volume),
+        str((spec.get("capacity") or {}).get("storage", "0")),
+        _modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy") or "",
+        _phase(volume),
+        f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
+        _class(volume, spec),
+        spec.get("volumeAttributesClassName", UNSET),
+        status.get("reason") or "",
+        created(volume, now),
+        spec.get("volumeMode") or UNSET,
+    ]
+
+
+VOLUMES = Columns(
+    (
+        NAME,
+        Column("Capacity", description="How much it holds."),
+        Column("Access Modes", description="How many may use it, and how."),
+        Column("Reclaim Policy", description="What happens to it when its claim goes."),
+        Column("Status", description="Whether it is free, bound or released."),
+        Column("Claim", description="The claim that has it."),
+        _CLASS,
+        _ATTRIBUTES_CLASS,
+        Column("Reason", description="Why it is in a bad state."),
+        AGE,
+        _MODE,
+    ),
+    _volume_cells,
+)
+
+
+def _storage_class_cells(storage: Object, now: datetime) -> list[Cell]:
+    annotations = storage["metadata"].get("annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in DEFAULT_CLASS)
+    return [
+        f"{name_of(storage)} (default)" if is_default else name_of(storage),
+        storage.get("provisioner") or "",
+        storage.get("reclaimPolicy") or "Delete",
+        storage.get("volumeBindingMode") or "Immediate",
+        bool(storage.get("allowVolumeExpansion")),
+        created(storage, now),
+    ]
+
+
+STORAGE_CLASSES = Columns(
+    (
+        NAME,
+        Column("Provisioner", description="Who makes its volumes."),
+        Column("ReclaimPolicy", description="What happens to a volume when its claim goes."),
+        Column("VolumeBindingMode", description="Whether binding waits for a pod."),
+        Column("AllowVolumeExpansion", description="Whether volumes can grow."),
+        AGE,
+    ),
+    _storage_class_cells,
+)
+
+
+def _attributes_class_cells(found: Object, now: datetime) -> list[Cell]:
+    return [name_of(found), found.get("driverName") or "", created(found, now)]
+
+
+ATTRIBUTES_CLASSES = Columns(
+    (NAME, Column("DriverName", description="The CSI driver it is for."), AGE), _attributes_class_cells
+)
+
+
+def _attachment_cells(attachment: Object, now: datetime) -> list[Cell]:
+    spec = attachment.get("spec") or {}
+    return [
+        name_of(attachment),
+        spec.get("attacher") or "",
+        (spec.get("source") or {}).get("persistentVolumeName") or "",
+        spec.get("nodeName") or "",
+        bool((attachment.get("status") or {}).get("attached")),
+        created(attachment, now),
+    ]
+
+
+ATTACHMENTS = Columns(
+    (
+        NAME,
+        Column("Attacher", format="name", description="The driver that attaches it."),
+        Column("PV", description="The volume."),
+        Column("Node", description="The node it goes to."),
+        Column("Attached", "boolean", description="Whether it is there."),
+        AGE,
+    ),
+    _attachment_cells,
+)
+
+
+def _csi_driver_cells(driver: Object, now: datetime) -> list[Cell]:
+    spec = driver.get("spec") or {}
+    audiences = [one.get("audience") or "" for one in spec.get("tokenRequests") or ()]
+    return [
+        name_of(driver),
+        spec.get("attachRequired") is not False,
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        ",".join(audiences) if audiences else UNSET,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or ()) or "Persistent",
+        created(driver, now),
+    ]
+
+
+CSI_DRIVERS = Columns(
+    (
+        NAME,
+        Column("AttachRequired", "boolean", description="Whether volumes must be attached first."),
+        Column("PodInfoOnMount", "boolean", description="Whether it is told about the pod."),
+        Column("StorageCapacity", "boolean", description="Whether it publishes free capacity."),
+        Column("TokenRequests", description="Audiences of the tokens it is given."),
+        Column("RequiresRepublish", "boolean", description="Whether mounts are renewed."),
+        Column("Modes", description="Kinds of volumes it has."),
+        AGE,
+    ),
+    _csi_driver_cells,
+)
+
+
+def _csi_node_cells(node: Object, now: datetime) -> list[Cell]:
+    return [name_of(node), len((node.get("spec") or {}).get("drivers") or ()), created(node, now)]
+
+
+CSI_NODES = Columns((NAME, Column("Drivers", "integer", description="CSI drivers on the node."), AGE), _csi_node_cells)

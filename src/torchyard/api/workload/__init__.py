@@ -1,0 +1,1 @@
+"""Deployments and their kin: what keeps pods running."""

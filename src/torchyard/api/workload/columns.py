@@ -1,0 +1,244 @@
+"""`kubectl get` for what keeps pods running: deployments and their kin, autoscalers, disruption budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.cells import (
+    AGE,
+    CONTAINERS,
+    NAME,
+    NONE,
+    SELECTOR,
+    containers,
+    created,
+    label_selector,
+    labels,
+    name_of,
+)
+from torchyard.api.columns import Cell, Column, Columns
+
+Object = dict[str, Any]
+
+
+def _template(obj: Object) -> Object:
+    spec: Object = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return spec
+
+
+def _number(obj: Object, part: str, field: str) -> int:
+    value: int = (obj.get(part) or {}).get(field) or 0
+    return value
+
+
+def _replica_cells(selector: Callable[[Object], str]) -> Callable[[Object, datetime], list[Cell]]:
+    def cells(obj: Object, now: datetime) -> list[Cell]:
+        return [
+            name_of(obj),
+            _number(obj, "spec", "replicas"),
+            _number(obj, "status", "replicas"),
+            _number(obj, "status", "readyReplicas"),
+            created(obj, now),
+            *containers(_template(obj)),
+            selector((obj.get("spec") or {}).get("selector") or {}),
+        ]
+
+    return cells
+
+
+_REPLICA_COLUMNS = (
+    NAME,
+    Column("Desired", "integer", description="How many pods there should be."),
+    Column("Current", "integer", description="How many pods there are."),
+    Column("Ready", "integer", description="How many of them are ready."),
+    AGE,
+    *CONTAINERS,
+    SELECTOR,
+)
+REPLICA_SETS = Columns(_REPLICA_COLUMNS, _replica_cells(label_selector))
+REPLICATION_CONTROLLERS = Columns(_REPLICA_COLUMNS, _replica_cells(labels))
+
+
+def _deployment_cells(obj: Object, now: datetime) -> list[Cell]:
+    return [
+        name_of(obj),
+        f"{_number(obj, 'status', 'readyReplicas')}/{_number(obj, 'spec', 'replicas')}",
+        _number(obj, "status", "updatedReplicas"),
+        _number(obj, "status", "availableReplicas"),
+        created(obj, now),
+        *containers(_template(obj)),
+        label_selector((obj.get("spec") or {}).get("selector")),
+    ]
+
+
+DEPLOYMENTS = Columns(
+    (
+        NAME,
+        Column("Ready", description="Pods that are ready, of how many there should be."),
+        Column("Up-to-date", description="Pods made from the current template."),
+        Column("Available", description="Pods that have been ready long enough."),
+        AGE,
+        *CONTAINERS,
+        SELECTOR,
+    ),
+    _deployment_cells,
+)
+
+
+def _stateful_set_cells(obj: Object, now: datetime) -> list[Cell]:
+    ready = f"{_number(obj, 'status', 'readyReplicas')}/{_number(obj, 'spec', 'replicas')}"
+    return [name_of(obj), ready, created(obj, now), *containers(_template(obj))]
+
+
+STATEFUL_SETS = Columns(
+    (NAME, Column("Ready", description="Pods that are ready, of how many there should be."), AGE, *CONTAINERS),
+    _stateful_set_cells,
+)
+
+_DAEMON_FIELDS = (
+    "desiredNumberScheduled",
+    "currentNumberScheduled",
+    "numberReady",
+    "updatedNumberScheduled",
+    "numberAvailable",
+)
+
+
+def _daemon_set_cells(obj: Object, now: datetime) -> list[Cell]:
+    return [
+        name_of(obj),
+        *(_number(obj, "status", field) for field in _DAEMON_FIELDS),
+        labels(_template(obj).get("nodeSelector")),
+        created(obj, now),
+        *containers(_template(obj)),
+        label_selector((obj.get("spec") or {}).get("selector")),
+    ]
+
+
+DAEMON_SETS = Columns(
+    (
+        NAME,
+        Column("Desired", "integer", description="Nodes that should run its pod."),
+        Column("Current", "integer", description="Nodes that have its pod."),
+        Column("Ready", "integer", description="Nodes where it is ready."),
+        Column("Up-to-date", "integer", description="Nodes with a pod of the current template."),
+        Column("Available", "integer", description="Nodes where it has been ready long enough."),
+        Column("Node Selector", description="Labels of the nodes it is meant for."),
+        AGE,
+        *CONTAINERS,
+        SELECTOR,
+    ),
+    _daemon_set_cells,
+)
+
+
+def _controller_revision_cells(obj: Object, now: datetime) -> list[Cell]:
+    owner = next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    controller = NONE
+    if owner is not None:
+        group, _, _ = owner["apiVersion"].rpartition("/")
+        kind = owner["kind"].lower()
+        controller = f"{kind}.{group}/{owner['name']}" if group else f"{kind}/{owner['name']}"
+    return [name_of(obj), controller, obj.get("revision") or 0, created(obj, now)]
+
+
+CONTROLLER_REVISIONS = Columns(
+    (
+        NAME,
+        Column("Controller", description="What this is a revision of."),
+        Column("Revision", description="Its number; the highest is the newest."),
+        AGE,
+    ),
+    _controller_revision_cells,
+)
+
+
+def _disruption_budget_cells(obj: Object, now: datetime) -> list[Cell]:
+    spec = obj.get("spec") or {}
+    limits = [str(spec[field]) if field in spec else "N/A" for field in ("minAvailable", "maxUnavailable")]
+    return [name_of(obj), *limits, _number(obj, "status", "disruptionsAllowed"), created(obj, now)]
+
+
+DISRUPTION_BUDGETS = Columns(
+    (
+        NAME,
+        Column("Min Available", description="Pods that must stay."),
+        Column("Max Unavailable", description="Pods that may be away."),
+        Column("Allowed Disruptions", "integer", description="Pods that could be evicted now."),
+        AGE,
+    ),
+    _disruption_budget_cells,
+)
+
+
+def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    target = spec.get("scaleTargetRef") or {}
+    least = spec.get("minReplicas")
+    return [
+        name_of(obj),
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _metrics(spec.get("metrics") or [], status.get("currentMetrics") or []),
+        "<unset>" if least is None else str(least),
+        spec.get("maxReplicas") or 0,
+        status.get("currentReplicas") or 0,
+        created(obj, now),
+    ]
+
+
+# How many metrics fit into a cell.
+_SHOWN_METRICS = 2
+_METRIC_FIELDS = {
+    "Resource": "resource",
+    "ContainerResource": "containerResource",
+    "Pods": "pods",
+    "Object": "object",
+    "External": "external",
+}
+
+
+def _metrics(specs: list[Object], statuses: list[Object]) -> str:
+    if not specs:
+        return NONE
+    shown = [
+        _metric(spec, statuses[index] if index < len(statuses) else {})
+        for index, spec in enumerate(specs[:_SHOWN_METRICS])
+    ]
+    text = ", ".join(shown)
+    return f"{text} + {len(specs) - _SHOWN_METRICS} more..." if len(specs) > _SHOWN_METRICS else text
+
+
+def _metric(spec: Object, status: Object) -> str:
+    """`current/target`, as far as it is known."""
+    kind = spec.get("type", "")
+    field = _METRIC_FIELDS.get(kind)
+    if field is None:
+        return "<unknown type>"
+    wanted = (spec.get(field) or {}).get("target") or {}
+    current = (status.get(field) or {}).get("current") or {} if status.get("type") == kind else {}
+    name = (spec.get(field) or {}).get("name")
+    prefix = f"{name}: " if kind in ("Resource", "ContainerResource") else ""
+    if kind in ("Resource", "ContainerResource") and wanted.get("averageUtilization") is not None:
+        used = current.get("averageUtilization")
+        return f"{prefix}{'<unknown>' if used is None else f'{used}%'}/{wanted['averageUtilization']}%"
+    if kind in ("Resource", "ContainerResource", "Pods") or wanted.get("averageValue") is not None:
+        average = current.get("averageValue") or "<unknown>"
+        suffix = " (avg)" if kind in ("Object", "External") else ""
+        return f"{prefix}{average}/{wanted.get('averageValue', '<auto>')}{suffix}"
+    return f"{current.get('value') or '<unknown>'}/{wanted.get('value', '<auto>')}"
+
+
+AUTOSCALERS = Columns(
+    (
+        NAME,
+        Column("Reference", description="What it scales."),
+        Column("Targets", description="Each metric now, and what it should be."),
+        Column("MinPods", description="The fewest replicas it may set."),
+        Column("MaxPods", description="The most replicas it may set."),
+        Column("Replicas", description="How many there are now."),
+        AGE,
+    ),
+    _autoscaler_cells,
+)
