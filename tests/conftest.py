@@ -10,12 +10,15 @@ from tests.support import kubectl as kubectls
 from tests.support import kubernetes as real
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Kubernetes, Server
+from tests.support.yard import Yard, needs_yard
 
 # What a cluster needs so that namespaces, service accounts and owners behave; nothing that makes or moves pods.
 HOUSEKEEPING = ",".join(
     f"{name}-controller"
     for name in ("garbage-collector", "namespace", "serviceaccount", "root-ca-certificate-publisher")
 )
+# Static tokens both servers know: people without any rights of their own.
+USERS = 'alice-token,alice,1001,"developers"\nbob-token,bob,1002\n'
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +42,15 @@ def kube(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> I
     """A real kube-apiserver with namespace, service-account and garbage-collection controllers, one per test worker."""
     if not real.has("kube-controller-manager"):
         pytest.skip("this Kubernetes has no kube-controller-manager")
-    with Kubernetes(tmp_path_factory.mktemp("kube"), controllers=HOUSEKEEPING) as server:
+    with Kubernetes(tmp_path_factory.mktemp("kube"), controllers=HOUSEKEEPING, users=USERS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Our server, one per test worker, with the controllers that keep house and none that makes or runs pods."""
+    needs_yard()
+    with Yard(tmp_path_factory.mktemp("yard"), users=USERS) as server:
         yield server
 
 

@@ -58,10 +58,11 @@ class Server:
     token: str
     ca: Path
     kubeconfig: Path
+    certificate: tuple[str, str] | None = None  # paths of the client certificate and its key, where there is no token
 
     @functools.cached_property
     def admin(self) -> Client:
-        return Client(self.url, self.token, str(self.ca))
+        return Client(self.url, self.token, str(self.ca), self.certificate)
 
     @property
     def real(self) -> bool:
@@ -103,6 +104,7 @@ class Kubernetes:
         self.users = users
         self.flags = flags
         self.processes: list[Process] = []
+        self.etcd_url = ""
 
     def __enter__(self) -> Server:
         try:
@@ -127,16 +129,33 @@ class Kubernetes:
 
     def _start(self) -> Server:
         self.directory.mkdir(parents=True, exist_ok=True)
-        etcd_url = self._start_etcd()
-        key = self.directory / "service-accounts.key"
-        _write_key(key)
+        self.etcd_url = self._start_etcd()
+        _write_key(self.directory / "service-accounts.key")
         token = secrets.token_hex(16)
-        tokens = self.directory / "tokens.csv"
-        tokens.write_text(f'{token},admin,admin,"system:masters"\n{self.users}')
-        port = free_port()
+        (self.directory / "tokens.csv").write_text(f'{token},admin,admin,"system:masters"\n{self.users}')
+        server = self._start_api(token, free_port())
+        if self.controllers:
+            self._start_controllers(server)
+        if self.scheduler:
+            kubeconfig = str(server.kubeconfig)
+            self._run("kube-scheduler", "--kubeconfig", kubeconfig, "--leader-elect=false", "--secure-port", "0")
+        return server
+
+    def forget_history(self, server: Server) -> None:
+        """Compact etcd and start kube-apiserver again, so that its caches know nothing older."""
+        revision = server.admin.get("/api/v1/namespaces").json["metadata"]["resourceVersion"]
+        etcd = Client(self.etcd_url)
+        compacted = etcd.post("/v3/kv/compaction", {"revision": revision, "physical": True})
+        if compacted.status != 200:
+            raise RuntimeError(f"etcd does not compact: {compacted}")
+        next(process for process in self.processes if process.name == "kube-apiserver").kill()
+        self._start_api(server.token, int(server.url.rsplit(":", 1)[1]))
+
+    def _start_api(self, token: str, port: int) -> Server:
+        key, tokens = self.directory / "service-accounts.key", self.directory / "tokens.csv"
         api = self._run(
             "kube-apiserver",
-            *("--bind-address", "127.0.0.1", "--secure-port", str(port), "--etcd-servers", etcd_url),
+            *("--bind-address", "127.0.0.1", "--secure-port", str(port), "--etcd-servers", self.etcd_url),
             *("--cert-dir", str(self.directory), "--token-auth-file", str(tokens), "--authorization-mode", "RBAC"),
             *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key)),
             *("--service-account-signing-key-file", str(key), "--service-cluster-ip-range", SERVICE_RANGE),
@@ -150,10 +169,6 @@ class Kubernetes:
         write_kubeconfig(kubeconfig, url=url, ca=ca, token=token)
         server = Server("kube", url, token, ca, kubeconfig)
         api.wait_until(lambda: ca.exists() and server.admin.get("/readyz").status == 200, "readiness")
-        if self.controllers:
-            self._start_controllers(server, key)
-        if self.scheduler:
-            self._run("kube-scheduler", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port", "0")
         return server
 
     def _start_etcd(self) -> str:
@@ -174,7 +189,8 @@ class Kubernetes:
         etcd.wait_until(lambda: b"true" in Client(client).get("/health").body, "health")
         return client
 
-    def _start_controllers(self, server: Server, key: Path) -> None:
+    def _start_controllers(self, server: Server) -> None:
+        key = self.directory / "service-accounts.key"
         manager = self._run(
             "kube-controller-manager",
             *("--kubeconfig", str(server.kubeconfig), "--leader-elect=false", "--secure-port", "0"),

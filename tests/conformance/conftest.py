@@ -1,0 +1,41 @@
+"""The same tests judge our server and the real one: `server` is each of them in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.objects import Definitions, Space
+from tests.support.http import Client
+from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="session", params=["yard", "kube"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Ours, then the real one: a test that fails on the real one is wrong."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def api(server: Server) -> Client:
+    return server.admin
+
+
+@pytest.fixture
+def space(api: Client) -> Space:
+    """A fresh namespace with its service account."""
+    answer = api.post("/api/v1/namespaces", {"metadata": {"generateName": "test-"}})
+    assert answer.status == 201, answer
+    made = Space(api, answer.json["metadata"]["name"])
+    eventually(lambda: not made.gone("serviceaccounts", "default"), "the default service account")
+    return made
+
+
+@pytest.fixture
+def crds(api: Client) -> Iterator[Definitions]:
+    """Creates CRDs and waits until they are served; removes them afterwards."""
+    definitions = Definitions(api)
+    yield definitions
+    definitions.remove()

@@ -1,0 +1,137 @@
+"""Points 24 and 26: what goes when its owners, its namespace or its definition go."""
+
+from __future__ import annotations
+
+import time
+
+from tests.conformance.objects import Definitions, Space, config_map, crd, custom, owner, path, pod, service
+from tests.support.http import Client
+from tests.support.waiting import eventually
+
+HOLD = "test.torchyard.dev/hold"
+
+
+def test_24_an_object_goes_when_all_its_owners_are_gone(space: Space) -> None:
+    first, second = (space.make("configmaps", config_map(name)) for name in ("first", "second"))
+    space.make("configmaps", config_map("child", ownerReferences=[owner(first), owner(second)]))
+    space.api.delete(space.path("configmaps", "first"))
+    eventually(
+        lambda: [o["name"] for o in space.get("configmaps", "child")["metadata"]["ownerReferences"]] == ["second"],
+        "the reference to the absent owner dropped",
+    )
+    space.api.delete(space.path("configmaps", "second"))
+    eventually(lambda: space.gone("configmaps", "child"), "the dependent gone with its last owner")
+
+
+def test_24_an_owner_with_another_uid_is_absent(space: Space) -> None:
+    made = space.make("configmaps", config_map("owner"))
+    wrong = owner(made) | {"uid": "00000000-0000-4000-8000-000000000000"}
+    space.make("configmaps", config_map("child", ownerReferences=[wrong]))
+    eventually(lambda: space.gone("configmaps", "child"), "the dependent of an absent owner gone")
+    assert not space.gone("configmaps", "owner")
+
+
+def test_24_an_owner_in_another_namespace_counts_as_absent_and_an_event_says_so(api: Client, space: Space) -> None:
+    elsewhere = api.post("/api/v1/namespaces/default/configmaps", config_map(generateName="elsewhere-")).json
+    space.make("configmaps", config_map("child", ownerReferences=[owner(elsewhere)]))
+    eventually(lambda: space.gone("configmaps", "child"), "the dependent of a foreign owner gone")
+
+    def warned() -> bool:
+        events = api.get(space.path("events")).json["items"]
+        return any(e["reason"] == "OwnerRefInvalidNamespace" for e in events)
+
+    eventually(warned, "an OwnerRefInvalidNamespace event")
+
+
+def test_24_a_cluster_scoped_owner_holds_and_takes_its_dependents(api: Client, space: Space) -> None:
+    volume = {
+        "metadata": {"generateName": "owner-"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": "/nowhere"},
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    }
+    made = api.post("/api/v1/persistentvolumes", volume).json
+    space.make("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    time.sleep(0.3)
+    assert not space.gone("configmaps", "child")
+    api.delete(path("persistentvolumes", made["metadata"]["name"]))
+    api.patch(path("persistentvolumes", made["metadata"]["name"]), {"metadata": {"finalizers": None}})
+    eventually(lambda: space.gone("configmaps", "child"), "the dependent gone")
+
+
+def test_26_a_terminating_namespace_deletes_its_contents_and_takes_no_more(api: Client, space: Space) -> None:
+    space.make("services", service("s"))
+    space.make("configmaps", config_map("held", finalizers=[HOLD]))
+    at = path("namespaces", space.name)
+    answer = api.delete(at)
+    assert (answer.status, answer.json["kind"]) == (200, "Namespace")
+    assert answer.json["status"]["phase"] == "Terminating"
+    assert answer.json["metadata"]["deletionTimestamp"]
+    refused = api.post(space.path("configmaps"), config_map("late"))
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+    assert refused.message == (
+        f'configmaps "late" is forbidden: unable to create new content in namespace {space.name} '
+        "because it is being terminated"
+    )
+    assert refused.causes == [
+        {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {space.name} is being terminated",
+            "field": "metadata.namespace",
+        }
+    ]
+    eventually(lambda: space.gone("services", "s"), "the contents deleted")
+    eventually(lambda: "deletionTimestamp" in space.get("configmaps", "held")["metadata"], "the held one marked")
+    assert api.get(at).json["spec"]["finalizers"] == ["kubernetes"]
+    api.patch(space.path("configmaps", "held"), {"metadata": {"finalizers": None}})
+    eventually(lambda: api.get(at).status == 404, "the namespace gone")
+
+
+def test_26_a_missing_namespace_is_not_found_and_the_four_system_ones_exist(api: Client) -> None:
+    missing = api.post("/api/v1/namespaces/nowhere/configmaps", config_map("a"))
+    assert (missing.status, missing.reason) == (404, "NotFound")
+    assert missing.message == 'namespaces "nowhere" not found'
+    assert missing.json["details"] == {"name": "nowhere", "kind": "namespaces"}
+    assert api.get("/api/v1/namespaces/nowhere/pods").json["items"] == []
+    for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
+        found = api.get(path("namespaces", name)).json
+        assert found["metadata"]["labels"]["kubernetes.io/metadata.name"] == name
+        assert found["status"]["phase"] == "Active"
+        assert found["spec"]["finalizers"] == ["kubernetes"]
+    for name in ("default", "kube-system", "kube-public"):
+        refused = api.delete(path("namespaces", name))
+        assert (refused.status, refused.reason) == (403, "Forbidden")
+        assert refused.message == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+
+
+def test_26_the_name_label_of_a_namespace_cannot_be_lost(api: Client, space: Space) -> None:
+    at = path("namespaces", space.name)
+    assert api.get(at).json["metadata"]["labels"] == {"kubernetes.io/metadata.name": space.name}
+    answer = api.patch(at, {"metadata": {"labels": None}})
+    assert answer.json["metadata"]["labels"] == {"kubernetes.io/metadata.name": space.name}
+
+
+def test_26_deleting_a_definition_removes_its_objects_first(api: Client, space: Space, crds: Definitions) -> None:
+    name = crds.create(crd("gadgets"))["metadata"]["name"]
+    gadgets = space.path("gadgets", group="test.torchyard.dev/v1")
+    api.post(gadgets, custom("Gadget", "a", metadata={"finalizers": [HOLD]}))
+    answer = api.delete(path("customresourcedefinitions", name))
+    assert answer.json["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    eventually(lambda: "deletionTimestamp" in api.get(f"{gadgets}/a").json["metadata"], "its objects deleted")
+    assert crds.condition(name, "Terminating") == "True"
+    refused = api.post(gadgets, custom("Gadget", "late"))
+    assert (refused.status, refused.reason) == (403, "Forbidden"), refused
+    assert "create not allowed while custom resource definition is terminating" in refused.message
+    api.patch(f"{gadgets}/a", {"metadata": {"finalizers": None}})
+    eventually(lambda: api.get(path("customresourcedefinitions", name)).status == 404, "the definition gone")
+    eventually(lambda: api.get(gadgets).status == 404, "the path gone")
+
+
+def test_24_a_dependent_pod_goes_with_its_owner(space: Space) -> None:
+    made = space.make("configmaps", config_map("owner"))
+    space.make("pods", pod("p", ownerReferences=[owner(made, controller=True)]))
+    space.api.delete(space.path("configmaps", "owner"), {"propagationPolicy": "Background"})
+    eventually(lambda: space.gone("pods", "p"), "the pod gone")

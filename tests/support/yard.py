@@ -1,0 +1,127 @@
+"""Our own server, started as a user starts it: `yard up` in a process of its own, with a state directory of its own."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.kubernetes import ROOT, Server
+from tests.support.process import Process
+
+
+def needs_yard() -> None:
+    """Skip the test where the `yard up` command is not there."""
+    if importlib.util.find_spec("torchyard.cli.__main__") is None:
+        pytest.skip("`yard up` is not here yet")
+
+
+def yard(*arguments: str, state: Path, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    """Run one `yard` command to its end; the caller judges the exit code."""
+    return subprocess.run(
+        [*_command(), *arguments, "--state", str(state)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env={**os.environ, **_environment()},
+    )
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-m", "torchyard.cli"]
+
+
+def _environment() -> dict[str, str]:
+    return {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+
+
+class Yard:
+    """`yard up` in `directory`; may be killed and started again on the same state."""
+
+    def __init__(
+        self, directory: Path, *, controllers: str = "", users: str = "", port: int = 0, flags: tuple[str, ...] = ()
+    ) -> None:
+        self.directory = directory
+        self.state = directory / "state"
+        self.log = directory / "yard.log"
+        self.controllers = controllers
+        self.users = users
+        self.port = port
+        self.flags = flags
+        self.process: Process | None = None
+
+    def __enter__(self) -> Server:
+        try:
+            return self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state / "kubeconfig"
+
+    def start(self) -> Server:
+        """Start (again) and wait until it is ready. The port is kept from one start to the next."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), *self.flags]
+        if self.controllers:
+            flags += ["--controllers", self.controllers]
+        if self.users:
+            tokens = self.directory / "tokens.csv"
+            tokens.write_text(self.users)
+            flags += ["--token-auth-file", str(tokens)]
+        before = self.kubeconfig.stat().st_mtime_ns if self.kubeconfig.exists() else 0
+        process = self.process = Process([*_command(), "up", *flags], self.log, _environment())
+        process.wait_until(lambda: self._ready(newer_than=before if self.port == 0 else -1), "readiness", 30)
+        server = self._server()
+        self.port = int(server.url.rsplit(":", 1)[1])
+        return server
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """As a power cut of the process would."""
+        if self.process is not None:
+            self.process.kill()
+
+    def forget_history(self) -> None:
+        """Stop, drop what a watcher could have missed, and start again."""
+        raise NotImplementedError
+
+    def _ready(self, *, newer_than: int) -> bool:
+        if not self.kubeconfig.exists() or self.kubeconfig.stat().st_mtime_ns <= newer_than:
+            return False
+        return self._server().admin.get("/readyz").status == 200
+
+    def _server(self) -> Server:
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        cluster: dict[str, Any] = config["clusters"][0]["cluster"]
+        user: dict[str, Any] = config["users"][0]["user"]
+        ca = self.directory / "ca.crt"
+        ca.write_bytes(_inline_or_file(cluster, "certificate-authority"))
+        if "token" in user:
+            return Server("yard", cluster["server"], user["token"], ca, self.kubeconfig)
+        certificate, key = self.directory / "client.crt", self.directory / "client.key"
+        certificate.write_bytes(_inline_or_file(user, "client-certificate"))
+        key.write_bytes(_inline_or_file(user, "client-key"))
+        return Server("yard", cluster["server"], "", ca, self.kubeconfig, (str(certificate), str(key)))
+
+
+def _inline_or_file(holder: dict[str, Any], name: str) -> bytes:
+    """A kubeconfig gives certificates and keys inline in base64, or as a path."""
+    if f"{name}-data" in holder:
+        return base64.b64decode(holder[f"{name}-data"])
+    return Path(holder[name]).read_bytes()
