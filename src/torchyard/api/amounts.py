@@ -1,0 +1,199 @@
+"""Names and amounts of resources: what a container may ask for, what a quota may count.
+
+Everything here follows upstream's distinction between native resources (cpu, memory, hugepages-*, *.kubernetes.io/*),
+which may be overcommitted except huge pages, and extended ones (nvidia.com/gpu), which are whole and never are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from torchyard.api import faults, names, quantity
+from torchyard.api.faults import Fault
+from torchyard.api.quantity import Quantity
+
+_CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
+_COUNTED = frozenset(
+    {
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
+_QUOTA = _COUNTED | _CONTAINER | {f"{which}.{name}" for which in ("requests", "limits") for name in _CONTAINER}
+_QUOTA |= {"requests.storage"}
+_STANDARD = _QUOTA | {"storage"}
+HUGE_PAGES = "hugepages-"
+_POD_LEVEL = ("cpu", "hugepages-", "memory")
+
+NameCheck = Callable[[str, str, list[Fault]], None]
+
+
+def is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+@lru_cache(maxsize=1024)
+def is_extended(name: str) -> bool:
+    """Whether `name` is a resource that devices offer, such as nvidia.com/gpu."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return not names.qualified_name_problems(f"requests.{name}")
+
+
+def overcommit_allowed(name: str) -> bool:
+    return is_native(name) and not name.startswith(HUGE_PAGES)
+
+
+def counts_whole(name: str) -> bool:
+    """Whether only whole amounts of `name` exist."""
+    return name in _COUNTED or is_extended(name)
+
+
+def is_quota_name(name: str) -> bool:
+    return name in _QUOTA or name.startswith((HUGE_PAGES, f"requests.{HUGE_PAGES}"))
+
+
+def check_name(name: str, field: str, found: list[Fault]) -> bool:
+    """A resource's name: a standard one, or one with a domain. Answers whether it is well-formed."""
+    if problems := names.qualified_name_problems(name):
+        found.extend(faults.invalid(field, name, problem) for problem in problems)
+        return False
+    if "/" not in name and name not in _STANDARD and not name.startswith(HUGE_PAGES):
+        found.append(faults.invalid(field, name, "must be a standard resource type or fully qualified"))
+        return False
+    return True
+
+
+def check_container_name(name: str, field: str, found: list[Fault]) -> None:
+    """A resource that a container may ask for."""
+    if name in _CONTAINER:
+        return
+    check_name(name, field, found)
+    if "/" not in name:
+        if not name.startswith(HUGE_PAGES):
+            found.append(faults.invalid(field, name, "must be a standard resource for containers"))
+    elif not is_native(name) and not is_extended(name):
+        found.append(faults.invalid(field, name, "doesn't follow extended resource name standard"))
+
+
+def check_pod_level_name(name: str, field: str, found: list[Fault]) -> None:
+    """A resource that a pod may ask for as a whole."""
+    if check_name(name, field, found) and name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
+        found.append(faults.not_supported(field, name, _POD_LEVEL))
+
+
+def check_quota_name(name: str, field: str, found: list[Fault]) -> None:
+    """A resource that a quota may count."""
+    check_name(name, field, found)
+    if "/" not in name and not is_quota_name(name):
+        found.append(faults.invalid(field, name, "must be a standard resource for quota"))
+
+
+def check_amount(name: str, amount: Quantity, field: str, found: list[Fault]) -> None:
+    """An amount of a resource: not negative, and whole where only whole ones exist."""
+    if amount.nano < 0:
+        found.append(faults.invalid(field, str(amount), names.NOT_NEGATIVE))
+    if amount.milli % 1000 and counts_whole(name):
+        found.append(faults.invalid(field, str(amount), "must be an integer"))
+
+
+def _check_huge_pages(name: str, amount: Quantity, field: str, found: list[Fault]) -> None:
+    try:
+        size = quantity.parse(name.removeprefix(HUGE_PAGES))
+    except quantity.QuantityError:
+        size = quantity.ZERO
+    if size.nano <= 0 or not size.whole or amount.value % size.value:
+        detail = f"{amount} is not positive integer multiple of {name}"
+        found.append(faults.invalid(field, str(amount), detail))
+
+
+def check_requirements(
+    requirements: Mapping[str, Any],
+    at: str,
+    found: list[Fault],
+    *,
+    claims: frozenset[str] = frozenset(),
+    name_check: NameCheck = check_container_name,
+) -> None:
+    """`resources` of a container or a pod: names, amounts, and requests within limits."""
+    limits: Mapping[str, Any] = requirements.get("limits") or {}
+    requests: Mapping[str, Any] = requirements.get("requests") or {}
+    parse = quantity.parse
+    for name, text in limits.items():
+        amount = parse(text)
+        if name not in _CONTAINER or amount.nano < 0:
+            field = f"{at}.limits[{name}]"
+            name_check(name, field, found)
+            check_amount(name, amount, field, found)
+            if name.startswith(HUGE_PAGES):
+                _check_huge_pages(name, amount, field, found)
+    for name, text in requests.items():
+        amount = parse(text)
+        if name not in _CONTAINER or amount.nano < 0:
+            field = f"{at}.requests[{name}]"
+            name_check(name, field, found)
+            check_amount(name, amount, field, found)
+        limit = limits.get(name)
+        if limit is None:
+            if not overcommit_allowed(name):
+                found.append(faults.required(f"{at}.limits", "Limit must be set for non overcommitable resources"))
+        elif text is not limit:
+            _check_against_limit(name, amount, parse(limit), f"{at}.requests", found)
+        if name.startswith(HUGE_PAGES):
+            _check_huge_pages(name, amount, f"{at}.requests[{name}]", found)
+    asked = limits.keys() | requests.keys()
+    if any(name.startswith(HUGE_PAGES) for name in asked) and not asked & {"cpu", "memory"}:
+        found.append(faults.forbidden(at, "HugePages require cpu or memory"))
+    if named := requirements.get("claims"):
+        _check_claims(named, claims, f"{at}.claims", found)
+
+
+def _check_against_limit(name: str, amount: Quantity, limit: Quantity, field: str, found: list[Fault]) -> None:
+    if amount.nano == limit.nano:
+        return
+    if not overcommit_allowed(name):
+        found.append(faults.invalid(field, str(amount), f"must be equal to {name} limit of {limit}"))
+    elif amount.nano > limit.nano:
+        found.append(faults.invalid(field, str(amount), f"must be less than or equal to {name} limit of {limit}"))
+
+
+def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, found: list[Fault]) -> None:
+    seen: set[str] = set()
+    for index, claim in enumerate(named):
+        field, name, request = f"{at}[{index}]", claim.get("name") or "", claim.get("request") or ""
+        if not name:
+            found.append(faults.required(field))
+            continue
+        if request and name not in seen:
+            problems = names.label_problems(request)
+            found.extend(faults.invalid(f"{field}.request", request, problem) for problem in problems)
+        key = f"{name}/{request}" if request else name
+        overlaps = not request and any(one.startswith(f"{name}/") for one in seen)
+        if name in seen or key in seen or overlaps:
+            found.append(faults.duplicate(field, name if name in seen or overlaps else key))
+        seen.add(key)
+        if name not in known:
+            detail = "must be one of the names in pod.spec.resourceClaims"
+            detail += f": {', '.join(sorted(known))}" if known else " which is empty"
+            found.append(faults.Fault("FieldValueNotFound", field, f'Not found: "{name}": {detail}'))
+
+
+def check_overhead(overhead: Mapping[str, Any], at: str, found: list[Fault]) -> None:
+    """A runtime class's overhead is checked as if it were a container's limits."""
+    check_requirements({"limits": overhead}, at, found)
+
+
+def canonical_list(amounts: dict[str, Any] | None) -> None:
+    """Spell the amounts of a resource list as the server does, rounded up to thousandths."""
+    if amounts:
+        for name, text in amounts.items():
+            amounts[name] = str(quantity.parse(text if text is not None else 0).rounded_to_milli())

@@ -1,0 +1,224 @@
+"""Small checks that many kinds share, with the real API server's words for what fails.
+
+A check appends to `found` and returns nothing, so that a validator of a large object makes one list. Where a check is
+on the path of every pod, the caller compares first and calls only when something looks wrong.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from torchyard.api import faults, names
+from torchyard.api.faults import Fault
+
+MAX_INT32 = 2**31 - 1
+NOT_POSITIVE = "must be greater than zero"
+FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+is_config_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
+is_env_name = re.compile(r"[ -<>-~]+").fullmatch
+_is_header = re.compile(r"[-A-Za-z0-9]+").fullmatch
+_is_percent = re.compile(r"[0-9]+%").fullmatch
+_is_port_characters = re.compile(r"[-a-z0-9]+").fullmatch
+_has_letter = re.compile(r"[a-z]").search
+
+
+def within(low: int, high: int) -> str:
+    return f"must be between {low} and {high}, inclusive"
+
+
+def nonnegative(value: int | None, field: str, found: list[Fault]) -> None:
+    if value is not None and value < 0:
+        found.append(faults.invalid(field, value, names.NOT_NEGATIVE))
+
+
+def nonnegative_fields(holder: Mapping[str, Any], fields: Iterable[str], at: str, found: list[Fault]) -> None:
+    for name in fields:
+        nonnegative(holder.get(name), f"{at}.{name}", found)
+
+
+def told(problems: Iterable[str], field: str, value: Any, found: list[Fault]) -> None:
+    """One fault per problem of a name."""
+    found.extend(faults.invalid(field, value, problem) for problem in problems)
+
+
+def one_of(value: Any, allowed: Collection[str], field: str, found: list[Fault]) -> None:
+    """A choice that must be made."""
+    if value in allowed:
+        return
+    found.append(faults.not_supported(field, value, allowed) if value else faults.required(field))
+
+
+def choice(value: Any, allowed: Collection[str], field: str, found: list[Fault]) -> None:
+    """A choice that may be left open."""
+    if value is not None and value not in allowed:
+        found.append(faults.not_supported(field, value, allowed))
+
+
+def immutable(new: Any, old: Any, field: str, found: list[Fault]) -> None:
+    if new != old:
+        found.append(faults.invalid(field, new, names.IMMUTABLE))
+
+
+def port_number(value: int, field: str, found: list[Fault]) -> None:
+    if not 1 <= value <= 65535:
+        found.append(faults.invalid(field, value, within(1, 65535)))
+
+
+def port_name_problems(name: str) -> list[str]:
+    problems = []
+    if len(name) > 15:
+        problems.append("must be no more than 15 characters")
+    if not _is_port_characters(name):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not _has_letter(name):
+        problems.append("must contain at least one letter (a-z)")
+    if "--" in name:
+        problems.append("must not contain consecutive hyphens")
+    if name and "-" in (name[0], name[-1]):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
+def port_number_or_name(port: int | str | None, field: str, found: list[Fault]) -> None:
+    if isinstance(port, str):
+        told(port_name_problems(port), field, port, found)
+    else:
+        port_number(port or 0, field, found)
+
+
+def config_key_problems(key: str) -> list[str]:
+    """Why a key cannot be a key of a ConfigMap or a Secret."""
+    problems = ["must be no more than 253 characters"] if len(key) > 253 else []
+    if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
+        problems.append(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+            "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+        )
+    if key in (".", ".."):
+        problems.append(f"must not be '{key}'")
+    elif key.startswith(".."):
+        problems.append("must not start with '..'")
+    return problems
+
+
+ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+
+
+def header_name(name: str, field: str, found: list[Fault]) -> None:
+    if not _is_header(name):
+        detail = (
+            "a valid HTTP header must consist of alphanumeric characters or '-' "
+            "(e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')"
+        )
+        found.append(faults.invalid(field, name, detail))
+
+
+def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address as upstream's lenient parser takes it: leading zeros are decimal, a zone is not allowed."""
+    if "%" in text:
+        return None
+    try:
+        if ":" not in text:
+            parts = text.split(".")
+            if not all(part.isascii() and part.isdigit() for part in parts):
+                return None
+            text = ".".join(str(int(part)) for part in parts)
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def ip(text: str, field: str, found: list[Fault]) -> bool:
+    """Whether it is an address; a fault where it is not."""
+    if parse_ip(text) is not None:
+        return True
+    detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    found.append(faults.invalid(field, text, detail))
+    return False
+
+
+def cidr(text: str, field: str, found: list[Fault]) -> bool:
+    address, slash, length = text.partition("/")
+    parsed = parse_ip(address)
+    if parsed is not None and slash and length.isascii() and length.isdigit() and int(length) <= parsed.max_prefixlen:
+        return True
+    detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+    found.append(faults.invalid(field, text, detail))
+    return False
+
+
+def ordinary_ip(text: str, field: str, found: list[Fault]) -> None:
+    """An address that another host can reach: what endpoints and external addresses must be."""
+    address = parse_ip(text)
+    if address is None:
+        found.append(faults.invalid(field, text, "must be a valid IP address"))
+        return
+    if address.is_unspecified:
+        found.append(faults.invalid(field, text, f"may not be unspecified ({text})"))
+    if address.is_loopback:
+        found.append(faults.invalid(field, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+    if address.is_link_local:
+        detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        found.append(faults.invalid(field, text, detail))
+    if address.is_multicast and text.lower().startswith(("224.0.0.", "ff02:")):
+        detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+        found.append(faults.invalid(field, text, detail))
+
+
+def descending_path(path: str, field: str, found: list[Fault]) -> None:
+    """A path that stays below where it starts."""
+    if path.startswith("/"):
+        found.append(faults.invalid(field, path, "must be a relative path"))
+    no_backsteps(path, field, found)
+
+
+def no_backsteps(path: str, field: str, found: list[Fault]) -> None:
+    if ".." in path and ".." in path.split("/"):
+        found.append(faults.invalid(field, path, "must not contain '..'"))
+
+
+def unreserved_path(path: str, field: str, found: list[Fault]) -> None:
+    """A path in a projected volume, whose own files begin with two dots."""
+    descending_path(path, field, found)
+    if path.startswith("..") and not path.startswith("../"):
+        found.append(faults.invalid(field, path, "must not start with '..'"))
+
+
+def file_mode(mode: int | None, field: str, found: list[Fault]) -> None:
+    if mode is not None and not 0 <= mode <= 0o777:
+        found.append(faults.invalid(field, mode, FILE_MODE))
+
+
+def int_or_percent(value: int | str, field: str, found: list[Fault]) -> None:
+    """A number that is not negative, or a percentage."""
+    if isinstance(value, str):
+        if not _is_percent(value):
+            detail = (
+                "a valid percent string must be a numeric string followed by an ending '%' "
+                "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+            )
+            found.append(faults.invalid(field, value, detail))
+    else:
+        nonnegative(value, field, found)
+
+
+def percent_value(value: int | str) -> int:
+    """The number in `3` or `30%`; 0 for any other text."""
+    if isinstance(value, str):
+        return int(value[:-1]) if _is_percent(value) else 0
+    return value
+
+
+def at_most_100_percent(value: int | str, field: str, found: list[Fault]) -> None:
+    if isinstance(value, str) and percent_value(value) > 100:
+        found.append(faults.invalid(field, value, "must not be greater than 100%"))
+
+
+def user_id(value: int | None, field: str, found: list[Fault]) -> None:
+    if value is not None and not 0 <= value <= MAX_INT32:
+        found.append(faults.invalid(field, value, within(0, MAX_INT32)))

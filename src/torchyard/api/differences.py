@@ -1,0 +1,43 @@
+"""What differs between two objects, for the people who are told that it must not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torchyard.api.faults import shown
+
+_MOST = 8
+
+
+def differences(old: Any, new: Any) -> str:
+    """One line per changed field, `- ` what was and `+ ` what would be; empty when both mean the same.
+
+    An absent field, null and an empty value are the same thing: the server writes them alike.
+    """
+    found = list(_walk(old, new, ""))
+    lines = [f"  {path or '.'}: - {shown(was)} + {shown(now)}" for path, was, now in found[:_MOST]]
+    if len(found) > _MOST:
+        lines.append(f"  … and {len(found) - _MOST} more")
+    return "\n".join(lines)
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether two values mean the same to the server."""
+    return next(_walk(old, new, ""), None) is None
+
+
+def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if old == new or (not old and not new and old in _EMPTY and new in _EMPTY):
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _walk(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (was, now) in enumerate(zip(old, new, strict=True)):
+            yield from _walk(was, now, f"{path}[{index}]")
+    else:
+        yield path, old, new
+
+
+_EMPTY: tuple[Any, ...] = (None, "", [], {})

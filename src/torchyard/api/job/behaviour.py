@@ -1,0 +1,90 @@
+"""The behaviour of Job and CronJob."""
+
+from __future__ import annotations
+
+from torchyard.api import names
+from torchyard.api.behaviour import Object
+from torchyard.api.faults import Fault
+from torchyard.api.job.defaults import default_cron_job, default_job, generate_selector
+from torchyard.api.job.status import validate_job_status
+from torchyard.api.job.validation import (
+    validate_cron_job,
+    validate_cron_job_update,
+    validate_job,
+    validate_job_update,
+)
+from torchyard.api.pod.behaviour import drop_disabled_fields
+from torchyard.api.pod.warnings import template_warnings
+from torchyard.api.stateful import StatefulBehaviour
+
+_POD_NAMES = (
+    "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
+    "a DNS label is recommended"
+)
+
+
+class JobBehaviour(StatefulBehaviour):
+    default_propagation = "Orphan"
+
+    def default(self, obj: Object) -> None:
+        default_job(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        """Needs `metadata.uid`, by which the Job selects its pods."""
+        super().prepare_create(obj)
+        drop_disabled_fields(obj["spec"]["template"]["spec"])
+        if not obj["spec"].get("manualSelector"):
+            generate_selector(obj)
+        if not obj["metadata"].get("labels"):
+            own = (obj["spec"]["template"].get("metadata") or {}).get("labels")
+            # bad labels are told about once, where the user wrote them
+            if own and not names.validate_labels(own, ""):
+                obj["metadata"]["labels"] = dict(own)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validate_job(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validate_job_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validate_job_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        found = []
+        if problems := names.label_problems(obj["metadata"].get("name") or ""):
+            found.append(f"{_POD_NAMES}: [{' '.join(problems)}]")
+        spec = obj["spec"]
+        if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 100_000:
+            found += _many_completions(spec)
+        return found + template_warnings(spec["template"], "spec.template")
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        return {"status.successful": str((obj.get("status") or {}).get("succeeded") or 0)}
+
+
+def _many_completions(spec: Object) -> list[str]:
+    if (spec.get("parallelism") or 0) <= 10_000:
+        return []
+    return [
+        "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+        "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+    ]
+
+
+class CronJobBehaviour(StatefulBehaviour):
+    def default(self, obj: Object) -> None:
+        default_cron_job(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validate_cron_job(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validate_cron_job_update(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        found = []
+        if problems := names.label_problems(obj["metadata"].get("name") or ""):
+            found.append(f"{_POD_NAMES}: [{' '.join(problems)}]")
+        template = (obj["spec"]["jobTemplate"].get("spec") or {}).get("template") or {}
+        return found + template_warnings(template, "spec.jobTemplate.spec.template")

@@ -1,0 +1,72 @@
+"""Sets of completion indexes as a Job writes them: `1,3-5,7`."""
+
+from __future__ import annotations
+
+from torchyard.api.errors import YardError
+
+
+class IndexesError(YardError):
+    """A text that is no set of indexes."""
+
+    code = "BadIndexes"
+
+
+def parse_interval(text: str, completions: int) -> tuple[int, int]:
+    """The first and last index of `3` or `3-5`."""
+    limits = text.split("-")
+    if len(limits) > 2:
+        raise IndexesError(
+            f'the fragment "{text}" violates the requirement that an index interval can have at most two parts '
+            "separated by '-'"
+        )
+    first = _index(limits[0], completions)
+    if len(limits) == 1:
+        return first, first
+    last = _index(limits[1], completions)
+    if first >= last:
+        raise IndexesError(f"non-increasing order, previous: {first}, current: {last}")
+    return first, last
+
+
+def _index(text: str, completions: int) -> int:
+    if not text.removeprefix("+").isascii() or not text.removeprefix("+").isdigit():
+        raise IndexesError(f'cannot convert string to integer for index: "{text}"')
+    value = int(text)
+    if value >= completions:
+        raise IndexesError(f'too large index: "{text}"')
+    return value
+
+
+def count_indexes(text: str, completions: int) -> int:
+    """How many indexes a text names; they must be in order and below `completions`."""
+    total = 0
+    previous: int | None = None
+    for part in text.split(",") if text else ():
+        first, last = parse_interval(part, completions)
+        if previous is not None and previous >= first:
+            raise IndexesError(f"non-increasing order, previous: {previous}, current: {first}")
+        total += last - first + 1
+        previous = last
+    return total
+
+
+def _intervals(text: str, completions: int) -> list[tuple[int, int]]:
+    found = []
+    for part in text.split(",") if text else ():
+        try:
+            found.append(parse_interval(part, completions))
+        except IndexesError:
+            continue  # told where the format is checked
+    return found
+
+
+def first_overlap(one: str, other: str, completions: int) -> int | None:
+    """The lowest index that both texts name, if any."""
+    left, right = _intervals(one, completions), _intervals(other, completions)
+    at = 0
+    for first, last in left:
+        while at < len(right) and right[at][1] < first:
+            at += 1
+        if at < len(right) and right[at][0] <= last:
+            return max(first, right[at][0])
+    return None

@@ -1,0 +1,177 @@
+"""What a server does to a pod between its defaults and its validation, as pure functions.
+
+The server brings what only it can look up (the service account, the priority classes, the limit ranges of the
+namespace, a random name); these functions decide. Refusals are 403s with the real admission plugins' words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torchyard.api import errors
+from torchyard.api.behaviour import Object
+from torchyard.api.pod.validation import MIRROR, all_containers
+
+TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path, not a password
+TOKEN_SECONDS = 3607
+ROOT_CA = "kube-root-ca.crt"
+TOLERATION_SECONDS = 300
+_NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+
+
+def add_default_tolerations(pod: Object) -> None:
+    """A pod stays five minutes on a node that stopped answering, unless it says for how long."""
+    spec = pod["spec"]
+    tolerations = spec.get("tolerations") or []
+    missing = [key for key in (_NOT_READY, _UNREACHABLE) if not any(_tolerates(one, key) for one in tolerations)]
+    if missing:
+        added = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+            for key in missing
+        ]
+        spec["tolerations"] = [*tolerations, *added]
+
+
+def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
+    return toleration.get("key") in (key, None, "") and toleration.get("effect") in ("NoExecute", None, "")
+
+
+def needs_service_account(pod: Object) -> str:
+    """The name of the service account to look up before `mount_service_account`; empty for static pods."""
+    if MIRROR in (pod["metadata"].get("annotations") or {}):
+        return ""
+    return pod["spec"].get("serviceAccountName") or "default"
+
+
+def mount_service_account(pod: Object, account: Object, *, volume_name: str) -> None:
+    """Name the account, take over its image pull secrets, and mount its token into every container.
+
+    `volume_name` is `kube-api-access-` and five random letters. A container that mounts something at the token's path
+    keeps it; a pod or an account that switches the token off gets none.
+    """
+    spec = pod["spec"]
+    name = account["metadata"]["name"]
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+    if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
+        spec["imagePullSecrets"] = [dict(one) for one in account["imagePullSecrets"]]
+    wanted = spec.get("automountServiceAccountToken")
+    if wanted is None:
+        wanted = account.get("automountServiceAccountToken")
+    if wanted is False:
+        return
+    volumes = spec.get("volumes") or []
+    known = next((one["name"] for one in volumes if str(one.get("name")).startswith("kube-api-access-")), "")
+    mounted = False
+    for kind in ("initContainers", "containers"):
+        for container in spec.get(kind) or ():
+            mounts = container.get("volumeMounts") or []
+            if any(one.get("mountPath") == TOKEN_PATH for one in mounts):
+                continue
+            mount = {"name": known or volume_name, "readOnly": True, "mountPath": TOKEN_PATH}
+            container["volumeMounts"] = [*mounts, mount]
+            mounted = True
+    if mounted and not known:
+        spec["volumes"] = [*volumes, _token_volume(volume_name)]
+
+
+def _token_volume(name: str) -> Object:
+    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    return {
+        "name": name,
+        "projected": {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+                {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+            ],
+            "defaultMode": 0o644,
+        },
+    }
+
+
+def check_secret_references(pod: Object, account: Object) -> None:
+    """An account marked so lets its pods use only the secrets it lists. Raises 403."""
+    annotations = account["metadata"].get("annotations") or {}
+    if annotations.get("kubernetes.io/enforce-mountable-secrets") != "true":
+        return
+    listed = {one.get("name") for one in account.get("secrets") or ()}
+    used = {(one.get("secret") or {}).get("secretName") for one in pod["spec"].get("volumes") or ()}
+    for _, _, container in all_containers(pod["spec"]):
+        used |= {
+            ((one.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") for one in container.get("env") or ()
+        }
+    for secret in sorted(name for name in used if name and name not in listed):
+        why = (
+            f'volume with secret.secretName="{secret}" is not allowed because service account '
+            f"{account['metadata']['name']} does not reference that secret"
+        )
+        raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
+
+
+def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
+    """Set priority and preemption policy from the named class, else from the default class, else to zero.
+
+    `classes` are the PriorityClass objects of the cluster. Raises 403 for a class that does not exist and for a
+    priority that is not the class's.
+    """
+    spec, name = pod["spec"], pod["metadata"].get("name") or ""
+    wanted = spec.get("priorityClassName") or ""
+    value, policy = 0, "PreemptLowerPriority"
+    found = None
+    if wanted:
+        found = next((one for one in classes if one["metadata"]["name"] == wanted), None)
+        if found is None:
+            raise errors.forbidden("pods", "", name, f"no PriorityClass with name {wanted} was found")
+    else:
+        defaults = [one for one in classes if one.get("globalDefault")]
+        # several defaults can only come from a race; the lowest is the harmless one
+        found = min(defaults, key=lambda one: one.get("value") or 0, default=None)
+        if found is not None:
+            spec["priorityClassName"] = found["metadata"]["name"]
+    if found is not None:
+        value, policy = found.get("value") or 0, found.get("preemptionPolicy") or policy
+    given = spec.get("priority")
+    if given is not None and given != value:
+        why = (
+            f"the integer value of priority ({given}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+        raise errors.forbidden("pods", "", name, why)
+    spec["priority"] = value
+    own = spec.get("preemptionPolicy")
+    if own and own != policy:
+        why = (
+            f"the string value of PreemptionPolicy ({own}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        raise errors.forbidden("pods", "", name, why)
+    spec["preemptionPolicy"] = policy
+
+
+def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
+    """Take over overhead, node selector and tolerations of the pod's runtime class. Raises 403 where it is missing."""
+    spec = pod["spec"]
+    wanted = spec.get("runtimeClassName")
+    if wanted is None:
+        return
+    name = pod["metadata"].get("name") or ""
+    if runtime_class is None:
+        raise errors.forbidden("pods", "", name, f'pod rejected: RuntimeClass "{wanted}" not found')
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+    if overhead:
+        if spec.get("overhead") and spec["overhead"] != overhead:
+            why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+            raise errors.forbidden("pods", "", name, why)
+        spec["overhead"] = dict(overhead)
+    scheduling = runtime_class.get("scheduling") or {}
+    selector = scheduling.get("nodeSelector") or {}
+    own = spec.get("nodeSelector") or {}
+    if clash := sorted(key for key in selector if key in own and own[key] != selector[key]):
+        why = f"conflict: runtimeClass.scheduling.nodeSelector[{clash[0]}] = {selector[clash[0]]}; "
+        raise errors.forbidden("pods", "", name, f"{why}pod.spec.nodeSelector[{clash[0]}] = {own[clash[0]]}")
+    if selector:
+        spec["nodeSelector"] = {**own, **selector}
+    added = [one for one in scheduling.get("tolerations") or () if one not in (spec.get("tolerations") or ())]
+    if added:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]

@@ -1,0 +1,123 @@
+"""The behaviour of Pod and PodTemplate."""
+
+from __future__ import annotations
+
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.pod.defaults import default_pod, default_template
+from torchyard.api.pod.qos import quality_of_service
+from torchyard.api.pod.scheduling import merge_match_keys
+from torchyard.api.pod.updates import validate_pod_status, validate_pod_update
+from torchyard.api.pod.validation import validate_pod, validate_template
+from torchyard.api.pod.warnings import pod_warnings, template_warnings
+
+
+def drop_disabled_fields(spec: Object) -> None:
+    """Fields behind feature gates that Kubernetes 1.34 leaves off are taken out, as its server does."""
+    spec.pop("hostnameOverride", None)
+    volumes = spec.get("volumes")
+    images = {volume.get("name") for volume in volumes if "image" in volume} if volumes else None
+    if images:
+        spec["volumes"] = [volume for volume in spec["volumes"] if volume.get("name") not in images]
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(kind) or ():
+            container.pop("restartPolicyRules", None)
+            if kind != "initContainers" or container.get("restartPolicy") != "Always":
+                container.pop("restartPolicy", None)
+            if container.get("lifecycle"):
+                container["lifecycle"].pop("stopSignal", None)
+            if images and container.get("volumeMounts"):
+                container["volumeMounts"] = [
+                    mount for mount in container["volumeMounts"] if mount.get("name") not in images
+                ]
+
+
+class PodBehaviour(Behaviour):
+    returns_deleted = True
+    graceful = True
+
+    def default(self, obj: Object) -> None:
+        default_pod(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        spec = obj["spec"]
+        drop_disabled_fields(spec)
+        obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj)}
+        if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+            spec["terminationGracePeriodSeconds"] = 1
+        if spec.get("schedulingGates"):
+            obj["status"]["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastTransitionTime": obj["metadata"].get("creationTimestamp"),
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                }
+            ]
+        if spec.get("affinity") or spec.get("topologySpreadConstraints"):
+            merge_match_keys(spec, obj["metadata"].get("labels") or {})
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        new["status"] = old.get("status") or {}
+        drop_disabled_fields(new["spec"])
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        # labels, annotations and finalizers do take effect through a pod's status endpoint; owners do not
+        new["spec"] = old["spec"]
+        meta, before = new["metadata"], old["metadata"]
+        for field in ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            if field in before:
+                meta[field] = before[field]
+            else:
+                meta.pop(field, None)
+        # a pod's class of service is decided once
+        status, was = new.setdefault("status", {}), old.get("status") or {}
+        if not status.get("qosClass") and was.get("qosClass"):
+            status["qosClass"] = was["qosClass"]
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validate_pod(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validate_pod_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validate_pod_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return pod_warnings(obj)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        spec, status = obj.get("spec") or {}, obj.get("status") or {}
+        ip = status.get("podIP") or next((one.get("ip") or "" for one in status.get("podIPs") or ()), "")
+        return {
+            "spec.nodeName": spec.get("nodeName") or "",
+            "spec.restartPolicy": spec.get("restartPolicy") or "",
+            "spec.schedulerName": spec.get("schedulerName") or "",
+            "spec.serviceAccountName": spec.get("serviceAccountName") or "",
+            "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+            "status.phase": status.get("phase") or "",
+            "status.podIP": ip,
+            "status.podIPs": ip,
+            "status.nominatedNodeName": status.get("nominatedNodeName") or "",
+        }
+
+
+class PodTemplateBehaviour(Behaviour):
+    returns_deleted = True
+    generation_fields = ("template",)
+
+    def default(self, obj: Object) -> None:
+        default_template(obj.setdefault("template", {}))
+
+    def prepare_create(self, obj: Object) -> None:
+        drop_disabled_fields(obj["template"]["spec"])
+
+    def validate(self, obj: Object) -> list[Fault]:
+        found: list[Fault] = []
+        validate_template(obj["template"], "template", found)
+        return found
+
+    def warnings(self, obj: Object) -> list[str]:
+        return template_warnings(obj["template"], "template")

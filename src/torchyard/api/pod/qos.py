@@ -1,0 +1,37 @@
+"""The quality-of-service class of a pod: how late it is killed when memory runs out."""
+
+from __future__ import annotations
+
+from torchyard.api import quantity
+from torchyard.api.behaviour import Object
+
+_COUNTED = ("cpu", "memory")
+
+
+def quality_of_service(pod: Object) -> str:
+    """Guaranteed, Burstable or BestEffort, by the cpu and memory its containers ask for."""
+    spec = pod["spec"]
+    holders = (
+        [spec] if spec.get("resources") else [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    )
+    guaranteed, asks = True, False
+    for holder in holders:
+        resources = holder.get("resources")
+        if not resources:
+            guaranteed = False
+            continue
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in _COUNTED:
+            request, limit = _amount(requests, name), _amount(limits, name)
+            if request or limit:
+                asks = True
+            if not limit or (request or limit) != limit:
+                guaranteed = False
+    if not asks:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _amount(amounts: dict[str, object], name: str) -> int:
+    text = amounts.get(name)
+    return quantity.parse(str(text)).nano if text is not None else 0

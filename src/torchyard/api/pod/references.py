@@ -1,0 +1,102 @@
+"""What a container may learn of its pod (`fieldRef`, `resourceFieldRef`) and of ConfigMaps and Secrets."""
+
+from __future__ import annotations
+
+import re
+
+from torchyard.api import checks, faults, names, quantity
+from torchyard.api.behaviour import Object
+from torchyard.api.faults import Fault
+
+ENV_FIELDS = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+FILE_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_KNOWN_FIELDS = frozenset((*ENV_FIELDS, *FILE_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"))
+_RESOURCES = (
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+)
+_HUGE_PAGES = ("requests.hugepages-", "limits.hugepages-")
+_SIZES = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_subscripted = re.compile(r"([^\[\]]+)\['(.*)'\]").fullmatch
+
+
+def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, found: list[Fault]) -> None:
+    """A field of the pod itself."""
+    version, path = reference.get("apiVersion"), reference.get("fieldPath")
+    if not version:
+        found.append(faults.required(f"{field}.apiVersion"))
+        return
+    if not path:
+        found.append(faults.required(f"{field}.fieldPath"))
+        return
+    if path in allowed and version == "v1":
+        return
+    if version != "v1":
+        problem = f"unsupported pod version: {version}"
+    elif parts := _subscripted(path):
+        base, subscript = parts.groups()
+        if base in ("metadata.annotations", "metadata.labels"):
+            name = subscript.lower() if base == "metadata.annotations" else subscript
+            checks.told(names.qualified_name_problems(name), field, name, found)
+            return
+        problem = f"field label does not support subscript: {path}"
+    elif path in _KNOWN_FIELDS:
+        found.append(faults.not_supported(f"{field}.fieldPath", path, allowed))
+        return
+    else:
+        problem = f"field label not supported: {path}"
+    found.append(faults.invalid(f"{field}.fieldPath", path, f"error converting fieldPath: {problem}"))
+
+
+def check_resource_ref(reference: Object, field: str, found: list[Fault], *, container_needed: bool = False) -> None:
+    """A request or a limit of a container."""
+    resource = reference.get("resource") or ""
+    if container_needed and not reference.get("containerName"):
+        found.append(faults.required(f"{field}.containerName"))
+    elif not resource:
+        found.append(faults.required(f"{field}.resource"))
+    elif resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
+        found.append(faults.not_supported(f"{field}.resource", resource, _RESOURCES))
+    divisor = quantity.parse(reference.get("divisor") or "0")
+    if divisor:
+        _check_divisor(resource, str(divisor), f"{field}.divisor", found)
+
+
+def _check_divisor(resource: str, divisor: str, field: str, found: list[Fault]) -> None:
+    sizes = f"only divisor's values {', '.join(_SIZES)} are supported with the"
+    if resource.endswith(".cpu"):
+        if divisor not in ("1m", "1"):
+            detail = "only divisor's values 1m and 1 are supported with the cpu resource"
+            found.append(faults.invalid(field, resource, detail))
+    elif divisor not in _SIZES:
+        if resource.endswith(".memory"):
+            found.append(faults.invalid(field, resource, f"{sizes} memory resource"))
+        elif resource.endswith(".ephemeral-storage"):
+            found.append(faults.invalid(field, resource, f"{sizes} local ephemeral storage resource"))
+        elif resource.startswith(_HUGE_PAGES):
+            found.append(faults.invalid(field, resource, f"{sizes} hugepages resource"))
+
+
+def check_key_ref(reference: Object, field: str, found: list[Fault]) -> None:
+    """One key of a ConfigMap or a Secret."""
+    name, key = reference.get("name") or "", reference.get("key") or ""
+    if problems := names.subdomain_problems(name):
+        checks.told(problems, f"{field}.name", name, found)
+    if not key:
+        found.append(faults.required(f"{field}.key"))
+    elif not checks.is_config_key(key) or key.startswith("."):
+        checks.told(checks.config_key_problems(key), f"{field}.key", key, found)

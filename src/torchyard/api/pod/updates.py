@@ -1,0 +1,335 @@
+"""What may change in a pod after it was made, by which endpoint.
+
+Almost nothing of the spec may; each endpoint opens one door: the main one for images and deadlines, `status` for the
+node agent, `ephemeralcontainers` for debugging, `resize` for cpu and memory, `binding` for the scheduler.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api import checks, faults, names, quantity
+from torchyard.api.behaviour import Object
+from torchyard.api.differences import differences
+from torchyard.api.faults import Fault
+from torchyard.api.pod.qos import quality_of_service
+from torchyard.api.pod.scheduling import check_tolerations
+from torchyard.api.pod.validation import APP_ARMOR, MIRROR, check_annotations, check_metadata_and_spec
+
+_MAY_CHANGE = (
+    "`spec.containers[*].image`",
+    "`spec.initContainers[*].image`",
+    "`spec.activeDeadlineSeconds`",
+    "`spec.tolerations` (only additions to existing tolerations)",
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+)
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_TERMINAL = "may not be transitioned to non-terminated state"
+_SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
+
+
+def validate_pod_update(new: Object, old: Object) -> list[Fault]:
+    """A change by the main endpoint."""
+    found: list[Fault] = []
+    check_metadata_and_spec(new, found)
+    _check_annotations(new, old, found)
+    spec, before = new["spec"], old["spec"]
+    if not _check_images(spec, before, found):
+        return found
+    if not _check_deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"), found):
+        return found
+    _check_added_tolerations(spec.get("tolerations") or [], before.get("tolerations") or [], found)
+    _check_removed_gates(spec.get("schedulingGates") or [], before.get("schedulingGates") or [], found)
+    if spec != before:
+        _check_unchanged(spec, before, found)
+    return found
+
+
+def _check_annotations(new: Object, old: Object, found: list[Fault]) -> None:
+    after, before = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
+    at = "metadata.annotations"
+    for key, value in before.items():
+        if after.get(key) != value:
+            if key.startswith(APP_ARMOR):
+                found.append(faults.forbidden(f"{at}[{key}]", "may not remove or update AppArmor annotations"))
+            elif key == MIRROR:
+                found.append(faults.forbidden(f"{at}[{key}]", "may not remove or update mirror pod annotation"))
+    for key in after.keys() - before.keys():
+        if key.startswith(APP_ARMOR):
+            found.append(faults.forbidden(f"{at}[{key}]", "may not add AppArmor annotations"))
+        elif key == MIRROR:
+            found.append(faults.forbidden(f"{at}[{key}]", "may not add mirror pod annotation"))
+    check_annotations(after, new["spec"], at, found)
+
+
+def _check_images(spec: Object, before: Object, found: list[Fault]) -> bool:
+    for kind in ("containers", "initContainers"):
+        containers = spec.get(kind) or []
+        if len(containers) != len(before.get(kind) or []):
+            found.append(faults.forbidden(f"spec.{kind}", "pod updates may not add or remove containers"))
+            return False
+        for index, container in enumerate(containers):
+            image = container.get("image") or ""
+            if not image:
+                found.append(faults.required(f"spec.{kind}[{index}].image"))
+            if image != image.strip():
+                detail = "must not have leading or trailing whitespace"
+                found.append(faults.invalid(f"spec.{kind}[{index}].image", image, detail))
+    return True
+
+
+def _check_deadline(deadline: int | None, before: int | None, found: list[Fault]) -> bool:
+    """A deadline may be set once and then only be shortened."""
+    field = "spec.activeDeadlineSeconds"
+    if deadline is None:
+        if before is not None:
+            detail = "must not update from a positive integer to nil value"
+            found.append(faults.invalid(field, None, detail))
+        return True
+    if not 0 <= deadline <= checks.MAX_INT32:
+        found.append(faults.invalid(field, deadline, checks.within(0, checks.MAX_INT32)))
+        return False
+    if before is not None and before < deadline:
+        found.append(faults.invalid(field, deadline, "must be less than or equal to previous value"))
+        return False
+    return True
+
+
+def _check_added_tolerations(tolerations: list[Object], before: list[Object], found: list[Fault]) -> None:
+    def without_seconds(toleration: Object) -> Object:
+        return {key: value for key, value in toleration.items() if key != "tolerationSeconds" and value}
+
+    kept = [without_seconds(one) for one in tolerations]
+    if any(without_seconds(one) not in kept for one in before):
+        detail = "existing toleration can not be modified except its tolerationSeconds"
+        found.append(faults.forbidden("spec.tolerations", detail))
+    else:
+        check_tolerations(tolerations, "spec.tolerations", found)
+
+
+def _check_removed_gates(gates: list[Object], before: list[Object], found: list[Fault]) -> None:
+    known = {gate.get("name") for gate in before}
+    for index, gate in enumerate(gates):
+        if gate.get("name") not in known:
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            found.append(faults.forbidden(f"spec.schedulingGates[{index}].name", detail))
+
+
+def _check_unchanged(spec: Object, before: Object, found: list[Fault]) -> None:
+    """All but the fields above must be as they were."""
+    munged = dict(spec)
+    for kind in ("containers", "initContainers"):
+        if spec.get(kind):
+            pairs = zip(spec[kind], before[kind], strict=True)
+            munged[kind] = [{**container, "image": was.get("image")} for container, was in pairs]
+    for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        _restore(munged, before, field)
+    if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
+        _restore(munged, before, "terminationGracePeriodSeconds")
+    if before.get("schedulingGates"):
+        _check_gated(munged, before, found)
+    if changed := differences(before, munged):
+        detail = f"pod updates may not change fields other than {','.join(_MAY_CHANGE)}\n{changed}"
+        found.append(faults.forbidden("spec", detail))
+
+
+def _restore(munged: Object, before: Object, field: str) -> None:
+    if before.get(field) is None:
+        munged.pop(field, None)
+    else:
+        munged[field] = before[field]
+
+
+def _check_gated(munged: Object, before: Object, found: list[Fault]) -> None:
+    """A pod that waits for its gates may still become pickier about nodes."""
+    selector, was = munged.get("nodeSelector") or {}, before.get("nodeSelector") or {}
+    if any(selector.get(key) != value for key, value in was.items()):
+        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        found.append(faults.invalid("spec.nodeSelector", selector, detail))
+    _restore(munged, before, "nodeSelector")
+    affinity, affinity_before = munged.get("affinity") or {}, before.get("affinity") or {}
+    nodes, nodes_before = affinity.get("nodeAffinity"), affinity_before.get("nodeAffinity")
+    if nodes == nodes_before:
+        return
+    _check_narrower(nodes or {}, nodes_before or {}, found)
+    restored = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
+    if nodes_before is not None:
+        restored["nodeAffinity"] = nodes_before
+    if restored or before.get("affinity") is not None:
+        munged["affinity"] = restored
+    else:
+        munged.pop("affinity", None)
+
+
+def _check_narrower(nodes: Object, before: Object, found: list[Fault]) -> None:
+    at = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+    terms = (nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    old_terms = (before.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+    if old_terms and len(terms) != len(old_terms):
+        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        found.append(faults.invalid(at, terms, detail))
+        return
+    for index, (term, old_term) in enumerate(zip(terms, old_terms, strict=False)):
+        if not _only_added(term, old_term):
+            detail = "only additions are allowed (no mutations or deletions)"
+            found.append(faults.invalid(f"{at}[{index}]", term, detail))
+
+
+def _only_added(term: Object, before: Object) -> bool:
+    if not before.get("matchExpressions") and not before.get("matchFields"):
+        return not term.get("matchExpressions") and not term.get("matchFields")
+    return all(
+        (term.get(name) or [])[: len(before.get(name) or [])] == (before.get(name) or [])
+        for name in ("matchExpressions", "matchFields")
+    )
+
+
+def validate_pod_status(new: Object, old: Object) -> list[Fault]:
+    """A change by the status endpoint."""
+    found: list[Fault] = []
+    _check_annotations(new, old, found)
+    status, before = new.get("status") or {}, old.get("status") or {}
+    for index, condition in enumerate(status.get("conditions") or ()):
+        kind = condition.get("type") or ""
+        if kind not in _SYSTEM_CONDITIONS:
+            checks.told(names.qualified_name_problems(kind), f"status.conditions[{index}].Type", kind, found)
+    node = status.get("nominatedNodeName")
+    if node and node != before.get("nominatedNodeName"):
+        checks.told(names.subdomain_problems(node), "status.nominatedNodeName", node, found)
+    checks.immutable(status.get("qosClass") or "", before.get("qosClass") or "", "status.qosClass", found)
+    policy = old["spec"].get("restartPolicy") or "Always"
+    sidecars = {
+        one.get("name") for one in old["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"
+    }
+    _check_states(status, before, "containerStatuses", found, policy=policy)
+    _check_states(status, before, "initContainerStatuses", found, policy=policy, sidecars=sidecars)
+    _check_states(status, before, "ephemeralContainerStatuses", found, policy="Never")
+    _check_addresses(status.get("podIPs") or [], "status.podIPs", found)
+    host_ips = status.get("hostIPs") or []
+    if host_ips and status.get("hostIP") != host_ips[0].get("ip"):
+        found.append(faults.invalid("status.hostIPs[0].ip", host_ips[0].get("ip"), "must be equal to `hostIP`"))
+    _check_addresses(host_ips, "status.hostIPs", found)
+    return found
+
+
+def _check_states(
+    status: Object,
+    before: Object,
+    kind: str,
+    found: list[Fault],
+    *,
+    policy: str,
+    sidecars: set[Any] | frozenset[Any] = frozenset(),
+) -> None:
+    """What has ended stays ended, unless the pod restarts its containers."""
+    if policy == "Always":
+        return
+    states = {one.get("name"): one.get("state") or {} for one in status.get(kind) or ()}
+    for index, old in enumerate(before.get(kind) or ()):
+        ended = (old.get("state") or {}).get("terminated")
+        name = old.get("name")
+        if ended is None or name in sidecars or (ended.get("exitCode") and policy == "OnFailure"):
+            continue
+        if name in states and states[name].get("terminated") is None:
+            found.append(faults.forbidden(f"status.{kind}[{index}].state", _TERMINAL))
+
+
+def _check_addresses(addresses: list[Object], at: str, found: list[Fault]) -> None:
+    texts = [one.get("ip") or "" for one in addresses]
+    valid = [checks.ip(text, f"{at}[{index}]", found) for index, text in enumerate(texts)]
+    if len(texts) < 2:
+        return
+    families = {getattr(checks.parse_ip(text), "version", 0) for text in texts}
+    if all(valid) and (len(texts) > 2 or len(families) < 2):
+        detail = "may specify no more than one IP for each IP family"
+        found.append(faults.invalid(at, addresses, detail))
+    for index, text in enumerate(texts):
+        if text in texts[:index]:
+            found.append(faults.duplicate(f"{at}[{index}]", addresses[index]))
+
+
+def validate_ephemeral_containers(new: Object, old: Object) -> list[Fault]:
+    """A change by the `ephemeralcontainers` endpoint: containers may be added, never changed or taken away."""
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [faults.forbidden("", "static pods do not support ephemeral containers")]
+    found: list[Fault] = []
+    check_metadata_and_spec(new, found)
+    _check_annotations(new, old, found)
+    after = {one.get("name"): one for one in new["spec"].get("ephemeralContainers") or ()}
+    for container in old["spec"].get("ephemeralContainers") or ():
+        name = container.get("name")
+        if name not in after:
+            detail = f'existing ephemeral containers "{name}" may not be removed\n'
+            found.append(faults.forbidden("spec.ephemeralContainers", detail))
+        elif changed := differences(container, after[name]):
+            detail = f'existing ephemeral containers "{name}" may not be changed\n{changed}'
+            found.append(faults.forbidden("spec.ephemeralContainers", detail))
+    return found
+
+
+def validate_resize(new: Object, old: Object) -> list[Fault]:
+    """A change by the `resize` endpoint: cpu and memory of running containers."""
+    if any((pod["spec"].get("resources") or {}).get(one) for pod in (new, old) for one in ("requests", "limits")):
+        return [faults.forbidden("", "pods with pod-level resources cannot be resized")]
+    if MIRROR in (old["metadata"].get("annotations") or {}):
+        return [faults.forbidden("", "static pods cannot be resized")]
+    found: list[Fault] = []
+    check_metadata_and_spec(new, found)
+    if quality_of_service(new) != ((old.get("status") or {}).get("qosClass") or quality_of_service(old)):
+        detail = "Pod QOS Class may not change as a result of resizing"
+        found.append(faults.invalid("spec", (new.get("status") or {}).get("qosClass"), detail))
+    spec, before = new["spec"], old["spec"]
+    if any(len(spec.get(kind) or []) != len(before.get(kind) or []) for kind in ("containers", "initContainers")):
+        return [*found, faults.forbidden("spec", "only cpu and memory resources are mutable")]
+    munged = dict(spec)
+    for kind in ("initContainers", "containers"):
+        pairs = list(zip(spec.get(kind) or (), before.get(kind) or (), strict=True))
+        for index, (container, was) in enumerate(pairs):
+            if kind == "containers" or was.get("restartPolicy") == "Always":
+                _check_resized(container, was, f"spec.{kind}[{index}].resources", found)
+        if pairs:
+            munged[kind] = [_with_old_resources(container, was) for container, was in pairs]
+    if not found and differences(before, munged):
+        found.append(faults.forbidden("spec", "only cpu and memory resources are mutable"))
+    return found
+
+
+def _check_resized(container: Object, before: Object, at: str, found: list[Fault]) -> None:
+    resources, was = container.get("resources") or {}, before.get("resources") or {}
+    for kind in ("requests", "limits"):
+        if (was.get(kind) or {}).keys() - (resources.get(kind) or {}).keys():
+            found.append(faults.forbidden(f"{at}.{kind}", f"resource {kind} cannot be removed"))
+
+
+def _with_old_resources(container: Object, before: Object) -> Object:
+    """The container as it would be with its old cpu and memory: what is left differs by something else."""
+    restored: dict[str, Any] = {}
+    for kind in ("limits", "requests"):
+        now = dict((container.get("resources") or {}).get(kind) or {})
+        was = (before.get("resources") or {}).get(kind)
+        if was is None:
+            continue
+        for name in ("cpu", "memory"):
+            now.pop(name, None)
+            if name in was:
+                now[name] = was[name]
+        restored[kind] = now
+    if claims := (container.get("resources") or {}).get("claims"):
+        restored["claims"] = claims
+    return {**container, "resources": restored, "resizePolicy": before.get("resizePolicy")}
+
+
+def validate_binding(binding: Object) -> list[Fault]:
+    """What the scheduler posts to `binding`."""
+    found: list[Fault] = []
+    target = binding.get("target") or {}
+    if target.get("kind") not in (None, "", "Node"):
+        found.append(faults.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        found.append(faults.required("target.name"))
+    return found
+
+
+def same_amount(one: Any, other: Any) -> bool:
+    """Whether two quantities are worth the same, however they are spelled."""
+    return quantity.compare(one, other) == 0

@@ -1,0 +1,24 @@
+"""The behaviour most kinds share: a spec that clients write, a status that only the status endpoint writes."""
+
+from __future__ import annotations
+
+from torchyard.api.behaviour import Behaviour, Object
+
+
+class StatefulBehaviour(Behaviour):
+    """A kind with a spec and a status."""
+
+    def prepare_create(self, obj: Object) -> None:
+        obj["status"] = {}
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        if "status" in old:
+            new["status"] = old["status"]
+        else:
+            new.pop("status", None)
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        if "spec" in old:
+            new["spec"] = old["spec"]
+        else:
+            new.pop("spec", None)

@@ -1,0 +1,97 @@
+"""What the server fills in where volumes, claims and storage classes say nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.amounts import canonical_list
+from torchyard.api.behaviour import Object
+
+FILE_MODE = 0o644
+
+# defaults of volume sources that are nothing but missing values
+_SOURCE_VALUES: dict[str, dict[str, Any]] = {
+    "secret": {"defaultMode": FILE_MODE},
+    "configMap": {"defaultMode": FILE_MODE},
+    "downwardAPI": {"defaultMode": FILE_MODE},
+    "projected": {"defaultMode": FILE_MODE},
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def default_source(holder: Object) -> None:
+    """The source of a volume, in a pod and in a PersistentVolume alike."""
+    for name in holder.keys() & _SOURCE_VALUES.keys():
+        source = holder[name]
+        if source is None:
+            continue
+        for key, value in _SOURCE_VALUES[name].items():
+            if source.get(key) is None or (source[key] == "" and value):
+                source[key] = value
+
+
+def default_claim_spec(spec: Object) -> None:
+    """The spec of a claim, of its own or inside a pod or a StatefulSet."""
+    if spec.get("volumeMode") is None:
+        spec["volumeMode"] = "Filesystem"
+    resources = spec.get("resources")
+    if resources is None:
+        spec["resources"] = {}
+    else:
+        canonical_list(resources.get("requests"))
+        canonical_list(resources.get("limits"))
+    # the two fields say the same unless the reference crosses namespaces
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if reference is None and source is not None:
+        spec["dataSourceRef"] = dict(source)
+    elif source is None and reference is not None and not reference.get("namespace"):
+        spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
+
+
+def default_claim(claim: Object) -> None:
+    default_claim_spec(claim.setdefault("spec", {}))
+    status = claim.setdefault("status", {})
+    if not status.get("phase"):
+        status["phase"] = "Pending"
+    canonical_list(status.get("capacity"))
+    canonical_list(status.get("allocatedResources"))
+
+
+def default_volume(volume: Object) -> None:
+    spec = volume.setdefault("spec", {})
+    default_source(spec)
+    canonical_list(spec.get("capacity"))
+    if not spec.get("persistentVolumeReclaimPolicy"):
+        spec["persistentVolumeReclaimPolicy"] = "Retain"
+    if spec.get("volumeMode") is None:
+        spec["volumeMode"] = "Filesystem"
+    status = volume.setdefault("status", {})
+    if not status.get("phase"):
+        status["phase"] = "Pending"
+
+
+def default_class(storage_class: Object) -> None:
+    if not storage_class.get("reclaimPolicy"):
+        storage_class["reclaimPolicy"] = "Delete"
+    if not storage_class.get("volumeBindingMode"):
+        storage_class["volumeBindingMode"] = "Immediate"
+
+
+def default_csi_driver(driver: Object) -> None:
+    spec = driver.setdefault("spec", {})
+    for name, value in (
+        ("attachRequired", True),
+        ("podInfoOnMount", False),
+        ("storageCapacity", False),
+        ("fsGroupPolicy", "ReadWriteOnceWithFSType"),
+        ("requiresRepublish", False),
+        ("seLinuxMount", False),
+    ):
+        if spec.get(name) is None:
+            spec[name] = value
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
