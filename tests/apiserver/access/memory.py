@@ -12,6 +12,7 @@ Object = dict[str, Any]
 PLURALS = {
     "PriorityClass": "priorityclasses",
     "StorageClass": "storageclasses",
+    "RuntimeClass": "runtimeclasses",
     "IngressClass": "ingressclasses",
 }
 

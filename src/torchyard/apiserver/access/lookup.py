@@ -22,3 +22,58 @@ class Lookup(Protocol):
     def revision(self, group: str, resource: str) -> int:
         """The revision of the last write to any object of the resource: equal means nothing changed."""
         ...
+
+
+class Remembering:
+    """A lookup that remembers what it read of the few kinds every write asks about, until they change.
+
+    The store keeps bytes; without this each pod would have its namespace and account parsed anew.
+    """
+
+    KINDS = frozenset(
+        (
+            "namespaces",
+            "serviceaccounts",
+            "limitranges",
+            "resourcequotas",
+            "priorityclasses",
+            "runtimeclasses",
+            "storageclasses",
+            "ingressclasses",
+        )
+    )
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        # resource -> (revision, what was asked -> what was found)
+        self._read: dict[str, tuple[int, dict[tuple[str, ...], Any]]] = {}
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
+        if resource not in self.KINDS:
+            return self._lookup.get(group, resource, namespace, name)
+        known = self._known(group, resource)
+        key = (namespace, name)
+        if key not in known:
+            known[key] = self._lookup.get(group, resource, namespace, name)
+        found: Object | None = known[key]
+        return found
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
+        if resource not in self.KINDS:
+            return self._lookup.list(group, resource, namespace)
+        known = self._known(group, resource)
+        key = (namespace,)
+        if key not in known:
+            known[key] = tuple(self._lookup.list(group, resource, namespace))
+        found: tuple[Object, ...] = known[key]
+        return found
+
+    def revision(self, group: str, resource: str) -> int:
+        return self._lookup.revision(group, resource)
+
+    def _known(self, group: str, resource: str) -> dict[tuple[str, ...], Any]:
+        revision = self._lookup.revision(group, resource)
+        kept = self._read.get(resource)
+        if kept is None or kept[0] != revision:
+            kept = self._read[resource] = (revision, {})
+        return kept[1]

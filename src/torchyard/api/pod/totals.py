@@ -1,0 +1,55 @@
+"""What a pod asks for as a whole. The same sum counts for quotas, limit ranges and placement."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torchyard.api import quantity
+from torchyard.api.quantity import Quantity
+
+Object = dict[str, Any]
+Amounts = dict[str, Quantity]
+Which = Literal["requests", "limits"]
+
+
+def pod_total(spec: Object, which: Which) -> Amounts:
+    """The sum over containers, or what the init containers need at their peak, whichever is more; plus overhead.
+
+    Init containers run one after the other, beside those sidecars that were started before them.
+    """
+    total: Amounts = {}
+    for container in spec.get("containers") or ():
+        add(total, _asked(container, which))
+    sidecars: Amounts = {}
+    peak: Amounts = {}
+    for container in spec.get("initContainers") or ():
+        asked = _asked(container, which)
+        if container.get("restartPolicy") == "Always":
+            add(total, asked)
+            add(sidecars, asked)
+            _raise(peak, sidecars)
+        else:
+            add(asked, sidecars)
+            _raise(peak, asked)
+    _raise(total, peak)
+    total.update(_asked(spec, which))  # what the pod asks for as a whole counts instead
+    overhead = {name: quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()}
+    # A pod without a limit stays without one.
+    add(total, overhead if which == "requests" else {name: overhead[name] for name in overhead if name in total})
+    return total
+
+
+def _asked(holder: Object, which: Which) -> Amounts:
+    amounts = (holder.get("resources") or {}).get(which) or {}
+    return {name: quantity.parse(text) for name, text in amounts.items()}
+
+
+def add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _raise(total: Amounts, other: Amounts) -> None:
+    for name, amount in other.items():
+        if name not in total or total[name] < amount:
+            total[name] = amount

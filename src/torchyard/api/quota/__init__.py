@@ -1,0 +1,1 @@
+"""Quotas: what an object costs its namespace, and which quotas count it."""

@@ -1,0 +1,73 @@
+"""Which objects a quota counts: its scopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api import quantity
+
+Object = dict[str, Any]
+
+
+def counts(quota_spec: Object, resource: str, obj: Object) -> bool:
+    """Whether every scope of a quota holds for an object. Scopes other than of volumes are about pods only."""
+    scopes = [{"scopeName": name, "operator": "Exists"} for name in quota_spec.get("scopes") or ()]
+    scopes += (quota_spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_holds(one, resource, obj) for one in scopes)
+
+
+def _holds(scope: Object, resource: str, obj: Object) -> bool:
+    spec = obj.get("spec") or {}
+    name = scope.get("scopeName")
+    if resource == "persistentvolumeclaims":
+        return name == "VolumeAttributesClass" and _matches(scope, spec.get("volumeAttributesClassName") or "")
+    if resource != "pods":
+        return False
+    match name:
+        case "Terminating" | "NotTerminating":
+            return bool(spec.get("activeDeadlineSeconds") is None) is (name == "NotTerminating")
+        case "BestEffort" | "NotBestEffort":
+            return _is_best_effort(spec) is (name == "BestEffort")
+        case "PriorityClass":
+            return _matches(scope, spec.get("priorityClassName") or "")
+        case "CrossNamespacePodAffinity":
+            return _crosses_namespaces(spec.get("affinity") or {})
+    return False
+
+
+def _matches(scope: Object, value: str) -> bool:
+    values = scope.get("values") or ()
+    match scope.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "DoesNotExist":
+            return not value
+    return bool(value)
+
+
+def _is_best_effort(spec: Object) -> bool:
+    holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+    return not any(
+        quantity.parse(text)
+        for holder in holders
+        for which in ("requests", "limits")
+        for name, text in ((holder.get("resources") or {}).get(which) or {}).items()
+        if name in ("cpu", "memory")
+    )
+
+
+def _crosses_namespaces(affinity: Object) -> bool:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        found = [
+            *(terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()),
+            *(
+                one.get("podAffinityTerm") or {}
+                for one in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+            ),
+        ]
+        if any(one.get("namespaces") or one.get("namespaceSelector") is not None for one in found):
+            return True
+    return False

@@ -1,0 +1,115 @@
+"""What an object costs its namespace: the amounts a ResourceQuota can limit. Mirrors upstream's quota evaluators."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from torchyard.api import quantity
+from torchyard.api.errors import qualified
+from torchyard.api.pod.totals import Amounts, pod_total
+from torchyard.api.quantity import Quantity
+from torchyard.api.volume.columns import BETA_CLASS
+
+Object = dict[str, Any]
+
+ONE = Quantity.of(1)
+# Kinds with a plain name beside count/<resource>.
+_PLAIN = {"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets"}
+_PLAIN |= {"services"}
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+# What every container must ask for where a quota limits it.
+_DEMANDED = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+
+
+def usage_of(group: str, resource: str, obj: Object, now: datetime) -> Amounts:
+    """The cost of one object."""
+    used: Amounts = {f"count/{qualified(resource, group)}": ONE}
+    if group:
+        return used
+    if resource == "pods":
+        if _holds_resources(obj, now):
+            used |= _pod_usage(obj.get("spec") or {})
+        return used
+    if resource in _PLAIN:
+        used[resource] = ONE
+    if resource == "services":
+        used |= _service_usage(obj.get("spec") or {})
+    elif resource == "persistentvolumeclaims":
+        used |= _claim_usage(obj)
+    return used
+
+
+def _holds_resources(pod: Object, now: datetime) -> bool:
+    """Finished pods, and those whose time to end is over, cost nothing any more."""
+    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    metadata = pod["metadata"]
+    ends, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+    if ends is None or grace is None:
+        return True
+    return now <= datetime.fromisoformat(ends) + timedelta(seconds=grace)
+
+
+def _pod_usage(spec: Object) -> Amounts:
+    return {"pods": ONE, **_compute_usage(pod_total(spec, "requests"), pod_total(spec, "limits"))}
+
+
+def _compute_usage(requests: Amounts, limits: Amounts) -> Amounts:
+    used: Amounts = {}
+    for name, amount in requests.items():
+        if name in _COMPUTE or name.startswith("hugepages-"):
+            used[name] = amount
+        used[f"requests.{name}"] = amount
+    for name in _COMPUTE:
+        if name in limits:
+            used[f"limits.{name}"] = limits[name]
+    return used
+
+
+def _service_usage(spec: Object) -> Amounts:
+    ports = spec.get("ports") or ()
+    match spec.get("type"):
+        case "NodePort":
+            return {"services.nodeports": Quantity.of(len(ports))}
+        case "LoadBalancer":
+            allocated = ports if spec.get("allocateLoadBalancerNodePorts") is not False else ()
+            given = [one for one in ports if one.get("nodePort")]
+            return {
+                "services.nodeports": Quantity.of(len(allocated) or len(given)),
+                "services.loadbalancers": ONE,
+            }
+    return {}
+
+
+def _claim_usage(claim: Object) -> Amounts:
+    spec = claim.get("spec") or {}
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    # A claim that was given more than it asked for costs what it was given.
+    given = (((claim.get("status") or {}).get("allocatedResources")) or {}).get("storage")
+    amounts = [quantity.parse(text) for text in (size, given) if text is not None]
+    name = (claim["metadata"].get("annotations") or {}).get(BETA_CLASS) or spec.get("storageClassName")
+    by_class = f"{name}.storageclass.storage.k8s.io/" if name else ""
+    used: Amounts = {}
+    if amounts:
+        used["requests.storage"] = max(amounts)
+    if by_class:
+        used[f"{by_class}persistentvolumeclaims"] = ONE
+        if amounts:
+            used[f"{by_class}requests.storage"] = max(amounts)
+    return used
+
+
+def undemanded(spec: Object, limited: set[str]) -> str:
+    """What containers of a pod fail to ask for though a quota limits it: `cpu for: a,b; memory for: a`."""
+    demanded = limited & _DEMANDED
+    missing: dict[str, set[str]] = {}
+    if spec.get("resources"):
+        asked = _compute_usage(pod_total(spec, "requests"), pod_total(spec, "limits"))
+        demanded -= asked.keys()
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        alone = {"containers": [container]}
+        asked = _compute_usage(pod_total(alone, "requests"), pod_total(alone, "limits"))
+        for name in demanded - asked.keys():
+            missing.setdefault(name, set()).add(container["name"])
+    return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))

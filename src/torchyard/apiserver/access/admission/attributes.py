@@ -1,0 +1,50 @@
+"""What a rule is told about a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torchyard.api.errors import StatusError, forbidden
+from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.apiserver.access.users import User
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """One write. `obj` is None for deletions, `old` for creations."""
+
+    operation: Operation
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    user: User
+    lookup: Lookup
+    obj: Object | None = None
+    old: Object | None = None
+    subresource: str = ""
+    dry_run: bool = False
+
+    def is_for(self, resource: str, group: str = "", *, operations: tuple[Operation, ...] = ("CREATE",)) -> bool:
+        """Whether this is such an operation on the resource itself, not on a subresource."""
+        return (
+            self.resource == resource and self.group == group and not self.subresource and self.operation in operations
+        )
+
+    @property
+    def new(self) -> Object:
+        """The object to be written."""
+        assert self.obj is not None
+        return self.obj
+
+    @property
+    def shown_name(self) -> str:
+        """The name for messages: an object that is to get a generated one is called by the beginning of it."""
+        metadata = (self.obj or {}).get("metadata") or {}
+        return self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+
+    def refusal(self, why: str) -> StatusError:
+        return forbidden(self.resource, self.group, self.shown_name, why)

@@ -1,0 +1,37 @@
+"""NamespaceLifecycle: nothing is made in a namespace that is missing or going away, and some namespaces stay."""
+
+from __future__ import annotations
+
+from torchyard.api.errors import forbidden, not_found
+from torchyard.apiserver.access.admission.attributes import Attributes
+
+IMMORTAL = ("default", "kube-system", "kube-public")
+
+
+def check_namespace(attributes: Attributes) -> None:
+    if attributes.resource == "namespaces" and not attributes.group:
+        if attributes.operation == "DELETE" and attributes.name in IMMORTAL and not attributes.subresource:
+            raise attributes.refusal("this namespace may not be deleted")
+        return
+    namespace = attributes.namespace
+    if not namespace or attributes.operation not in ("CREATE", "UPDATE"):
+        return
+    if attributes.resource == "localsubjectaccessreviews":
+        return  # asking is always allowed
+    found = attributes.lookup.get("", "namespaces", "", namespace)
+    if found is None:
+        raise not_found("namespaces", "", namespace)
+    if attributes.operation == "CREATE" and (found.get("status") or {}).get("phase") == "Terminating":
+        raise forbidden(
+            attributes.resource,
+            attributes.group,
+            attributes.shown_name,
+            f"unable to create new content in namespace {namespace} because it is being terminated",
+            causes=[
+                {
+                    "reason": "NamespaceTerminating",
+                    "message": f"namespace {namespace} is being terminated",
+                    "field": "metadata.namespace",
+                }
+            ],
+        )

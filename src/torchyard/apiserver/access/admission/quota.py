@@ -1,0 +1,135 @@
+"""ResourceQuota: a namespace uses no more than its quotas allow.
+
+Use is counted from what is stored, not from the quota's status, so it is right from the first moment and needs no
+controller. A write that was let through but is not stored yet is counted too, or concurrent ones could overdraw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from torchyard.api import quantity
+from torchyard.api.errors import qualified
+from torchyard.api.pod.totals import Amounts, add
+from torchyard.api.quantity import ZERO, Quantity
+from torchyard.api.quota.scopes import counts
+from torchyard.api.quota.usage import undemanded, usage_of
+from torchyard.apiserver.access.admission.attributes import Attributes
+from torchyard.apiserver.access.lookup import Lookup, Object
+
+# How long a write that was let through may take to be stored.
+PATIENCE = 10.0
+# What can cost more after a change.
+_UPDATED = ("services", "persistentvolumeclaims")
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """A new object that was let through."""
+
+    obj: Object
+    until: float
+
+
+class Quotas:
+    """Checks new objects against the quotas of their namespace."""
+
+    def __init__(self, now: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+        self._now = now
+        self._monotonic = monotonic
+        self._promised: dict[tuple[str, str, str, str], _Promise] = {}
+
+    def check(self, attributes: Attributes) -> None:
+        if not attributes.namespace or attributes.subresource or not _counts(attributes):
+            return
+        found = attributes.lookup.list("", "resourcequotas", attributes.namespace)
+        quotas = sorted((one for one in found if _concerns(one, attributes)), key=_name)
+        if not quotas:
+            return
+        now = self._now()
+        group, resource = attributes.group, attributes.resource
+        cost = usage_of(group, resource, attributes.new, now)
+        if attributes.old is not None:
+            before = usage_of(group, resource, attributes.old, now)
+            cost = {name: amount - before.get(name, ZERO) for name, amount in cost.items()}
+        cost = {name: amount for name, amount in cost.items() if amount.nano > 0}
+        for quota in quotas:
+            self._check(attributes, quota, cost, now)
+        if attributes.operation == "CREATE" and not attributes.dry_run:
+            key = (group, resource, attributes.namespace, attributes.new["metadata"].get("name", ""))
+            self._promised[key] = _Promise(attributes.new, self._monotonic() + PATIENCE)
+
+    def _check(self, attributes: Attributes, quota: Object, cost: Amounts, now: datetime) -> None:
+        name, spec = quota["metadata"]["name"], quota.get("spec") or {}
+        hard = {key: quantity.parse(text) for key, text in (spec.get("hard") or {}).items()}
+        if attributes.resource == "pods" and not attributes.group:
+            missing = undemanded(attributes.new["spec"], set(hard))
+            if missing:
+                raise attributes.refusal(f"failed quota: {name}: must specify {missing}")
+        cost = {key: amount for key, amount in cost.items() if key in hard}
+        if not cost:
+            return
+        used = self.used(attributes.lookup, quota, attributes.group, attributes.resource, now=now)
+        exceeded = sorted(key for key in cost if used.get(key, ZERO) + cost[key] > hard[key])
+        if exceeded:
+            requested, taken, limited = (
+                ",".join(f"{key}={amounts.get(key, ZERO)}" for key in exceeded) for amounts in (cost, used, hard)
+            )
+            raise attributes.refusal(
+                f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"
+            )
+
+    def used(self, lookup: Lookup, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
+        """What the objects of one resource take of a quota, stored or promised."""
+        namespace, spec = quota["metadata"]["namespace"], quota.get("spec") or {}
+        total: Amounts = {}
+        for obj in (*lookup.list(group, resource, namespace), *self._pending(lookup, group, resource, namespace)):
+            if counts(spec, resource, obj):
+                add(total, usage_of(group, resource, obj, now))
+        return total
+
+    def _pending(self, lookup: Lookup, group: str, resource: str, namespace: str) -> Iterable[Object]:
+        """Objects that were let through and are not stored yet."""
+        moment = self._monotonic()
+        for key in list(self._promised):
+            promise = self._promised[key]
+            if moment > promise.until or lookup.get(*key) is not None:
+                del self._promised[key]
+            elif key[:3] == (group, resource, namespace):
+                yield promise.obj
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _counts(attributes: Attributes) -> bool:
+    if attributes.operation == "UPDATE":
+        return not attributes.group and attributes.resource in _UPDATED
+    return attributes.operation == "CREATE"
+
+
+def _concerns(quota: Object, attributes: Attributes) -> bool:
+    """Whether a quota limits anything the object can cost, and counts such objects."""
+    spec: dict[str, Any] = quota.get("spec") or {}
+    hard = spec.get("hard") or {}
+    if attributes.group or attributes.resource not in ("pods", "services", "persistentvolumeclaims"):
+        names = {attributes.resource, f"count/{qualified(attributes.resource, attributes.group)}"}
+        if not names & hard.keys():
+            return False
+    return counts(spec, attributes.resource, attributes.new)
+
+
+def status_of(lookup: Lookup, quota: Object, now: datetime, resources: Iterable[tuple[str, str]]) -> Object:
+    """The status of a quota: its limits, and what is used of each. `resources` are (group, plural) that can cost."""
+    counter = Quotas(lambda: now, lambda: 0.0)
+    hard: dict[str, str] = (quota.get("spec") or {}).get("hard") or {}
+    used: dict[str, Quantity] = dict.fromkeys(hard, ZERO)
+    for group, resource in resources:
+        for name, amount in counter.used(lookup, quota, group, resource, now=now).items():
+            if name in used:
+                used[name] = used[name] + amount
+    return {"hard": dict(hard), "used": {name: str(amount) for name, amount in used.items()}}
