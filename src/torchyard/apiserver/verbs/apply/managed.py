@@ -1,0 +1,193 @@
+"""Managed fields of create, update, patch and apply: the two functions the verbs call.
+
+`record_update` notes who set what once the object is computed; `apply` computes the object as well. Both look at the
+object as its defaults leave it, before admission changes it: as upstream has it, what admission sets belongs to nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from torchyard.api.errors import bad_request
+from torchyard.apiserver.verbs.apply import last_applied, managers
+from torchyard.apiserver.verbs.apply.check import mismatch
+from torchyard.apiserver.verbs.apply.combine import merged
+from torchyard.apiserver.verbs.apply.compare import Comparison, compare
+from torchyard.apiserver.verbs.apply.conflict import conflicts_of, refusal
+from torchyard.apiserver.verbs.apply.elements import Unkeyed
+from torchyard.apiserver.verbs.apply.endpoint import Endpoint
+from torchyard.apiserver.verbs.apply.extract import applied_fields, set_fields
+from torchyard.apiserver.verbs.apply.fieldset import (
+    difference,
+    difference_below,
+    intersection,
+    of_paths,
+    union,
+)
+from torchyard.apiserver.verbs.apply.managers import Manager, Managers, Owned, applier, capped, updater
+from torchyard.apiserver.verbs.apply.prune import pruned
+from torchyard.apiserver.verbs.apply.values import nothing_yet
+from torchyard.apiserver.verbs.patch.refusals import senseless
+
+Object = dict[str, Any]
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+# What the server keeps itself belongs to nobody.
+_KEPT_BY_SERVER = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
+_STRIPPED = of_paths(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(("f:metadata", f"f:{name}") for name in _KEPT_BY_SERVER.split()),
+)
+
+
+def record_update(endpoint: Endpoint, live: Object | None, new: Object, *, manager: str, now: str) -> None:
+    """Set `metadata.managedFields` of `new` after a create (`live` is None), update or patch; nothing else changes."""
+    sent = new["metadata"].pop("managedFields", None)
+    by = _By(manager, now)
+    try:
+        if live is None:
+            known = _created(endpoint, new, by)
+        else:
+            known = _known(live["metadata"].get("managedFields"), sent, endpoint.subresource)
+            # A record that was wiped, or never was: upstream does not begin one before the first apply.
+            known = capped(_updated(endpoint, live, new, known, by)) if known else {}
+    except Unkeyed:
+        # As upstream: an object with lists whose items cannot be told apart keeps the record it had.
+        known = _known(live["metadata"].get("managedFields"), None, "") if live is not None else {}
+    if known:
+        new["metadata"]["managedFields"] = managers.written(known)
+
+
+def apply(
+    endpoint: Endpoint, live: Object | None, applied: Object, *, manager: str, now: str, force: bool = False
+) -> Object:
+    """The object after a server-side apply (which creates it if `live` is None), managed fields included.
+
+    409 with a cause for each field that would change and that others own, unless `force`. The result is yet to be
+    decoded and defaulted. Equal to `live`, it need not be written.
+    """
+    _check(endpoint, applied)
+    base = live if live is not None else nothing_yet(endpoint.type)
+    known = managers.read((base.get("metadata") or {}).get("managedFields"), trusted=True) or {}
+    try:
+        if live is not None and not known:
+            known = _created(endpoint, live, _By(BEFORE_FIRST_APPLY, now))
+        result, known = _applied(endpoint, base, applied, known, _By(manager, now, force=force))
+    except Unkeyed as fault:
+        raise senseless(f"failed to create typed live object ({_named(applied)}): {fault}") from None
+    result = {**result, "metadata": {**result["metadata"], "managedFields": managers.written(known)}}
+    if manager == last_applied.KUBECTL:
+        last_applied.refresh(result, applied)
+    return result
+
+
+class _By(NamedTuple):
+    """Who writes, when, and whether over others."""
+
+    manager: str
+    now: str
+    force: bool = False
+
+
+def _known(before: Any, sent: Any, subresource: str) -> Managers:
+    """The record to start from: the one a client sent, if it may send one, or else the live object's."""
+    if not subresource and sent is not None and sent != before:
+        if sent in ([], [{}]):
+            # How a client wipes the record.
+            return {}
+        known = managers.read(sent)
+        if known:
+            return known
+    return managers.read(before, trusted=True) or {}
+
+
+def _created(endpoint: Endpoint, new: Object, by: _By) -> Managers:
+    """The record of an object nobody has written to before: all of it is the writer's."""
+    fields = set_fields(new, nothing_yet(endpoint.type), endpoint.type)
+    mine = difference(difference_below(fields, endpoint.reset), _STRIPPED)
+    if not mine:
+        return {}
+    who = updater(by.manager, endpoint.api_version, endpoint.subresource)
+    return {who: Owned(mine, endpoint.api_version, by.now)}
+
+
+def _updated(endpoint: Endpoint, live: Object, new: Object, known: Managers, by: _By) -> Managers:
+    """The record after an update: what changed is the writer's now, what is gone is nobody's."""
+    change = compare(live, new, endpoint.type).without(endpoint.reset)
+    result = _after(change, known)
+    mine = difference(change.set_now, _STRIPPED)
+    if mine:
+        who = updater(by.manager, endpoint.api_version, endpoint.subresource)
+        had = result[who].fields if who in result else {}
+        result[who] = Owned(union(mine, had), endpoint.api_version, by.now)
+    return result
+
+
+def _after(change: Comparison, known: Managers, *, keeps: Manager | None = None) -> Managers:
+    """The record once everybody but `keeps` has lost what changed and what is gone."""
+    result: Managers = {}
+    for one, owned in known.items():
+        if one != keeps:
+            fields = difference(difference(owned.fields, change.set_now), change.removed)
+            owned = owned if fields is owned.fields else replace(owned, fields=fields)  # noqa: PLW2901
+        if owned.fields:
+            result[one] = owned
+    return result
+
+
+def _applied(endpoint: Endpoint, base: Object, applied: Object, known: Managers, by: _By) -> tuple[Object, Managers]:
+    """The object and the record after an apply."""
+    who = applier(by.manager, endpoint.subresource)
+    last = known.get(who)
+    claims = difference_below(applied_fields(applied, endpoint.type), endpoint.reset)
+    claimed = {**known, who: Owned(claims, endpoint.api_version)}
+    result = merged(base, applied, endpoint.type)
+    if last is not None:
+        result = pruned(result, last.fields, [owned.fields for owned in claimed.values()], endpoint.type)
+    change = compare(base, result, endpoint.type).without(endpoint.reset)
+    if not by.force:
+        _refuse_conflicts(endpoint, base, change, known, who)
+    after = _after(change, claimed, keeps=who)
+    after.pop(who, None)
+    kept = difference(claims, _STRIPPED)
+    if kept:
+        # An apply that changes nothing leaves the time alone; a first one then has none.
+        time = by.now if result != base else last.time if last is not None else ""
+        after[who] = Owned(kept, endpoint.api_version, time)
+    return result, after
+
+
+def _refuse_conflicts(endpoint: Endpoint, base: Object, change: Comparison, known: Managers, who: Manager) -> None:
+    set_now = change.set_now
+    taken = {one: lost for one, owned in known.items() if one != who and (lost := intersection(owned.fields, set_now))}
+    if taken and who.name == last_applied.KUBECTL:
+        allowed = last_applied.unchanged_fields(base, endpoint.api_version, endpoint.type)
+        taken = {one: lost for one, fields in taken.items() if (lost := difference(fields, allowed))}
+    if taken:
+        raise refusal(conflicts_of(taken))
+
+
+def _check(endpoint: Endpoint, applied: Object) -> None:
+    if (applied.get("apiVersion"), applied.get("kind")) != (endpoint.api_version, endpoint.kind):
+        raise bad_request(f"invalid object type: {_gvk(applied)}")
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    fault = mismatch(applied, endpoint.type)
+    if fault:
+        raise senseless(f"failed to create typed patch object ({_named(applied)}): {fault}")
+
+
+def _named(obj: Object) -> str:
+    metadata = obj.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    return f"{names.get('namespace', '')}/{names.get('name', '')}; {_gvk(obj)}"
+
+
+def _gvk(obj: Object) -> str:
+    version, kind = (text if isinstance(text := obj.get(name), str) else "" for name in ("apiVersion", "kind"))
+    group, slash, version_only = version.rpartition("/")
+    return f"{group}/{version_only if slash else version}, Kind={kind}"

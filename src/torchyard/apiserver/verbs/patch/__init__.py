@@ -1,0 +1,1 @@
+"""The patch formats of a PATCH request as pure functions from (object, patch) to object; `content` picks the one."""

@@ -1,0 +1,29 @@
+"""JSON merge patch (RFC 7386) as kube-apiserver applies it. Inputs are never changed; results may share their parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """`target` with `patch` merged in: a null deletes, objects merge, everything else replaces."""
+    if not isinstance(target, dict):
+        return _without_null_fields(patch)
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def _without_null_fields(value: Any) -> Any:
+    # Upstream's library looks for nulls inside the lists of a new value too; the RFC takes lists as they are.
+    if isinstance(value, dict):
+        return {key: _without_null_fields(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_null_fields(inner) for inner in value]
+    return value
