@@ -50,7 +50,7 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
         obj = orjson.loads(body)
         repeats = may_repeat(body, obj)
     except orjson.JSONDecodeError:
-        raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {_syntax(body)}") from None
+        raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {syntax_error(body)}") from None
     except TypeError:
         # what is nested too deep to be written again cannot be stored either
         raise _unrecognized(body, kind, "json: exceeded max depth") from None
@@ -155,7 +155,7 @@ _WHERE = {
 }
 
 
-def _syntax(body: bytes) -> str:
+def syntax_error(body: bytes) -> str:
     """What Go's scanner says about a text that is no JSON."""
     try:
         text = body.decode()

@@ -28,7 +28,7 @@ from torchyard.apiserver.verbs.apply.fieldset import (
 from torchyard.apiserver.verbs.apply.managers import Manager, Managers, Owned, applier, capped, updater
 from torchyard.apiserver.verbs.apply.prune import pruned
 from torchyard.apiserver.verbs.apply.values import nothing_yet
-from torchyard.apiserver.verbs.patch.refusals import senseless
+from torchyard.apiserver.verbs.patch.refusals import senseless, too_deep
 
 Object = dict[str, Any]
 
@@ -57,6 +57,8 @@ def record_update(endpoint: Endpoint, live: Object | None, new: Object, *, manag
     except Unkeyed:
         # As upstream: an object with lists whose items cannot be told apart keeps the record it had.
         known = _known(live["metadata"].get("managedFields"), None, "") if live is not None else {}
+    except RecursionError:
+        raise too_deep() from None
     if known:
         new["metadata"]["managedFields"] = managers.written(known)
 
@@ -69,17 +71,24 @@ def apply(
     409 with a cause for each field that would change and that others own, unless `force`. The result is yet to be
     decoded and defaulted. Equal to `live`, it need not be written.
     """
+    try:
+        return _checked_and_applied(endpoint, live, applied, _By(manager, now, force=force))
+    except RecursionError:
+        raise too_deep() from None
+
+
+def _checked_and_applied(endpoint: Endpoint, live: Object | None, applied: Object, by: _By) -> Object:
     _check(endpoint, applied)
     base = live if live is not None else nothing_yet(endpoint.type)
     known = managers.read((base.get("metadata") or {}).get("managedFields"), trusted=True) or {}
     try:
         if live is not None and not known:
-            known = _created(endpoint, live, _By(BEFORE_FIRST_APPLY, now))
-        result, known = _applied(endpoint, base, applied, known, _By(manager, now, force=force))
+            known = _created(endpoint, live, by._replace(manager=BEFORE_FIRST_APPLY))
+        result, known = _applied(endpoint, base, applied, known, by)
     except Unkeyed as fault:
         raise senseless(f"failed to create typed live object ({_named(applied)}): {fault}") from None
     result = {**result, "metadata": {**result["metadata"], "managedFields": managers.written(known)}}
-    if manager == last_applied.KUBECTL:
+    if by.manager == last_applied.KUBECTL:
         last_applied.refresh(result, applied)
     return result
 

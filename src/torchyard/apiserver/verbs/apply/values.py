@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+from torchyard.api.schema.decode import zero_of
 from torchyard.api.schema.types import Type
 
 ANY: Final = Type("any")
@@ -40,16 +41,6 @@ def nothing_yet(type: Type) -> dict[str, Any]:
 
 
 def _zero(type: Type) -> Any:
-    if type.nullable:
-        return None
-    match type.shape:
-        case "object":
-            return {name: _zero(field) for name, field in type.fields.items() if field.zero == "always"}
-        case "map" | "list" | "any":
-            return None
-        case "string":
-            return ""
-        case "boolean":
-            return False
-        case _:
-            return 0
+    if type.shape == "object" and not type.nullable:
+        return {name: _zero(field) for name, field in type.fields.items() if field.zero == "always"}
+    return zero_of(type)

@@ -60,6 +60,16 @@ def check(operations: Any, *, lenient: bool = False) -> list[Operation]:
     return [operation or {} for operation in operations]
 
 
+def unknown_members(operations: list[Operation]) -> list[str]:
+    """`unknown field "[0].x"` for each member that no operation has."""
+    return [
+        f'unknown field "[{place}].{name}"'
+        for place, operation in enumerate(operations)
+        for name in operation
+        if name not in ("op", "path", "from", "value")
+    ]
+
+
 def patched(document: Any, operations: list[Operation]) -> Any:
     """The document after all operations, or 422 when one does not fit."""
     run = _Run(document)

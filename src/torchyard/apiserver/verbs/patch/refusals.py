@@ -16,3 +16,7 @@ def senseless(message: str) -> StatusError:
     The message is kube-apiserver's; its status there is 500 without a reason, here it is the client's fault.
     """
     return bad_request(message)
+
+
+def too_deep() -> StatusError:
+    return bad_request("json: exceeded max depth")
