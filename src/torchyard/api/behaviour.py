@@ -7,6 +7,7 @@ randomness. A kind overrides what it needs. `obj`, `new` may be changed in place
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, ClassVar, Literal
 
 from torchyard.api.faults import Fault
@@ -42,6 +43,13 @@ class Behaviour:
 
     def prepare_status(self, new: Object, old: Object) -> None:
         """Carry over what the status endpoint must not change: everything but the status."""
+
+    def on_delete(self, obj: Object, now: datetime) -> None:
+        """The first DELETE: say so in the status, or add finalizers of the kind's own, where it has that."""
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        """Whether a change is one of what the user asks for, and so a new generation."""
+        return any(new.get(name) != old.get(name) for name in self.generation_fields or ())
 
     def validate(self, obj: Object) -> list[Fault]:
         """The faults of an object as it is created (metadata is checked by the server)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from torchyard.api.access.behaviour import RbacBehaviour
 from torchyard.api.behaviour import Behaviour
 from torchyard.api.job.behaviour import CronJobBehaviour, JobBehaviour
 from torchyard.api.pod.behaviour import PodBehaviour, PodTemplateBehaviour
@@ -11,4 +12,8 @@ BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("", "podtemplates"): PodTemplateBehaviour(),
     ("batch", "jobs"): JobBehaviour(),
     ("batch", "cronjobs"): CronJobBehaviour(),
+    ("rbac.authorization.k8s.io", "clusterrolebindings"): RbacBehaviour(),
+    ("rbac.authorization.k8s.io", "clusterroles"): RbacBehaviour(),
+    ("rbac.authorization.k8s.io", "rolebindings"): RbacBehaviour(),
+    ("rbac.authorization.k8s.io", "roles"): RbacBehaviour(),
 }

@@ -13,6 +13,7 @@ class Catalog:
     def __init__(self, builtin: Iterable[Resource]) -> None:
         self._builtin = {(one.group, one.version, one.plural): one for one in builtin}
         self._served = dict(self._builtin)
+        self._by_kind = _by_kind(self._served)
         self._by_crd: dict[str, list[Resource]] = {}
         self.generation = 1
         self._listeners: list[Callable[[], None]] = []
@@ -22,10 +23,7 @@ class Catalog:
 
     def kind(self, group: str, version: str, kind: str) -> Resource | None:
         """The resource that serves a kind, for owner references and the like."""
-        for one in self._served.values():
-            if one.kind == kind and one.group == group and one.version == version:
-                return one
-        return None
+        return self._by_kind.get((group, version, kind))
 
     def group_versions(self) -> set[tuple[str, str]]:
         return {(group, version) for group, version, _ in self._served}
@@ -69,9 +67,15 @@ class Catalog:
             for one in resources:
                 served.setdefault((one.group, one.version, one.plural), one)
         self._served = served
+        self._by_kind = _by_kind(served)
         self.generation += 1
         for listener in self._listeners:
             listener()
+
+
+def _by_kind(served: dict[tuple[str, str, str], Resource]) -> dict[tuple[str, str, str], Resource]:
+    """By (group, version, kind); reviews and the like, which cannot be fetched, are no one's kind."""
+    return {(one.group, one.version, one.kind): one for one in served.values() if "get" in one.verbs}
 
 
 def storage_group(resource: Resource) -> str:

@@ -135,7 +135,7 @@ def test_group_plural_scope_and_kind_cannot_change() -> None:
 def test_a_deleted_definition_waits_for_its_objects() -> None:
     crd = ours.establish(widgets(plural="widgets", kind="Widget"))
     crd["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
-    DefinitionBehaviour().on_delete(crd)
+    DefinitionBehaviour().on_delete(crd, datetime(2026, 1, 2, tzinfo=UTC))
     assert crd["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
     assert is_terminating(crd)
     said = condition(crd, "Terminating")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.apiserver.store.log import Log, Row, StoreFileError, verify
+from torchyard.apiserver.store.log import Log, Row, StoreFileError, copy_store, verify
 
 
 def filled(path: Path, rows: int = 50) -> Log:
@@ -95,11 +95,11 @@ def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_backup_is_a_whole_store_and_never_overwrites(tmp_path: Path) -> None:
     log = filled(tmp_path / "store.db")
-    log.backup(tmp_path / "copy.db")
+    copy_store(tmp_path / "store.db", tmp_path / "copy.db")
     log.append([Row(51, "/pods/a/late", 0, False, b"{}")])
     assert verify(tmp_path / "copy.db") == 50
     with pytest.raises(StoreFileError, match="exists"):
-        log.backup(tmp_path / "copy.db")
+        copy_store(tmp_path / "store.db", tmp_path / "copy.db")
     log.close()
     copy = Log(tmp_path / "copy.db")
     assert copy.last_revision() == 50

@@ -53,7 +53,7 @@ class StoreFileError(YardError):
 
 
 class Log:
-    """An open log. Not thread-safe: one thread uses it at a time, except for `checkpoint` and `backup`."""
+    """An open log. Not thread-safe: one thread uses it at a time, except for `checkpoint`."""
 
     def __init__(self, path: Path, *, fsync: Fsync = "normal") -> None:
         self.path = path
@@ -155,15 +155,6 @@ class Log:
         with _connected(f"file:{self.path}?mode=rw") as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def backup(self, target: Path) -> None:
-        """Copy a consistent state into a new file, while writers go on."""
-        if target.exists():
-            raise StoreFileError(f"{target} exists", hint="choose another file or remove it first")
-        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.close(descriptor)
-        with _connected(f"file:{self.path}?mode=ro") as source, _connected(f"file:{target}?mode=rw") as copy:
-            source.backup(copy)
-
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[Row]:
         try:
             for rev, key, prev, deleted, crc, value in self._reader.execute(query, values):
@@ -193,6 +184,20 @@ def verify(path: Path) -> int:
                 raise StoreFileError(f"{path}: the object {key} at revision {rev} is damaged", hint=_RESTORE_HINT)
             last = rev
     return int(last)
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """Copy a consistent state of a store into a new file; a plane that writes to the source goes on."""
+    if target.exists():
+        raise StoreFileError(f"{target} exists", hint="choose another file or remove it first")
+    _refuse_foreign(source)
+    try:
+        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise StoreFileError(f"cannot write {target}: {error.strerror}", hint="choose another place") from error
+    os.close(descriptor)
+    with _connected(f"file:{source}?mode=ro") as original, _connected(f"file:{target}?mode=rw") as copy:
+        original.backup(copy)
 
 
 def _after(prefix: str) -> str:

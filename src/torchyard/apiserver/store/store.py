@@ -71,6 +71,7 @@ class Store:
         self._clock = clock
         self._collections: dict[str, Collection] = {}
         self._watchers: dict[str, set[Watcher]] = {}
+        self._listeners: dict[str, list[Callable[[Event], None]]] = {}
         self._pending: list[_Write] = []
         self._flusher: asyncio.Task[None] | None = None
         self._scheduled = False
@@ -210,6 +211,8 @@ class Store:
             else:
                 collection.put(record)
                 event = Event("MODIFIED" if previous else "ADDED", record, previous)
+            for listener in (*self._listeners.get(prefix, ()), *self._listeners.get("", ())):
+                listener(event)
             for watcher in self._watchers.get(prefix, ()):
                 watcher.offer(event)
             if not write.done.done():
@@ -246,6 +249,16 @@ class Store:
         self._watchers.setdefault(collection_of(prefix), set()).add(watcher)
         return watcher
 
+    def listen(self, prefix: str, listener: Callable[[Event], None]) -> None:
+        """Call `listener` with every change of a collection, beginning with what is there, before anybody sees it.
+
+        The prefix "" stands for all collections.
+        """
+        for collection in [self.collection(prefix)] if prefix else self.collections():
+            for record in collection.all():
+                listener(Event("ADDED", record, None))
+        self._listeners.setdefault(prefix, []).append(listener)
+
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.get(collection_of(watcher.prefix), set()).discard(watcher)
         watcher.end()
@@ -277,9 +290,6 @@ class Store:
         gone = self._log.compact(target)
         self.compacted = target
         return gone
-
-    def backup(self, target: Path) -> None:
-        self._log.backup(target)
 
     async def close(self) -> None:
         """Commit what is waiting, end every watch, close the file."""

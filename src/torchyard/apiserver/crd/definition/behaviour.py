@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import ClassVar
 
 from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.faults import Fault
-from torchyard.api.times import parse_rfc3339
 from torchyard.apiserver.crd.definition.spec import default_definition, definition_faults, definition_update_faults
 from torchyard.apiserver.crd.definition.status import begin_deletion, begin_status, carry_status
 
@@ -28,8 +28,8 @@ class DefinitionBehaviour(Behaviour):
     def prepare_status(self, new: Object, old: Object) -> None:
         new["spec"] = old["spec"]
 
-    def on_delete(self, obj: Object) -> None:
-        begin_deletion(obj, parse_rfc3339(obj["metadata"]["deletionTimestamp"]))
+    def on_delete(self, obj: Object, now: datetime) -> None:
+        begin_deletion(obj, now)
 
     def validate(self, obj: Object) -> list[Fault]:
         return definition_faults(obj)

@@ -1,0 +1,123 @@
+"""What only the server can give a Service: its cluster address and node ports.
+
+Which are taken follows the stored services themselves, so there is no second book that could disagree.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from torchyard.api import errors, faults
+from torchyard.apiserver.store.events import Event
+from torchyard.apiserver.store.store import Store
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.api import Api
+
+Object = dict[str, Any]
+
+SERVICE_RANGE = "10.96.0.0/16"
+NODE_PORTS = range(30000, 32768)
+
+
+class ServiceAddresses:
+    """Addresses and ports given out, by service."""
+
+    def __init__(self, store: Store, cidr: str = SERVICE_RANGE) -> None:
+        self._range = ipaddress.IPv4Network(cidr)
+        self._owner_of_address: dict[str, str] = {}
+        self._owner_of_port: dict[tuple[str, int], str] = {}
+        store.listen("/services/", self._follow)
+
+    def _follow(self, event: Event) -> None:
+        if event.previous is not None:
+            self._note(event.previous.object(), given=False)
+        if event.change != "DELETED":
+            self._note(event.record.object(), given=True)
+
+    def _note(self, service: Object, *, given: bool) -> None:
+        uid, spec = service["metadata"]["uid"], service.get("spec") or {}
+        addresses = [one for one in spec.get("clusterIPs") or () if one != "None"]
+        ports = [
+            (one.get("protocol", "TCP"), one["nodePort"]) for one in spec.get("ports") or () if one.get("nodePort")
+        ]
+        if given:
+            self._owner_of_address.update(dict.fromkeys(addresses, uid))
+            self._owner_of_port.update(dict.fromkeys(ports, uid))
+            return
+        for address in addresses:
+            self._owner_of_address.pop(address, None)
+        for port in ports:
+            self._owner_of_port.pop(port, None)
+
+    @property
+    def first(self) -> str:
+        """The address of the `kubernetes` service."""
+        return str(self._range[1])
+
+    def allocate(self, api: Api, new: Object, old: Object | None) -> None:
+        """Fill in what a service asks for; 422 when it asks for what another has."""
+        spec = new.get("spec") or {}
+        kind = spec.get("type", "ClusterIP")
+        if kind == "ExternalName":
+            return
+        self._address(new, spec, old)
+        if kind in ("NodePort", "LoadBalancer") and spec.get("allocateLoadBalancerNodePorts") is not False:
+            self._node_ports(new, spec)
+
+    def _address(self, service: Object, spec: Object, old: Object | None) -> None:
+        address = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
+        before = ((old or {}).get("spec") or {}).get("clusterIP")
+        if address == "None" or (address and address == before):
+            spec["clusterIP"], spec["clusterIPs"] = address, spec.get("clusterIPs") or [address]
+            return
+        if address:
+            self._check(service, address)
+        else:
+            address = next((one for one in self._candidates() if one not in self._owner_of_address), "")
+            if not address:
+                raise errors.internal("failed to allocate a serviceIP: range is full")
+        spec["clusterIP"], spec["clusterIPs"] = address, [address]
+
+    def _check(self, service: Object, address: str) -> None:
+        name = service["metadata"].get("name", "")
+        why = ""
+        if ipaddress.ip_address(address) not in self._range:
+            why = f"failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. " + (
+                f"The range of valid IPs is {self._range}"
+            )
+        elif self._owner_of_address.get(address, service["metadata"].get("uid")) != service["metadata"].get("uid"):
+            why = f"failed to allocate IP {address}: provided IP is already allocated"
+        if why:
+            raise errors.invalid("Service", "", name, [faults.invalid("spec.clusterIPs", [address], why)])
+
+    def _candidates(self) -> Iterator[str]:
+        """Addresses at random first, as upstream, so that a deleted service's is not taken at once; then in order."""
+        size = self._range.num_addresses
+        for _ in range(64):
+            yield str(self._range[random.randrange(size // 8, size - 1)])
+        for offset in range(2, size - 1):
+            yield str(self._range[offset])
+
+    def _node_ports(self, service: Object, spec: Object) -> None:
+        name, uid = service["metadata"].get("name", ""), service["metadata"].get("uid")
+        taken = {port for port, owner in self._owner_of_port.items() if owner != uid}
+        for index, port in enumerate(spec.get("ports") or ()):
+            protocol, wanted = port.get("protocol", "TCP"), port.get("nodePort")
+            why = ""
+            if wanted and wanted not in NODE_PORTS:
+                why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+            elif wanted and (protocol, wanted) in taken:
+                why = "provided port is already allocated"
+            if why:
+                fault = faults.invalid(f"spec.ports[{index}].nodePort", wanted, why)
+                raise errors.invalid("Service", "", name, [fault])
+            if not wanted:
+                free = [one for one in NODE_PORTS if (protocol, one) not in taken]
+                if not free:
+                    raise errors.internal("failed to allocate a nodePort: range is full")
+                wanted = port["nodePort"] = random.choice(free)
+            taken.add((protocol, wanted))

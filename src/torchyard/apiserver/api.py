@@ -1,0 +1,74 @@
+"""What verbs work with: the store, the catalog of served resources, and the rules that every write passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from random import Random, SystemRandom
+from typing import Any, Protocol
+
+from torchyard.api.resources import Resource
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.catalog import Catalog, object_key
+from torchyard.apiserver.exchange import Request, Response
+from torchyard.apiserver.lookup import StoreLookup
+from torchyard.apiserver.store.store import Store
+
+Object = dict[str, Any]
+
+
+class Admission(Protocol):
+    """The rules beyond a kind's own: quotas, limits, service accounts, webhooks."""
+
+    async def mutate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> bool:
+        """Complete or change `new` in place; answers whether anything outside the server had a hand in it."""
+        ...
+
+    async def validate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> None:
+        """Raise if the operation is not allowed."""
+        ...
+
+
+class Allocator(Protocol):
+    """Gives an object what only the server can give: a service its address."""
+
+    def allocate(self, api: Api, new: Object, old: Object | None) -> None: ...
+
+
+class PodStreams(Protocol):
+    """The node's side of log, exec, attach and port-forward."""
+
+    async def answer(self, call: Call, request: Request, pod: Object) -> Response: ...
+
+
+class NoAdmission:
+    async def mutate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> bool:
+        return False
+
+    async def validate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> None:
+        return None
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass
+class Api:
+    store: Store
+    catalog: Catalog
+    admission: Admission = field(default_factory=NoAdmission)
+    allocators: dict[tuple[str, str], Allocator] = field(default_factory=dict)
+    streams: PodStreams | None = None
+    clock: Callable[[], datetime] = utc_now
+    random: Random = field(default_factory=SystemRandom)
+    # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing
+    # is stored, and the writer is told so.
+    controllers: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.lookup = StoreLookup(self.store)
+
+    def key(self, resource: Resource, namespace: str, name: str) -> str:
+        return object_key(resource, namespace, name)

@@ -1,0 +1,77 @@
+"""One call of a verb: who asks what of which resource, with which options. What every verb is handed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from torchyard.api import errors, faults
+from torchyard.api.resources import Resource
+from torchyard.apiserver.access.users import User
+from torchyard.apiserver.exchange import Query
+from torchyard.apiserver.verbs.patch.content import field_manager, field_manager_faults
+
+FieldValidation = Literal["Strict", "Warn", "Ignore"]
+
+
+@dataclass(slots=True)
+class Call:
+    resource: Resource
+    verb: str
+    namespace: str
+    name: str
+    user: User
+    now: datetime
+    subresource: str = ""
+    query: Query = field(default_factory=Query)
+    user_agent: str = ""
+    dry_run: bool = False
+    force: bool = False
+    validation: FieldValidation = "Warn"
+    manager: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, sentence: str) -> None:
+        if sentence not in self.warnings:
+            self.warnings.append(sentence)
+
+    @property
+    def field_manager(self) -> str:
+        """Who a change is recorded for: the name given, else the program's name."""
+        return field_manager(self.manager, self.user_agent)
+
+    def not_found(self) -> errors.StatusError:
+        return errors.not_found(self.resource.plural, self.resource.group, self.name)
+
+    def conflict(self, why: str = errors.MODIFIED) -> errors.StatusError:
+        return errors.conflict(self.resource.plural, self.resource.group, self.name, why)
+
+    def invalid(self, name: str, found: list[faults.Fault]) -> errors.StatusError:
+        return errors.invalid(self.resource.kind, self.resource.group, name, found)
+
+
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions", "delete": "DeleteOptions"}
+
+
+def read_options(call: Call) -> None:
+    """Take the write options out of the query, refusing those a real server refuses."""
+    query = call.query
+    if not query:
+        return
+    found: list[faults.Fault] = []
+    dry = query.all("dryRun")
+    if dry and dry != ["All"]:
+        found.extend(faults.not_supported("dryRun", one, ["All"]) for one in dry if one != "All")
+    call.dry_run = bool(dry)
+    call.manager = query.get("fieldManager")
+    if call.verb != "patch":  # a patch has more to check: see `verbs.patching`
+        found += field_manager_faults(call.manager)
+    said: Any = query.get("fieldValidation") or "Warn"
+    if said not in ("Strict", "Warn", "Ignore"):
+        found.append(faults.not_supported("fieldValidation", said, ["Ignore", "Strict", "Warn"]))
+    call.validation = said
+    call.force = query.flag("force")
+    if found:
+        options = _OPTIONS.get(call.verb, "UpdateOptions")
+        raise errors.invalid(options, "meta.k8s.io", "", found)

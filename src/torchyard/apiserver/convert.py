@@ -1,0 +1,36 @@
+"""Between the version a client speaks and the version an object is kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.api.resources import Resource
+
+Object = dict[str, Any]
+Conversion = Callable[[Object], Object]
+
+# (resource, version): to the stored form, and back.
+_CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {}
+
+
+def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
+    """The object as it is kept. Only custom resources and the pairs above differ by more than their apiVersion."""
+    if resource is storage:
+        return obj
+    pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
+    if pair:
+        obj = pair[0](obj)
+    obj["apiVersion"], obj["kind"] = storage.api_version, storage.kind
+    return obj
+
+
+def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
+    """The stored object as a client of `resource`'s version sees it."""
+    if resource is storage:
+        return obj
+    pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
+    if pair:
+        obj = pair[1](obj)
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+    return obj

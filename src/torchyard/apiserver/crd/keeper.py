@@ -1,0 +1,112 @@
+"""Keeps what is served in step with the definitions in the store, and empties those that are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.resources import Resource
+from torchyard.apiserver.access.users import User
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.catalog import collection_key
+from torchyard.apiserver.crd.definition.behaviour import DefinitionBehaviour
+from torchyard.apiserver.crd.definition.status import end_deletion, is_terminating, settle_names
+from torchyard.apiserver.crd.resource import resources_of
+from torchyard.apiserver.store.events import Event
+from torchyard.apiserver.verbs.delete import DeleteOptions, delete
+from torchyard.apiserver.verbs.update import change
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+_COLLECTION = f"/{PLURAL}.{GROUP}/"
+_PAUSE = 1.0
+
+
+def with_definitions(resources: Iterable[Resource]) -> Iterable[Resource]:
+    """The resources, with CustomResourceDefinitions behaving as such."""
+    for one in resources:
+        is_definition = (one.group, one.plural) == (GROUP, PLURAL)
+        yield replace(one, behaviour=DefinitionBehaviour()) if is_definition else one
+
+
+class CrdKeeper:
+    """An allocator (it gives definitions their names) and a background task (it empties deleted ones)."""
+
+    def __init__(self, api: Api, user: User) -> None:
+        self._api = api
+        self._user = user
+        self._terminating: set[str] = set()
+        self._wake = asyncio.Event()
+        api.allocators[(GROUP, PLURAL)] = self
+        api.store.listen(_COLLECTION, self._follow)
+
+    def allocate(self, api: Api, new: Object, _old: Object | None) -> None:
+        """Settle a definition's names and status as part of the write itself."""
+        name = new["metadata"]["name"]
+        others = [one for one in api.lookup.list(GROUP, PLURAL) if one["metadata"]["name"] != name]
+        settle_names(new, others, api.clock())
+
+    def _follow(self, event: Event) -> None:
+        crd = event.record.object()
+        name = crd["metadata"]["name"]
+        if event.change == "DELETED":
+            self._terminating.discard(name)
+            self._api.catalog.drop_custom(name)
+        else:
+            self._api.catalog.put_custom(name, resources_of(crd))
+            if is_terminating(crd):
+                self._terminating.add(name)
+                self._wake.set()
+
+    async def run(self) -> None:
+        while True:
+            if not self._terminating:
+                self._wake.clear()
+                await self._wake.wait()
+            for name in list(self._terminating):
+                try:
+                    await self._empty(name)
+                except StatusError as error:
+                    log.warning("deleting the objects of %s: %s", name, error)
+            if self._terminating:
+                await asyncio.sleep(_PAUSE)  # objects with finalizers take their time
+
+    async def _empty(self, name: str) -> None:
+        """Delete a definition's objects; when none is left, let it go."""
+        crd = self._api.lookup.get(GROUP, PLURAL, "", name)
+        if crd is None:
+            return
+        resources = resources_of(crd)
+        if resources:
+            await self._delete_objects(resources[0])
+            if len(self._api.store.collection(collection_key(resources[0]))):
+                return
+        definitions = self._api.catalog.find(GROUP, "v1", PLURAL)
+        assert definitions is not None
+        call = Call(definitions, "update", "", name, self._user, self._api.clock(), subresource="status")
+
+        def compute(definition: Object) -> Object:
+            end_deletion(definition, self._api.clock())
+            return definition
+
+        await change(self._api, call, compute, recorded=True)
+
+    async def _delete_objects(self, resource: Resource) -> None:
+        for record in self._api.store.collection(collection_key(resource)).all():
+            namespace, name = record.key.rsplit("/", 2)[1:]
+            if record.object()["metadata"].get("deletionTimestamp"):
+                continue
+            call = Call(resource, "delete", namespace, name, self._user, self._api.clock())
+            try:
+                await delete(self._api, call, DeleteOptions())
+            except StatusError as error:
+                if error.status != 404:
+                    raise

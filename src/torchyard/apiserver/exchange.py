@@ -1,0 +1,66 @@
+"""A request and a response, free of any transport: HTTP and in-process callers use the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from torchyard.apiserver.access.users import User
+
+JSON = "application/json"
+
+
+class Query:
+    """Query parameters. Booleans are read as Go's ParseBool reads them: Python clients send `True`."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, text: str = "", values: Mapping[str, list[str]] | None = None) -> None:
+        self._values: dict[str, list[str]] = dict(values) if values else {}
+        if text:
+            for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=1000):
+                self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str, default: str = "") -> str:
+        values = self._values.get(name)
+        return values[0] if values else default
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        return self.get(name) in _TRUE
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+
+
+@dataclass(slots=True)
+class Request:
+    method: str
+    path: str
+    query: Query
+    headers: Mapping[str, str]  # case-insensitive
+    body: bytes
+    user: User
+    # The transport's own request, for streams that take the connection over; None where there is no connection.
+    incoming: Any = None
+
+
+@dataclass(slots=True)
+class Response:
+    status: int = 200
+    # Whole, in pieces, or (taken over) whatever the transport's own stream left behind.
+    body: bytes | AsyncGenerator[bytes, None] = b""
+    taken_over: Any = None
+    content_type: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)

@@ -1,0 +1,33 @@
+"""Reading the store by group and plural: what access rules, admission and allocators look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torchyard.apiserver.store.store import Store
+
+Object = dict[str, Any]
+
+
+class StoreLookup:
+    """A read-only view of the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
+        record = self._store.get(f"{_prefix(group, resource)}{namespace}/{name}")
+        return record.object() if record else None
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
+        prefix = _prefix(group, resource)
+        for record in self._store.collection(prefix).below(f"{prefix}{namespace}/" if namespace else prefix):
+            yield record.object()
+
+    def revision(self, group: str, resource: str) -> int:
+        return self._store.collection(_prefix(group, resource)).rev
+
+
+def _prefix(group: str, resource: str) -> str:
+    return f"/{resource}.{group}/" if group else f"/{resource}/"

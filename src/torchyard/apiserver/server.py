@@ -1,0 +1,244 @@
+"""The API server without its sockets: a request in, a response out.
+
+Decides who may ask (access), what is asked (route), and which verb answers. Every refusal becomes a Status; a defect of
+ours becomes a 500 Status, with its traceback in the log and not with the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any
+
+import orjson
+
+from torchyard.api import errors
+from torchyard.api.errors import StatusError
+from torchyard.api.printing import IncludeObject, include_object
+from torchyard.api.resources import GroupVersionKind, Resource
+from torchyard.apiserver.access.guard import Guard
+from torchyard.apiserver.access.rbac import Access
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call, read_options
+from torchyard.apiserver.exchange import JSON, Request, Response
+from torchyard.apiserver.paths import Paths
+from torchyard.apiserver.route import Route, parse
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.subresources import SUBRESOURCES
+from torchyard.apiserver.unattended import warn_if_unattended
+from torchyard.apiserver.verbs.create import create
+from torchyard.apiserver.verbs.delete import Deleted, delete, read_delete_options
+from torchyard.apiserver.verbs.delete_collection import delete_collection
+from torchyard.apiserver.verbs.get import find
+from torchyard.apiserver.verbs.list import list_records
+from torchyard.apiserver.verbs.patching import patch
+from torchyard.apiserver.verbs.update import update
+from torchyard.apiserver.verbs.watch import watch
+from torchyard.apiserver.virtual import VIRTUAL
+from torchyard.apiserver.wire import body as bodies
+from torchyard.apiserver.wire.encode import ObjectEncoder
+from torchyard.apiserver.wire.negotiate import Format, negotiate
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
+
+
+class Server:
+    """Answers requests. `paths` serves what is no resource: discovery, OpenAPI, health, metrics."""
+
+    def __init__(self, api: Api, guard: Guard, paths: Paths) -> None:
+        self.api = api
+        self.guard: Guard = guard
+        self.paths = paths
+        self._encoders: dict[tuple[Any, ...], ObjectEncoder] = {}
+        self._verbs: dict[str, Callable[[Call, Request], Awaitable[Response]]] = {
+            "get": self._get,
+            "list": self._list,
+            "watch": self._watch,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+            "deletecollection": self._delete_collection,
+        }
+        api.catalog.on_change(self._encoders.clear)
+
+    async def handle(self, request: Request) -> Response:
+        try:
+            return await self._handle(request)
+        except StatusError as error:
+            return refusal(error)
+        except RecursionError:
+            return refusal(errors.bad_request("the document is nested too deeply"))
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return refusal(errors.internal("see the server's log"))
+
+    async def _handle(self, request: Request) -> Response:
+        query = request.query
+        route = parse(request.method, request.path, watch=query.flag("watch"))
+        if route is None or not route.plural:
+            self.guard.authorizer.check(request.user, Access(request.method.lower(), path=request.path))
+            return await self.paths.answer(request, route)
+        resource = self.api.catalog.find(route.group, route.version, route.plural)
+        if resource is None:
+            self._authorize(request, route)
+            raise errors.no_such_path()
+        self._authorize(request, route)
+        if route.namespace and not resource.namespaced and route.plural != "namespaces":
+            raise errors.no_such_path()
+        call = Call(
+            resource=resource,
+            verb=route.verb,
+            namespace=route.namespace if resource.namespaced else "",
+            name=route.name,
+            subresource=route.subresource,
+            user=request.user,
+            now=self.api.clock(),
+            query=query,
+            user_agent=request.headers.get("User-Agent", ""),
+        )
+        if route.verb in ("create", "update", "patch"):
+            read_options(call)
+        response = await self._dispatch(call, request, route)
+        if call.warnings:
+            response.warnings = [*call.warnings, *response.warnings]
+        return response
+
+    def _authorize(self, request: Request, route: Route) -> None:
+        self.guard.authorizer.check(
+            request.user,
+            Access(
+                route.verb or request.method.lower(),
+                route.group,
+                route.plural,
+                subresource=route.subresource,
+                namespace=route.namespace,
+                name=route.name,
+            ),
+        )
+
+    def verb(self, name: str) -> Callable[[Call, Request], Awaitable[Response]]:
+        return self._verbs[name]
+
+    async def _dispatch(self, call: Call, request: Request, route: Route) -> Response:
+        resource = call.resource
+        if call.subresource:
+            handler = SUBRESOURCES.get((resource.group, resource.plural, call.subresource)) or SUBRESOURCES.get(
+                ("*", "*", call.subresource)
+            )
+            if call.subresource not in resource.subresources or handler is None:
+                raise errors.no_such_path()
+            return await handler(self, call, request, route)
+        virtual = VIRTUAL.get((resource.group, resource.plural))
+        if virtual is not None:
+            return await virtual(self, call, request)
+        verb = self._verbs.get(call.verb)
+        if verb is None or call.verb not in resource.verbs:
+            raise errors.method_not_allowed()
+        if resource.namespaced and not call.namespace and call.verb not in ("list", "watch"):
+            if call.verb == "create":
+                raise errors.bad_request("an empty namespace may not be set during creation")
+            raise errors.method_not_allowed()
+        return await verb(call, request)
+
+    async def _get(self, call: Call, request: Request) -> Response:
+        return self.answer(call, request, find(self.api, call))
+
+    async def _list(self, call: Call, request: Request) -> Response:
+        encoder = self.encoder(call, request)
+        page = list_records(self.api, call)
+        metadata: Object = {"resourceVersion": str(page.revision)}
+        if page.token:
+            metadata["continue"] = page.token
+            if page.remaining is not None:
+                metadata["remainingItemCount"] = page.remaining
+        return Response(200, encoder.listing(page.records, metadata), encoder.list_content_type)
+
+    async def _watch(self, call: Call, request: Request) -> Response:
+        if "watch" not in call.resource.verbs:
+            raise errors.method_not_allowed()
+        encoder = self.encoder(call, request)
+        stream: AsyncGenerator[bytes, None] = watch(self.api, call, encoder)
+        return Response(200, stream, encoder.content_type)
+
+    async def _create(self, call: Call, request: Request) -> Response:
+        if call.name:
+            raise errors.method_not_allowed()
+        self.encoder(call, request)
+        obj = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
+        warn_if_unattended(self.api, call)
+        return self.answer(call, request, await create(self.api, call, obj), status=201)
+
+    async def _update(self, call: Call, request: Request) -> Response:
+        if not call.name:
+            raise errors.method_not_allowed()
+        self.encoder(call, request)
+        obj = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
+        record, is_new = await update(self.api, call, obj)
+        return self.answer(call, request, record, status=201 if is_new else 200)
+
+    async def _patch(self, call: Call, request: Request) -> Response:
+        if not call.name:
+            raise errors.method_not_allowed()
+        self.encoder(call, request)
+        record, is_new = await patch(self.api, call, request.body, request.headers.get("Content-Type", ""))
+        return self.answer(call, request, record, status=201 if is_new else 200)
+
+    async def _delete(self, call: Call, request: Request) -> Response:
+        options = read_delete_options(self.options_body(request), request.query)
+        return self.deleted(call, request, await delete(self.api, call, options))
+
+    async def _delete_collection(self, call: Call, request: Request) -> Response:
+        options = read_delete_options(self.options_body(request), request.query)
+        page = await delete_collection(self.api, call, options)
+        encoder = self.encoder(call, request)
+        metadata = {"resourceVersion": str(page.revision)}
+        return Response(200, encoder.listing(page.records, metadata), encoder.list_content_type)
+
+    def options_body(self, request: Request) -> Object | None:
+        if not request.body:
+            return None
+        return bodies.parse(request.body, request.headers.get("Content-Type", ""), DELETE_OPTIONS)
+
+    def deleted(self, call: Call, request: Request, outcome: Deleted) -> Response:
+        """The object while it is still there (and for some kinds after), a Status when it is gone."""
+        if not outcome.gone or call.resource.behaviour.returns_deleted:
+            return self.answer(call, request, outcome.record)
+        details: Object = {"name": call.name, "kind": call.resource.plural}
+        if call.resource.group:
+            details["group"] = call.resource.group
+        details["uid"] = outcome.record.object()["metadata"]["uid"]
+        return Response(200, orjson.dumps(success(details)))
+
+    def encoder(self, call: Call, request: Request) -> ObjectEncoder:
+        """The encoder for what the client accepts; 406 if that is nothing we have."""
+        format = negotiate(request.headers.get("Accept", ""))
+        include: IncludeObject = "Metadata"
+        if format.form == "table":
+            include = include_object(request.query.get("includeObject"))
+        return self.encoder_for(call.resource, format, include)
+
+    def encoder_for(self, resource: Resource, format: Format, include: IncludeObject = "Metadata") -> ObjectEncoder:
+        key = (resource.group, resource.version, resource.plural, format, include)
+        found = self._encoders.get(key)
+        if found is None:
+            storage = self.api.catalog.storage(resource)
+            found = ObjectEncoder(resource, storage, format, include=include, clock=self.api.clock)
+            self._encoders[key] = found
+        return found
+
+    def answer(self, call: Call, request: Request, record: Record, *, status: int = 200) -> Response:
+        encoder = self.encoder(call, request)
+        return Response(status, encoder.object(record), encoder.content_type)
+
+
+def success(details: Object) -> Object:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def refusal(error: StatusError) -> Response:
+    return Response(error.status, orjson.dumps(error.body()), JSON, headers=dict(error.headers))

@@ -1,0 +1,71 @@
+"""eviction: delete a pod unless a disruption budget says it is needed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from torchyard.api import errors
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.selectors import from_object
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.exchange import Query, Request, Response
+from torchyard.apiserver.route import Route
+from torchyard.apiserver.verbs.delete import delete, read_delete_options
+from torchyard.apiserver.verbs.get import find
+from torchyard.apiserver.wire import body as bodies
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.server import Server
+
+Object = dict[str, Any]
+
+CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+GVK = GroupVersionKind("policy", "v1", "Eviction")
+
+
+async def evict(server: Server, call: Call, request: Request, _route: Route) -> Response:
+    if call.verb != "create":
+        raise errors.method_not_allowed()
+    eviction = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""), GVK)
+    options = read_delete_options(eviction.get("deleteOptions"), Query())
+    pod = find(server.api, call).object()
+    if _counts(pod):
+        _check_budgets(server, call, pod)
+    call.subresource = ""
+    await delete(server.api, call, options)
+    return Response(201, orjson.dumps(CREATED))
+
+
+def _counts(pod: Object) -> bool:
+    """A pod that has ended, waits, or goes already disturbs nobody."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
+
+
+def _check_budgets(server: Server, call: Call, pod: Object) -> None:
+    labels = pod["metadata"].get("labels") or {}
+    budgets = [
+        one
+        for one in server.api.lookup.list("policy", "poddisruptionbudgets", call.namespace)
+        if from_object((one.get("spec") or {}).get("selector")).matches(labels)
+    ]
+    if len(budgets) > 1:
+        raise errors.internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    for budget in budgets:
+        status = budget.get("status") or {}
+        if status.get("disruptionsAllowed", 0) <= 0:
+            name = budget["metadata"]["name"]
+            needs = (
+                f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods"
+                f" and has {status.get('currentHealthy', 0)} currently"
+            )
+            raise errors.StatusError(
+                429,
+                "TooManyRequests",
+                "Cannot evict pod as it would violate the pod's disruption budget.",
+                details={"causes": [{"reason": "DisruptionBudget", "message": needs}]},
+            )

@@ -1,0 +1,33 @@
+"""finalize: the finalizers in a namespace's spec, which its controller empties when nothing is left inside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torchyard.api import errors
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.exchange import Request, Response
+from torchyard.apiserver.route import Route
+from torchyard.apiserver.verbs.update import change
+from torchyard.apiserver.wire import body as bodies
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.server import Server
+
+Object = dict[str, Any]
+
+
+async def finalize(server: Server, call: Call, request: Request, _route: Route) -> Response:
+    if call.verb != "update":
+        raise errors.method_not_allowed()
+    wanted = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
+
+    def compute(obj: Object) -> Object:
+        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        if version:
+            obj["metadata"]["resourceVersion"] = version
+        finalizers = (wanted.get("spec") or {}).get("finalizers")
+        obj["spec"] = {"finalizers": finalizers} if finalizers else {}
+        return obj
+
+    return server.answer(call, request, await change(server.api, call, compute))

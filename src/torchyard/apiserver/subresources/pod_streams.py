@@ -1,0 +1,26 @@
+"""log, exec, attach, portforward: what only the node can answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchyard.api import errors
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.exchange import Request, Response
+from torchyard.apiserver.route import Route
+from torchyard.apiserver.verbs.get import find
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.server import Server
+
+
+async def stream(server: Server, call: Call, request: Request, _route: Route) -> Response:
+    """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
+    pod = find(server.api, call).object()
+    node = (pod.get("spec") or {}).get("nodeName")
+    if not node:
+        raise errors.bad_request(f"pod {call.name} does not have a host assigned")
+    streams = server.api.streams
+    if streams is None:
+        raise errors.not_implemented(f"{call.subresource} without a node agent")
+    return await streams.answer(call, request, pod)

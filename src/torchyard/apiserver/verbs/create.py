@@ -1,0 +1,78 @@
+"""create: a new object, or 409 if its name is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from torchyard.api import errors
+from torchyard.api.names import generate_name, validate_metadata
+from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.convert import to_storage
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.store import Stale
+from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
+from torchyard.apiserver.verbs.apply.managed import record_update
+from torchyard.apiserver.verbs.metadata import begin_create, check_scope, ordered
+
+# As upstream: a generated name that collides is tried again this often before the client is told.
+NAME_ATTEMPTS = 8
+
+
+async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = False) -> Record:
+    """Create an object given in the version of the call's resource. `recorded`: its managed fields are set already."""
+    resource = call.resource
+    storage = api.catalog.storage(resource)
+    behaviour = storage.behaviour
+    check_scope(call, obj)
+    obj = to_storage(resource, storage, obj)
+    behaviour.default(obj)
+    if not recorded:
+        record_managed(call, None, obj)
+    await api.admission.mutate(api, call, "CREATE", obj, None)
+    generated = begin_create(api, call, obj)
+    metadata = obj["metadata"]
+    found = validate_metadata(
+        metadata,
+        namespaced=resource.namespaced,
+        name_rule=behaviour.name_rule,
+        built_in=storage.custom is None,
+    )
+    found += behaviour.validate(obj)
+    if found:
+        raise call.invalid(metadata["name"], found)
+    for sentence in behaviour.warnings(obj):
+        call.warn(sentence)
+    allocator = api.allocators.get((storage.group, storage.plural))
+    if allocator is not None:
+        allocator.allocate(api, obj, None)
+    await api.admission.validate(api, call, "CREATE", obj, None)
+    namespace = call.namespace if resource.namespaced else ""
+    obj = ordered(storage, obj)
+    for _ in range(NAME_ATTEMPTS if generated else 1):
+        key = api.key(resource, namespace, metadata["name"])
+        if call.dry_run:
+            if api.store.get(key) is None:
+                return unsaved(key, obj)
+        else:
+            try:
+                return await api.store.put(key, obj, expected=0)
+            except Stale:
+                obj["metadata"].pop("resourceVersion", None)
+        if generated:
+            metadata["name"] = generate_name(metadata["generateName"], api.random)
+    raise errors.already_exists(resource.plural, resource.group, metadata["name"])
+
+
+def record_managed(call: Call, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+    """Note in the object who set which field."""
+    endpoint = endpoint_of(call.resource, call.subresource)
+    record_update(endpoint, before, after, manager=call.field_manager, now=to_rfc3339(call.now))
+
+
+def unsaved(key: str, obj: dict[str, Any]) -> Record:
+    """The record of a dry run: what would have been written."""
+    return Record(key, 0, orjson.dumps(obj))

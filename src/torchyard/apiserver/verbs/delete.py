@@ -1,0 +1,198 @@
+"""delete: mark, wait for finalizers and grace periods, remove.
+
+Finalizers are honoured here; who removes them is the garbage collector's, the node's or the user's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from torchyard.api import errors, faults
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.exchange import Query
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.store import Stale
+from torchyard.apiserver.verbs.create import unsaved
+from torchyard.apiserver.verbs.metadata import ordered, timestamp
+
+Object = dict[str, Any]
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_POLICIES = ("Background", "Foreground", "Orphan")
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    grace: int | None = None
+    policy: str = ""
+    orphan_dependents: bool | None = None
+    uid: str = ""
+    revision: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What became of it: `gone`, or still there with its deletion mark."""
+
+    record: Record
+    gone: bool
+
+
+def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
+    """The options of a DELETE, from its body or, as the Python clients send them, from the query."""
+    body = body or {}
+    kind = body.get("kind", "DeleteOptions")
+    if kind != "DeleteOptions":
+        raise errors.bad_request(f'the body of a DELETE must be a DeleteOptions object, not a "{kind}"')
+    preconditions = body.get("preconditions") or {}
+    grace = _grace(body, query)
+    orphan = body.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query:
+        orphan = query.flag("orphanDependents")
+    policy = body.get("propagationPolicy") or query.get("propagationPolicy")
+    dry = body.get("dryRun") or query.all("dryRun")
+    found: list[faults.Fault] = []
+    if policy and orphan is not None:
+        found.append(
+            faults.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    if policy and policy not in _POLICIES:
+        found.append(faults.not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
+    found.extend(faults.not_supported("dryRun", one, ["All"]) for one in dry if one != "All")
+    if found:
+        raise errors.invalid("DeleteOptions", "meta.k8s.io", "", found)
+    return DeleteOptions(
+        grace=grace,
+        policy=policy,
+        orphan_dependents=orphan,
+        uid=preconditions.get("uid") or "",
+        revision=preconditions.get("resourceVersion") or "",
+        dry_run=bool(dry),
+    )
+
+
+def _grace(body: Object, query: Query) -> int | None:
+    said = body.get("gracePeriodSeconds")
+    if said is None:
+        said = query.get("gracePeriodSeconds") or None
+    try:
+        return None if said is None else int(said)
+    except (TypeError, ValueError):
+        raise errors.bad_request(f'gracePeriodSeconds must be a whole number, not "{said}"') from None
+
+
+async def delete(api: Api, call: Call, options: DeleteOptions) -> Deleted:
+    """Delete the object a call names, or begin to."""
+    call.dry_run = call.dry_run or options.dry_run
+    key = api.key(call.resource, call.namespace if call.resource.namespaced else "", call.name)
+    while True:
+        record = api.store.get(key)
+        if record is None:
+            raise call.not_found()
+        old = record.object()
+        _check_preconditions(call, old, options)
+        await api.admission.validate(api, call, "DELETE", None, old)
+        new = record.object()
+        outcome = _mark(call, new, options)
+        storage = api.catalog.storage(call.resource)
+        new = ordered(storage, new)
+        if outcome == "unchanged":
+            return Deleted(record, gone=False)
+        if call.dry_run:
+            return Deleted(unsaved(key, new), gone=outcome == "gone")
+        try:
+            if outcome == "gone":
+                return Deleted(await api.store.delete(key, new, expected=record.rev), gone=True)
+            return Deleted(await api.store.put(key, new, expected=record.rev), gone=False)
+        except Stale:
+            if options.revision:
+                raise call.conflict() from None
+
+
+def _check_preconditions(call: Call, old: Object, options: DeleteOptions) -> None:
+    metadata = old["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        raise call.conflict(
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
+            " The object might have been deleted and then recreated"
+        )
+    if options.revision and options.revision != metadata["resourceVersion"]:
+        raise call.conflict(
+            f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in record"
+            f" ({metadata['resourceVersion']}). The object might have been modified"
+        )
+
+
+def _mark(call: Call, obj: Object, options: DeleteOptions) -> str:
+    """Change the object as a DELETE does: `gone` if nothing keeps it, `waits`, or `unchanged`."""
+    behaviour = call.resource.behaviour
+    metadata = obj["metadata"]
+    before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
+    if not metadata.get("deletionTimestamp"):
+        behaviour.on_delete(obj, call.now)
+    finalizers = _finalizers(metadata.get("finalizers") or [], options, behaviour.default_propagation)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    grace = _grace_period(obj, options) if behaviour.graceful else 0
+    if metadata.get("deletionTimestamp"):
+        if not _shorten(metadata, grace, call.now, is_asked=options.grace is not None) and grace:
+            grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
+    elif grace or finalizers or _kept_by_spec(obj):
+        metadata["deletionTimestamp"] = timestamp(call.now + timedelta(seconds=grace))
+        metadata["deletionGracePeriodSeconds"] = grace
+        if "generation" in metadata:
+            metadata["generation"] += 1
+    if not finalizers and not grace and not _kept_by_spec(obj):
+        return "gone"
+    after = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
+    return "unchanged" if before == after else "waits"
+
+
+def _kept_by_spec(obj: Object) -> bool:
+    return bool(obj.get("kind") == "Namespace" and (obj.get("spec") or {}).get("finalizers"))
+
+
+def _grace_period(obj: Object, options: DeleteOptions) -> int:
+    """How long a pod may take to end: none if it does not run (upstream's podStrategy.CheckGracefulDelete)."""
+    status, spec = obj.get("status") or {}, obj.get("spec") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    said = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+    return 1 if said < 0 else int(said)
+
+
+def _shorten(metadata: Object, grace: int, now: datetime, *, is_asked: bool) -> bool:
+    """A second DELETE may only bring the end nearer."""
+    current = metadata.get("deletionGracePeriodSeconds") or 0
+    if not is_asked and grace:
+        return False
+    if grace >= current:
+        return False
+    end = datetime.fromisoformat(metadata["deletionTimestamp"])
+    metadata["deletionTimestamp"] = timestamp(end - timedelta(seconds=current) + timedelta(seconds=grace))
+    metadata["deletionGracePeriodSeconds"] = grace
+    return True
+
+
+def _finalizers(present: list[str], options: DeleteOptions, default: str) -> list[str]:
+    """The finalizers after the propagation policy has had its say, by the rules of upstream's BeforeDelete."""
+    orphan, foreground = ORPHAN in present, FOREGROUND in present
+    if options.orphan_dependents is not None:
+        orphan, foreground = options.orphan_dependents, False
+    elif options.policy:
+        orphan, foreground = options.policy == "Orphan", options.policy == "Foreground"
+    elif not orphan and not foreground:
+        orphan = default == "Orphan"
+    kept = [one for one in present if one not in (ORPHAN, FOREGROUND)]
+    if orphan:
+        kept.append(ORPHAN)
+    if foreground:
+        kept.append(FOREGROUND)
+    return kept

@@ -1,0 +1,159 @@
+"""list: the objects of a resource, whole or in pages that together are one consistent snapshot."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from itertools import islice
+
+import orjson
+
+from torchyard.api import errors, faults
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.catalog import collection_key
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.store import Compacted
+from torchyard.apiserver.verbs.selection import Selection, select
+
+GONE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without"
+    " the continue parameter, or use the continue token in this response to retrieve the remainder of the results."
+    " Continuing with the provided token results in an inconsistent list - objects that were created, modified, or"
+    " deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    records: list[Record]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    revision: int
+    after: str  # the last key of the page before, below the collection's prefix
+
+
+def list_records(api: Api, call: Call) -> Page:
+    query = call.query
+    selection = select(call)
+    limit = _limit(query.get("limit"))
+    start = _start(api, call, selection)
+    try:
+        return _page(api, call, selection, start, limit)
+    except Compacted as gone:
+        if not query.get("continue"):
+            raise errors.expired(f"The resourceVersion for the provided list is too old. {gone.message}") from gone
+        # The client may go on from here, told that the rest is of another moment.
+        token = _token(_Start(-1, start.after))
+        raise errors.expired(GONE, continue_token=token) from gone
+
+
+def _page(api: Api, call: Call, selection: Selection, start: _Start, limit: int) -> Page:
+    revision = api.store.revision if start.revision < 0 else start.revision
+    prefix = collection_key(call.resource)
+    after = prefix + start.after if start.after else ""
+    matches = selection.matches
+    if not limit and not after and matches is None and revision == api.store.revision:
+        collection = api.store.collection(prefix)
+        is_whole = selection.prefix == prefix or not call.resource.namespaced
+        return Page(collection.all() if is_whole else list(collection.below(selection.prefix)), revision)
+    found = api.store.snapshot(revision, selection.prefix, after=after)
+    if matches is not None:
+        found = filter(matches, found)
+    if not limit:
+        return Page(list(found), revision)
+    records = list(islice(found, limit + 1))
+    if len(records) <= limit:
+        return Page(records, revision)
+    # How many are left is only known without looking at every object when no selector is in the way.
+    remaining = None if matches is not None else 1 + sum(1 for _ in found)
+    token = _token(_Start(revision, records[limit - 1].key.removeprefix(prefix)))
+    return Page(records[:limit], revision, token, remaining)
+
+
+def _limit(said: str) -> int:
+    if not said:
+        return 0
+    try:
+        return max(int(said), 0)
+    except ValueError:
+        raise errors.bad_request(f'limit must be a whole number, not "{said}"') from None
+
+
+def revision_of(said: str, field: str = "resourceVersion") -> int:
+    """A resource version as a number; 422 for anything else, as a real server."""
+    try:
+        value = int(said)
+    except ValueError:
+        value = -1
+    if value < 0 or not said.isascii() or not said.isdigit():
+        fault = faults.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
+        raise errors.invalid("", "", "", [fault])
+    return value
+
+
+def _start(api: Api, call: Call, selection: Selection) -> _Start:
+    """Where a list begins: at a token, at a named revision, or now."""
+    query = call.query
+    said, match, token = query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue")
+    _check_match(said, match, token)
+    if token:
+        if said not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        return _read_token(token)
+    if said in ("", "0"):
+        return _Start(-1, "")
+    revision = revision_of(said)
+    if revision > api.store.revision:
+        raise too_large_version(revision, api.store.revision)
+    # A limit without a match rule also means "exactly" for a real server; otherwise "not older than".
+    is_exact = match == "Exact" or (not match and query.get("limit") not in ("", "0"))
+    return _Start(revision if is_exact else -1, "")
+
+
+def too_large_version(asked: int, current: int) -> errors.StatusError:
+    message = f"Too large resource version: {asked}, current: {current}"
+    details = {
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+        "retryAfterSeconds": 1,
+    }
+    return errors.StatusError(504, "Timeout", f"Timeout: {message}", details=details, headers={"Retry-After": "1"})
+
+
+def _check_match(said: str, match: str, token: str) -> None:
+    if not match:
+        return
+    found: list[faults.Fault] = []
+    field = "resourceVersionMatch"
+    if token:
+        found.append(faults.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+    if not said:
+        found.append(faults.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if match not in ("Exact", "NotOlderThan"):
+        found.append(faults.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
+    elif match == "Exact" and said == "0":
+        found.append(faults.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if found:
+        raise errors.invalid("ListOptions", "meta.k8s.io", "", found)
+
+
+def _token(start: _Start) -> str:
+    text = orjson.dumps({"v": "meta.k8s.io/v1", "rv": start.revision, "start": start.after + "\0"})
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def _read_token(token: str) -> _Start:
+    try:
+        read = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        revision, after = int(read["rv"]), str(read["start"])
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        raise errors.bad_request("continue key is not valid: it must be one a list answered") from None
+    if not after.endswith("\0") or revision < -1:
+        raise errors.bad_request("continue key is not valid: it must be one a list answered")
+    return _Start(revision, after.rstrip("\0"))

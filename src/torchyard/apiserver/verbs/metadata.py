@@ -1,0 +1,90 @@
+"""The parts of an object's metadata that belong to the server: names, identity, generation, deletion marks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from torchyard.api import errors, faults
+from torchyard.api.names import generate_name
+from torchyard.api.resources import Resource
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+
+Object = dict[str, Any]
+
+
+def timestamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def check_scope(call: Call, obj: Object) -> None:
+    """The object must be of the URL's namespace and name; what it leaves out is taken from the URL."""
+    metadata = obj.setdefault("metadata", {})
+    said = metadata.get("namespace") or ""
+    if call.resource.namespaced:
+        if said and said != call.namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = call.namespace
+    elif said:
+        metadata.pop("namespace")
+    if call.name:
+        if not metadata.get("name"):
+            metadata["name"] = call.name
+        elif metadata["name"] != call.name:
+            raise errors.bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+            )
+
+
+def begin_create(api: Api, call: Call, obj: Object) -> bool:
+    """Set what a new object gets from the server. Answers whether its name was generated."""
+    metadata = obj["metadata"]
+    sent = str(metadata.pop("resourceVersion", "") or "")
+    if sent.isdigit() and sent != "0":
+        raise errors.internal("resourceVersion should not be set on objects to be created")
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation"):
+        metadata.pop(name, None)
+    metadata["uid"] = str(uuid4())
+    metadata["creationTimestamp"] = timestamp(call.now)
+    if call.resource.behaviour.generation_fields is not None:
+        metadata["generation"] = 1
+    call.resource.behaviour.prepare_create(obj)
+    if not metadata.get("name"):
+        metadata.pop("name", None)
+        if not metadata.get("generateName"):
+            raise call.invalid("", [faults.required("metadata.name", "name or generateName is required")])
+        metadata["name"] = generate_name(metadata["generateName"], api.random)
+        return True
+    return False
+
+
+def carry_over(call: Call, new: Object, old: Object) -> None:
+    """What a client leaves out of an update, or may not change, stays as it is."""
+    metadata, before = new["metadata"], old["metadata"]
+    uid = metadata.get("uid")
+    if uid and uid != before.get("uid"):
+        raise call.conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.get('uid')}")
+    for name in ("uid", "creationTimestamp"):
+        if not metadata.get(name) and name in before:
+            metadata[name] = before[name]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+
+
+def bump_generation(resource: Resource, new: Object, old: Object) -> None:
+    if resource.behaviour.generation_fields is not None and resource.behaviour.is_new_generation(new, old):
+        new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
+
+
+def ordered(resource: Resource, obj: Object) -> Object:
+    """The object with kind and apiVersion first, so that its bytes start the same for the whole collection."""
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}

@@ -1,0 +1,85 @@
+"""patch: an object changed by a description of the change. `apply` also creates what is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.schema import document
+from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.types import Type
+from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
+from torchyard.apiserver.verbs.apply.managed import apply
+from torchyard.apiserver.verbs.create import create
+from torchyard.apiserver.verbs.patch.content import APPLY, Patch, check_options, patch_type, read_patch
+from torchyard.apiserver.verbs.update import change
+
+Object = dict[str, Any]
+
+
+async def patch(api: Api, call: Call, body: bytes, content_type: str) -> tuple[Record, bool]:
+    """Answers the record and whether it is new."""
+    read = requested(call, body, content_type)
+    if read.type == APPLY:
+        return await _apply(api, call, read)
+    return await change(api, call, lambda obj: patched(call, read, obj)), False
+
+
+def requested(call: Call, body: bytes, content_type: str) -> Patch:
+    """The patch of a request, read and checked once however often it is tried."""
+    kind = patch_type(content_type, custom=call.resource.custom is not None)
+    check_options(kind, call.manager, force=call.force if "force" in call.query else None)
+    return read_patch(kind, body, call.validation)
+
+
+def patched(
+    call: Call, patch: Patch, obj: Object, *, gvk: GroupVersionKind | None = None, type: Type | None = None
+) -> Object:
+    """What a patch makes of an object (of the call's kind, or of `gvk`), read like something that was sent whole."""
+    kind = type or call.resource.type
+    assert kind is not None, f"no type for {call.resource.gvk}"
+    return _read(call, patch, patch.applied_to(obj, kind), gvk or call.resource.gvk, kind)
+
+
+def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type) -> Object:
+    if call.resource.custom is not None and gvk == call.resource.gvk:
+        document.check_kind(result, gvk)
+        found = [f'unknown field "{path}"' for path in call.resource.custom.prune(result)]
+    else:
+        document.check_kind(result, gvk)
+        try:
+            result, found = decode(result, type)
+        except Undecodable as error:
+            raise patch.refusal(result, error.message) from None
+    faults = [*patch.faults, *found] if call.validation != "Ignore" else []
+    if faults and call.validation == "Strict":
+        raise patch.refusal(result, document.strict_error(faults))
+    for sentence in faults:
+        call.warn(sentence)
+    return result
+
+
+async def _apply(api: Api, call: Call, patch: Patch) -> tuple[Record, bool]:
+    endpoint = endpoint_of(call.resource, call.subresource)
+    kind = call.resource.type
+    assert kind is not None, f"no type for {call.resource.gvk}"
+
+    def result(live: Object | None) -> Object:
+        now = to_rfc3339(call.now)
+        made = apply(endpoint, live, patch.document, manager=call.manager, now=now, force=call.force)
+        return _read(call, patch, made, call.resource.gvk, kind)
+
+    namespace = call.namespace if call.resource.namespaced else ""
+    while True:
+        if call.subresource or api.store.get(api.key(call.resource, namespace, call.name)) is not None:
+            return await change(api, call, result, recorded=True), False
+        try:
+            return await create(api, call, result(None), recorded=True), True
+        except StatusError as error:
+            if error.reason != "AlreadyExists":  # somebody else was faster: apply on what they made
+                raise

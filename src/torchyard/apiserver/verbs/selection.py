@@ -1,0 +1,69 @@
+"""Which records a list, watch or collection delete is about: namespace, label selector, field selector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.api.behaviour import Behaviour
+from torchyard.api.selectors import FieldSelector, LabelSelector, Term, check_fields, parse_fields, parse_labels
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.catalog import collection_key
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.events import Filter
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`prefix` narrows by namespace and name, `matches` by the rest (None: everything below the prefix)."""
+
+    prefix: str
+    matches: Filter | None
+
+
+def select(call: Call) -> Selection:
+    """Read the selectors of a call; a bad one is refused with 400 as a real server does."""
+    resource = call.resource
+    labels = parse_labels(call.query.get("labelSelector"))
+    fields = parse_fields(call.query.get("fieldSelector"))
+    selectable = _selectable(resource.behaviour)
+    if not fields.everything:
+        check_fields(fields, resource.kind, selectable({}), custom=resource.custom is not None)
+    if call.name:  # the old form: a watch of one object by its path
+        fields = FieldSelector((*fields.terms, Term("metadata.name", "=", call.name)))
+    prefix = collection_key(resource)
+    if resource.namespaced:
+        namespace = call.namespace or fields.equalities.get("metadata.namespace", "")
+        if namespace:
+            prefix = f"{prefix}{namespace}/{fields.equalities.get('metadata.name', '')}"
+    else:
+        prefix = f"{prefix}/{fields.equalities.get('metadata.name', '')}"
+    return Selection(prefix, _filter(labels, fields, selectable))
+
+
+def _filter(
+    labels: LabelSelector, fields: FieldSelector, selectable: Callable[[Object], dict[str, str]]
+) -> Filter | None:
+    if fields.everything:
+        if labels.everything:
+            return None
+        return lambda record: labels.matches(record.labels)
+    if labels.everything:
+        return lambda record: fields.matches(record.selectable(selectable))
+
+    def both(record: Record) -> bool:
+        return labels.matches(record.labels) and fields.matches(record.selectable(selectable))
+
+    return both
+
+
+def _selectable(behaviour: Behaviour) -> Callable[[Object], dict[str, str]]:
+    def fields(obj: Object) -> dict[str, str]:
+        metadata = obj.get("metadata") or {}
+        names = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
+        return names | behaviour.selectable(obj)
+
+    return fields

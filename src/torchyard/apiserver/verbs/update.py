@@ -1,0 +1,162 @@
+"""update: replace an object, or a part of it, if it still is what the client saw.
+
+PUT, every kind of PATCH and every writable subresource end in `change`: they differ only in how the new object is
+computed from the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.names import validate_metadata_update
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.convert import from_storage, to_storage
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.store import Stale
+from torchyard.apiserver.verbs.create import create, record_managed, unsaved
+from torchyard.apiserver.verbs.metadata import bump_generation, carry_over, check_scope, ordered
+
+Object = dict[str, Any]
+# From the object as the client's version shows it (the compute function's own copy) to the wanted one.
+Compute = Callable[[Object], Object]
+
+# A change that names no revision is computed again when somebody else was faster.
+ATTEMPTS = 100
+
+
+async def update(api: Api, call: Call, obj: Object) -> tuple[Record, bool]:
+    """PUT: answers the record and whether it is new."""
+    check_scope(call, obj)
+    behaviour = call.resource.behaviour
+    namespace = call.namespace if call.resource.namespaced else ""
+    metadata = obj["metadata"]
+    version = str(metadata.get("resourceVersion") or "")
+    if api.store.get(api.key(call.resource, namespace, call.name)) is None:
+        if behaviour.create_on_update and not call.subresource and version in ("", "0"):
+            return await create(api, call, obj), True
+        if metadata.get("uid"):
+            raise call.conflict(f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ")
+        raise call.not_found()
+    if not version and not behaviour.unconditional_update and not call.subresource:
+        fault = faults.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise call.invalid(call.name, [fault])
+    return await change(api, call, lambda _: _copy(obj)), False
+
+
+def _copy(obj: Object) -> Object:
+    """Deep enough for another attempt: what `change` touches is the top level and the metadata."""
+    return {**obj, "metadata": dict(obj["metadata"])}
+
+
+async def change(
+    api: Api,
+    call: Call,
+    compute: Compute,
+    *,
+    recorded: bool = False,
+    validate: Callable[[Object, Object], list[faults.Fault]] | None = None,
+) -> Record:
+    """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
+
+    `recorded`: the computed object's managed fields are right already. `validate` replaces the kind's own rules for
+    subresources that have theirs.
+    """
+    resource = call.resource
+    storage = api.catalog.storage(resource)
+    key = api.key(resource, call.namespace if resource.namespaced else "", call.name)
+    for _ in range(ATTEMPTS):
+        record = api.store.get(key)
+        if record is None:
+            raise call.not_found()
+        old = record.object()
+        shown = from_storage(resource, storage, record.object())
+        new = compute(shown)
+        pinned = str(new.setdefault("metadata", {}).get("resourceVersion") or "0")
+        if pinned not in ("0", str(record.rev)):
+            raise call.conflict()
+        check_scope(call, new)
+        new = to_storage(resource, storage, new)
+        new = await _checked(api, call, new, old, recorded=recorded, validate=validate)
+        is_gone = _may_go(new)
+        if not is_gone and _unchanged(new, old):
+            return record
+        new = ordered(storage, new)
+        if call.dry_run:
+            return unsaved(key, new)
+        try:
+            if is_gone:
+                return await api.store.delete(key, new, expected=record.rev)
+            return await api.store.put(key, new, expected=record.rev)
+        except Stale:
+            continue
+    raise call.conflict()
+
+
+async def _checked(
+    api: Api,
+    call: Call,
+    new: Object,
+    old: Object,
+    *,
+    recorded: bool,
+    validate: Callable[[Object, Object], list[faults.Fault]] | None,
+) -> Object:
+    storage = api.catalog.storage(call.resource)
+    behaviour = storage.behaviour
+    is_status = call.subresource == "status"
+    prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
+    carry_over(call, new, old)
+    behaviour.default(new)
+    prepare(new, old)
+    if not recorded:
+        record_managed(call, old, new)
+    if await api.admission.mutate(api, call, "UPDATE", new, old):
+        carry_over(call, new, old)
+        prepare(new, old)
+    bump_generation(storage, new, old)
+    metadata = new["metadata"]
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    found = validate_metadata_update(metadata, old["metadata"], built_in=storage.custom is None)
+    rules = validate or (behaviour.validate_status if is_status else behaviour.validate_update)
+    found += rules(new, old)
+    if found:
+        raise call.invalid(metadata["name"], found)
+    if not is_status:
+        for sentence in behaviour.warnings(new):
+            call.warn(sentence)
+    allocator = api.allocators.get((storage.group, storage.plural))
+    if allocator is not None:
+        allocator.allocate(api, new, old)
+    await api.admission.validate(api, call, "UPDATE", new, old)
+    return new
+
+
+def _may_go(obj: Object) -> bool:
+    """An object that waits for its finalizers goes with the last of them."""
+    metadata = obj["metadata"]
+    return bool(
+        metadata.get("deletionTimestamp")
+        and not metadata.get("finalizers")
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not (obj.get("spec") or {}).get("finalizers")  # namespaces keep theirs in the spec
+    )
+
+
+def _unchanged(new: Object, old: Object) -> bool:
+    """Whether a write would change nothing: then it is none, whatever time its managed fields carry."""
+    if new == old:
+        return True
+    if not _same_but_managed_times(new["metadata"], old["metadata"]):
+        return False
+    return {**new, "metadata": None} == {**old, "metadata": None}
+
+
+def _same_but_managed_times(new: Object, old: Object) -> bool:
+    def timeless(metadata: Object) -> Object:
+        fields = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
+        return {**metadata, "managedFields": fields}
+
+    return timeless(new) == timeless(old)

@@ -1,0 +1,90 @@
+"""From a request's bytes to the object it means: JSON, YAML or protobuf, read the way a Go server reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import yaml
+
+from torchyard.api import errors
+from torchyard.api.resources import GroupVersionKind
+from torchyard.api.schema import document
+from torchyard.api.schema.builtin import type_of
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.wire import protobuf
+
+Object = dict[str, Any]
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+READABLE = (JSON, YAML, PROTOBUF)
+
+
+def read_object(call: Call, body: bytes, content_type: str, gvk: GroupVersionKind | None = None) -> Object:
+    """The object of a create or update, of the kind the path stands for (or `gvk`, for subresources)."""
+    if gvk is None and call.resource.custom is not None:
+        return _custom(call, body, content_type)
+    wanted = gvk or call.resource.gvk
+    kind = type_of(wanted)
+    assert kind is not None, f"no type for {wanted}"
+    media = media_type(content_type)
+    if media == JSON:
+        obj, warnings = document.read(body, wanted, kind, call.validation)
+    else:
+        # A protobuf message cannot say what its type does not know.
+        obj, warnings = document.read_object(parse(body, content_type, wanted), wanted, kind, call.validation)
+    for sentence in warnings:
+        call.warn(sentence)
+    return obj
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower() or JSON
+
+
+def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
+    """The document of a body, in whatever form it came."""
+    media = media_type(content_type)
+    if media == JSON:
+        return document.parse(body, expected.kind)[0]
+    if media in (YAML, "application/x-yaml", "text/yaml"):
+        obj = parse_yaml(body)
+        if not isinstance(obj, dict):
+            raise errors.bad_request("the request body must be an object")
+        return obj
+    if media == PROTOBUF:
+        return protobuf.decode(body, expected)
+    raise errors.unsupported_media_type(READABLE)
+
+
+def parse_yaml(body: bytes) -> Any:
+    try:
+        return orjson.loads(orjson.dumps(yaml.load(body, Loader=yaml.CSafeLoader)))
+    except yaml.YAMLError as error:
+        raise errors.bad_request(f"error parsing YAML: {error}") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise errors.bad_request(f"the YAML document has no JSON form: {error}") from None
+
+
+def _custom(call: Call, body: bytes, content_type: str) -> Object:
+    """An object of a custom kind: its own schema says which fields there are."""
+    resource = call.resource
+    if media_type(content_type) == PROTOBUF:
+        raise errors.unsupported_media_type((JSON, YAML))
+    obj = parse(body, content_type, resource.gvk)
+    check_custom(call, obj)
+    return obj
+
+
+def check_custom(call: Call, obj: Object) -> None:
+    """Check the kind, prune what the schema does not know, and say so as the client asked to be told."""
+    document.check_kind(obj, call.resource.gvk)
+    unknown = [f'unknown field "{path}"' for path in call.resource.custom.prune(obj)]
+    if not unknown or call.validation == "Ignore":
+        return
+    if call.validation == "Strict":
+        raise document.cannot_handle(call.resource.gvk, document.strict_error(unknown))
+    for sentence in unknown:
+        call.warn(sentence)

@@ -1,0 +1,162 @@
+"""From records to the bytes a client asked for: plain, as a Table, or metadata only; in the version it speaks.
+
+The plain form in the stored version is the stored bytes themselves, so a list is a join and an event a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+import yaml
+
+from torchyard.api.columns import Columns
+from torchyard.api.printing import IncludeObject, columns_of, table
+from torchyard.api.resources import Resource
+from torchyard.apiserver.convert import from_storage
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.events import Change
+from torchyard.apiserver.wire.negotiate import Format
+
+Object = dict[str, Any]
+
+
+class ObjectEncoder:
+    """Encodes the objects of one resource in one format. Shared by all requests that ask for the same."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        storage: Resource,
+        format: Format,
+        *,
+        include: IncludeObject = "Metadata",
+        clock: Callable[[], datetime],
+    ) -> None:
+        self.resource = resource
+        self._storage = storage
+        self._format = format
+        self._include = include
+        self._clock = clock
+        self._is_stored_form = format.form == "object" and not format.yaml and resource is storage
+        self._columns: Columns = (
+            columns_of(resource.group, resource.plural) if resource.custom is None else resource.custom.columns
+        )
+        head = {"kind": storage.kind, "apiVersion": storage.api_version}
+        self._head = orjson.dumps(head)[:-1] + b","
+
+    @property
+    def content_type(self) -> str:
+        return self._format.content_type("Table" if self._format.form == "table" else "PartialObjectMetadata")
+
+    @property
+    def list_content_type(self) -> str:
+        return self._format.content_type("Table" if self._format.form == "table" else "PartialObjectMetadataList")
+
+    def shown(self, record: Record) -> Object:
+        """The object in the client's version."""
+        return from_storage(self.resource, self._storage, record.object())
+
+    def object(self, record: Record) -> bytes:
+        if self._is_stored_form:
+            return record.data
+        if self._format.form == "table":
+            return self._table([self.shown(record)], {"resourceVersion": str(record.rev)})
+        return self._dump(self._form(self.shown(record)))
+
+    def event(self, change: Change, record: Record) -> bytes:
+        return b'{"type":"%s","object":%s}\n' % (change.encode(), self._event_object(record))
+
+    def _event_object(self, record: Record) -> bytes:
+        if self._is_stored_form:
+            return record.data
+        if self._format.form == "table":
+            return self._table([self.shown(record)], {"resourceVersion": str(record.rev)})
+        return orjson.dumps(self._form(self.shown(record)))
+
+    def bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> bytes:
+        metadata: Object = {"resourceVersion": str(revision)}
+        if not self.resource.custom:
+            metadata["creationTimestamp"] = None
+        if annotations:
+            metadata["annotations"] = annotations
+        if self._format.form == "table":
+            obj: Object = orjson.loads(self._table([], {"resourceVersion": str(revision)}))
+            shown = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{self._format.version}"}
+            if self._include == "Object":
+                shown = {"kind": self.resource.kind, "apiVersion": self.resource.api_version}
+            obj["rows"] = [{"cells": [""] * len(obj["columnDefinitions"]), "object": {**shown, "metadata": metadata}}]
+        elif self._format.form == "metadata":
+            obj = self._form({"metadata": metadata})
+        else:
+            obj = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": metadata}
+        return b'{"type":"BOOKMARK","object":' + orjson.dumps(obj) + b"}\n"
+
+    def listing(self, records: Sequence[Record], metadata: Object) -> bytes:
+        if self._is_stored_form:
+            return b"".join(
+                (
+                    b'{"kind":"%s","apiVersion":"%s","metadata":'
+                    % (self.resource.list_kind.encode(), self.resource.api_version.encode()),
+                    orjson.dumps(metadata),
+                    b',"items":[',
+                    b",".join(self._items(records)),
+                    b"]}",
+                )
+            )
+        objects = [self.shown(record) for record in records]
+        if self._format.form == "table":
+            return self._table(objects, metadata)
+        if self._format.form == "metadata":
+            kind, version = "PartialObjectMetadataList", f"meta.k8s.io/{self._format.version}"
+            objects = [self._form(one) for one in objects]
+        else:
+            kind, version = self.resource.list_kind, self.resource.api_version
+            if not self.resource.custom:
+                for one in objects:
+                    del one["kind"], one["apiVersion"]
+        return self._dump({"kind": kind, "apiVersion": version, "metadata": metadata, "items": objects})
+
+    def _items(self, records: Iterable[Record]) -> Iterable[bytes]:
+        """Items of a typed list do not repeat their kind; those of a custom one do."""
+        if self.resource.custom:
+            return (record.data for record in records)
+        head, size = self._head, len(self._head)
+        return (
+            b"{" + record.data[size:] if record.data.startswith(head) else _without_kind(record) for record in records
+        )
+
+    def _form(self, obj: Object) -> Object:
+        if self._format.form == "metadata":
+            return {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": f"meta.k8s.io/{self._format.version}",
+                "metadata": obj["metadata"],
+            }
+        return obj
+
+    def _table(self, objects: list[Object], metadata: Object) -> bytes:
+        return orjson.dumps(
+            table(
+                self._columns,
+                objects,
+                self._clock(),
+                include=self._include,
+                version=self._format.version,
+                metadata=metadata,
+            )
+        )
+
+    def _dump(self, obj: Object) -> bytes:
+        if self._format.yaml:
+            return yaml.safe_dump(obj, sort_keys=False).encode()
+        return orjson.dumps(obj)
+
+
+def _without_kind(record: Record) -> bytes:
+    obj = record.object()
+    obj.pop("kind", None)
+    obj.pop("apiVersion", None)
+    return orjson.dumps(obj)

@@ -1,0 +1,59 @@
+"""Which form of an answer a client accepts: JSON, YAML, a Table for people, or metadata only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from torchyard.api import errors
+
+Form = Literal["object", "table", "metadata"]
+
+# What a real server lists in its refusal, less the protobuf that it can also write.
+ACCEPTED = ("application/json", "application/yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    form: Form = "object"
+    version: str = "v1"  # of meta.k8s.io, for tables and metadata
+    yaml: bool = False
+
+    def content_type(self, kind: str) -> str:
+        if self.form == "object":
+            return "application/yaml" if self.yaml else "application/json"
+        return f"application/json;as={kind};g=meta.k8s.io;v={self.version}"
+
+
+PLAIN = Format()
+_FORMS: dict[str, Form] = {
+    "Table": "table",
+    "PartialObjectMetadata": "metadata",
+    "PartialObjectMetadataList": "metadata",
+}
+
+
+@lru_cache(maxsize=256)
+def negotiate(accept: str) -> Format:
+    """The first form of an Accept header that is served; raises 406 if none is."""
+    if not accept:
+        return PLAIN
+    for clause in accept.split(","):
+        media, _, rest = clause.strip().partition(";")
+        media = media.strip().lower()
+        if media not in ("application/json", "application/*", "*/*", "application/yaml"):
+            continue
+        parameters = dict(_pair(one) for one in rest.split(";") if "=" in one)
+        wanted = parameters.get("as")
+        if wanted is None:
+            return Format(yaml=media == "application/yaml")
+        form = _FORMS.get(wanted)
+        if form and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
+            return Format(form, parameters["v"])
+    raise errors.not_acceptable(ACCEPTED)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip(), value.strip()

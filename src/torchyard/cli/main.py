@@ -1,0 +1,35 @@
+"""The root of the command line: commands, and how an error looks to a person."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from torchyard.api.errors import YardError
+from torchyard.cli import plane, store
+
+app = typer.Typer(
+    name="yard",
+    help="PyTorch training the Kubernetes way, on one machine or on a cluster.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=True,
+)
+app.command("up")(plane.up)
+app.command("down")(plane.down)
+app.command("status")(plane.status)
+app.command("kubeconfig")(plane.kubeconfig)
+app.command("backup")(store.backup)
+app.command("restore")(store.restore)
+
+
+def main() -> None:
+    """Run the command line; a known error is one sentence and its hint, never a traceback."""
+    try:
+        app()
+    except YardError as error:
+        sys.stderr.write(f"error: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"hint: {error.hint}\n")
+        raise SystemExit(1) from None

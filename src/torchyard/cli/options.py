@@ -1,0 +1,22 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+State = Annotated[
+    Path | None,
+    typer.Option(
+        "--state",
+        metavar="DIR",
+        help="State directory of the plane. Default: $XDG_STATE_HOME/torchyard or ~/.local/state/torchyard.",
+    ),
+]
+
+
+def say(line: str) -> None:
+    """One line for a person."""
+    typer.echo(line)

@@ -1,0 +1,55 @@
+"""The loop every controller runs in: keys from informers, one reconcile per key at a time, retries with pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.kube.informer import Informer, Key
+from torchyard.kube.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+# Works on one key; answers after how many seconds it wants to look again, or None.
+Reconcile = Callable[[Key], Awaitable[float | None]]
+
+
+class Controller:
+    """`run` until cancelled. Starts to work when its informers hold everything."""
+
+    def __init__(self, name: str, reconcile: Reconcile, informers: Sequence[Informer], *, workers: int = 4) -> None:
+        self.name = name
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self._reconcile = reconcile
+        self._informers = informers
+        self._workers = workers
+
+    async def run(self) -> None:
+        try:
+            await asyncio.gather(*(informer.synced.wait() for informer in self._informers))
+            await asyncio.gather(*(self._work() for _ in range(self._workers)))
+        finally:
+            self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                again = await self._reconcile(key)
+            except StatusError as error:
+                pause = self.queue.failed(key)
+                # Somebody else was faster: the informer will bring what they wrote.
+                level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
+                log.log(level, "%s %s: %s; again in %.2f s", self.name, "/".join(key), error, pause)
+            except YardError as error:
+                log.warning("%s %s: %s; again in %.2f s", self.name, "/".join(key), error, self.queue.failed(key))
+            except Exception:
+                log.exception("%s %s failed; again in %.2f s", self.name, "/".join(key), self.queue.failed(key))
+            else:
+                self.queue.succeeded(key)
+                if again is not None:
+                    self.queue.add_after(key, again)
+            finally:
+                self.queue.done(key)

@@ -1,0 +1,63 @@
+"""What every namespace holds from the start: the `default` service account and the authority's certificate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.controllers.loop import Controller
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Informer, Key
+
+Object = dict[str, Any]
+ACCOUNTS = Ref("", "v1", "serviceaccounts")
+CONFIG_MAPS = Ref("", "v1", "configmaps")
+ROOT_CA = "kube-root-ca.crt"
+
+
+class NamespaceContent:
+    """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
+
+    def __init__(self, name: str, client: Client, namespaces: Informer, ref: Ref, wanted: Object) -> None:
+        self._client = client
+        self._namespaces = namespaces
+        self._ref = ref
+        self._wanted = wanted
+        fields = f"metadata.name={wanted['metadata']['name']}"
+        self.informer = Informer(client, ref, fields=fields)
+        self.controller = Controller(name, self._reconcile, [namespaces, self.informer])
+        namespaces.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
+        self.informer.on_change(
+            lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["namespace"]))
+        )
+
+    async def _reconcile(self, key: Key) -> float | None:
+        namespace = self._namespaces.get(*key)
+        if namespace is None or namespace["metadata"].get("deletionTimestamp"):
+            return None
+        found = self.informer.get(key[1], self._wanted["metadata"]["name"])
+        try:
+            if found is None:
+                await self._client.create(
+                    self._ref, {**self._wanted, "metadata": dict(self._wanted["metadata"])}, key[1]
+                )
+            elif "data" in self._wanted and found.get("data") != self._wanted["data"]:
+                await self._client.update(self._ref, {**found, "data": self._wanted["data"]})
+        except StatusError as error:
+            if error.status not in (403, 404, 409):  # the namespace goes, or somebody else made it
+                raise
+        return None
+
+
+def default_account(client: Client, namespaces: Informer) -> NamespaceContent:
+    wanted = {"metadata": {"name": "default"}}
+    return NamespaceContent("serviceaccount", client, namespaces, ACCOUNTS, wanted)
+
+
+def root_authority(client: Client, namespaces: Informer, authority: str) -> NamespaceContent:
+    description = {
+        "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver"
+        " when using internal endpoints such as the internal service IP or kubernetes.default.svc."
+    }
+    wanted = {"metadata": {"name": ROOT_CA, "annotations": description}, "data": {"ca.crt": authority}}
+    return NamespaceContent("root-ca-certificate-publisher", client, namespaces, CONFIG_MAPS, wanted)

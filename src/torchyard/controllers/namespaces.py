@@ -1,0 +1,116 @@
+"""Namespaces: what is inside goes first, then the namespace. Says in the status what it still waits for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.times import to_rfc3339
+from torchyard.controllers.loop import Controller
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Informer, Key
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+LOOK_AGAIN = 1.0
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+
+# The words of a real namespace controller (upstream's namespaceConditionUpdater).
+_UNTROUBLED = (
+    ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "False",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "False",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+)
+_FINALIZERS_REMAIN = "Some content in the namespace has finalizers remaining"
+_NO_FINALIZERS = "All content-preserving finalizers finished"
+
+
+class NamespaceController:
+    def __init__(self, client: Client, resources: Callable[[], Iterable[Ref]], clock: Callable[[], datetime]) -> None:
+        self._client = client
+        self._resources = resources
+        self._clock = clock
+        self.informer = Informer(client, NAMESPACES)
+        self.controller = Controller("namespace", self._reconcile, [self.informer])
+        self.informer.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        namespace = self.informer.get(*key)
+        if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
+            return None
+        if not (namespace.get("spec") or {}).get("finalizers"):
+            return None
+        remaining, finalizers = await self._empty(key[1])
+        if not remaining:
+            await self._finalize(namespace)
+            return None
+        await self._report(namespace, remaining, finalizers)
+        return LOOK_AGAIN
+
+    async def _empty(self, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Delete everything inside; answers what is still there, by resource and by finalizer."""
+        remaining: dict[str, int] = {}
+        finalizers: dict[str, int] = {}
+        for ref in self._resources():
+            listing = await self._client.list(ref, namespace, metadata_only=True)
+            for obj in listing.items:
+                if not obj["metadata"].get("deletionTimestamp"):
+                    await self._delete(ref, namespace, obj["metadata"]["name"])
+            if listing.items:
+                listing = await self._client.list(ref, namespace, metadata_only=True)
+            if listing.items:
+                remaining[f"{ref.plural}.{ref.group}"] = len(listing.items)
+            for obj in listing.items:
+                for name in obj["metadata"].get("finalizers") or ():
+                    finalizers[name] = finalizers.get(name, 0) + 1
+        return remaining, finalizers
+
+    async def _delete(self, ref: Ref, namespace: str, name: str) -> None:
+        try:
+            await self._client.delete(ref, name, namespace)
+        except StatusError as error:
+            if error.status not in (404, 405, 409):
+                raise
+
+    async def _finalize(self, namespace: Object) -> None:
+        kept = [one for one in namespace["spec"]["finalizers"] if one != "kubernetes"]
+        await self._client.update(NAMESPACES, {**namespace, "spec": {"finalizers": kept}}, subresource="finalize")
+
+    async def _report(self, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
+        """The conditions a real namespace controller writes, so that people see what it waits for."""
+        content = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
+        held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+        said = [
+            *_UNTROUBLED,
+            ("NamespaceContentRemaining", "True", "SomeResourcesRemain", f"Some resources are remaining: {content}"),
+            ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", f"{_FINALIZERS_REMAIN}: {held}")
+            if held
+            else ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", _NO_FINALIZERS),
+        ]
+        now = to_rfc3339(self._clock())
+        before = {one["type"]: one for one in (namespace.get("status") or {}).get("conditions") or ()}
+        conditions = []
+        for kind, status, reason, message in said:
+            known = before.get(kind, {})
+            since = known.get("lastTransitionTime", now) if known.get("status") == status else now
+            conditions.append(
+                {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+            )
+        if conditions == list(before.values()):
+            return
+        patch = {"status": {"phase": "Terminating", "conditions": conditions}}
+        await self._client.patch(NAMESPACES, namespace["metadata"]["name"], patch, subresource="status")

@@ -1,0 +1,1 @@
+"""Garbage collection, decided: who owns whom, and what follows when an owner goes."""

@@ -1,0 +1,275 @@
+"""One client for every Kubernetes API: the embedded server in this process, or a real one far away.
+
+Objects are plain dicts. The client knows paths, verbs and errors; it knows no kind. How bytes travel is the
+transport's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from torchyard.api.errors import StatusError, YardError
+
+Object = dict[str, Any]
+PatchType = Literal["merge", "json", "strategic", "apply"]
+
+JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+_PATCH_MEDIA: dict[PatchType, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Transport(Protocol):
+    """Carries requests. Raises `Unreachable` when there is no answer."""
+
+    async def request(
+        self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
+    ) -> Answer: ...
+
+    def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
+        """The pieces of a streamed answer; raises the Status of a refusal."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Unreachable(YardError):
+    """The API server did not answer."""
+
+    code = "Unreachable"
+    temporary = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A resource as a client names it."""
+
+    group: str
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+class Listing(NamedTuple):
+    items: list[Object]
+    revision: str
+
+
+class WatchEvent(NamedTuple):
+    change: str  # ADDED, MODIFIED, DELETED, BOOKMARK
+    object: Object
+
+
+class Client:
+    """The verbs of the Kubernetes API. `manager` names the writer in managed fields."""
+
+    PAGE = 500
+
+    def __init__(self, transport: Transport, *, manager: str) -> None:
+        self._transport = transport
+        self._manager = manager
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def get(self, ref: Ref, name: str, namespace: str = "", *, subresource: str = "") -> Object:
+        return await self._send("GET", ref.path(namespace, name, subresource))
+
+    async def find(self, ref: Ref, name: str, namespace: str = "") -> Object | None:
+        """Like `get`, but None when there is no such object."""
+        try:
+            return await self.get(ref, name, namespace)
+        except StatusError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(
+        self,
+        ref: Ref,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        page: int | None = None,
+        metadata_only: bool = False,
+    ) -> Listing:
+        """Everything that matches, read page by page."""
+        query: dict[str, str] = {"limit": str(self.PAGE if page is None else page)}
+        if labels:
+            query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
+        path = ref.path(namespace)
+        items: list[Object] = []
+        while True:
+            answer = await self._send("GET", _with(path, query), accept=METADATA_LIST if metadata_only else JSON)
+            items.extend(answer.get("items") or ())
+            metadata = answer.get("metadata") or {}
+            token = metadata.get("continue")
+            if not token:
+                return Listing(items, metadata.get("resourceVersion", ""))
+            query["continue"] = token
+
+    async def watch(
+        self,
+        ref: Ref,
+        namespace: str = "",
+        *,
+        since: str = "",
+        labels: str = "",
+        fields: str = "",
+        initial: bool = False,
+        seconds: int = 0,
+        metadata_only: bool = False,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Changes after the revision `since`. `initial` asks for everything first (WatchList).
+
+        An expired revision is raised as the 410 it is, whether it came as a status or as an event.
+        """
+        query = {"watch": "true", "allowWatchBookmarks": "true"}
+        if since:
+            query["resourceVersion"] = since
+        if initial:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        if labels:
+            query["labelSelector"] = labels
+        if fields:
+            query["fieldSelector"] = fields
+        if seconds:
+            query["timeoutSeconds"] = str(seconds)
+        rest = b""
+        accept = METADATA if metadata_only else JSON
+        async with aclosing(self._transport.stream(_with(ref.path(namespace), query), accept=accept)) as pieces:
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield _event(orjson.loads(line))
+
+    async def create(
+        self, ref: Ref, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
+    ) -> Object:
+        namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
+        path = _with(ref.path(namespace, name, subresource), {"fieldManager": self._manager})
+        return await self._send("POST", path, obj)
+
+    async def update(self, ref: Ref, obj: Object, *, subresource: str = "") -> Object:
+        metadata = obj["metadata"]
+        path = ref.path(metadata.get("namespace", ""), metadata["name"], subresource)
+        return await self._send("PUT", _with(path, {"fieldManager": self._manager}), obj)
+
+    async def patch(
+        self,
+        ref: Ref,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        kind: PatchType = "merge",
+        subresource: str = "",
+        force: bool = False,
+    ) -> Object:
+        query = {"fieldManager": self._manager}
+        if force:
+            query["force"] = "true"
+        path = _with(ref.path(namespace, name, subresource), query)
+        return await self._send("PATCH", path, patch, content_type=_PATCH_MEDIA[kind])
+
+    async def delete(
+        self,
+        ref: Ref,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        revision: str = "",
+        propagation: str = "Background",
+        grace: int | None = None,
+    ) -> Object:
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        preconditions = {"uid": uid, "resourceVersion": revision}
+        options["preconditions"] = {key: value for key, value in preconditions.items() if value}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        return await self._send("DELETE", ref.path(namespace, name), options)
+
+    async def raw(self, method: str, path: str, body: Any = None) -> Object:
+        """Any path: discovery, version, reviews."""
+        return await self._send(method, path, body)
+
+    async def _send(
+        self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON
+    ) -> Object:
+        data = b"" if body is None else orjson.dumps(body)
+        answer = await self._transport.request(
+            method, path, body=data, content_type=content_type if data else "", accept=accept
+        )
+        if answer.status >= 400:
+            raise error_of(answer)
+        read: Object = orjson.loads(answer.body) if answer.body else {}
+        return read
+
+
+def error_of(answer: Answer) -> StatusError:
+    """The Status of a refusal as an exception; an answer that is no Status (a proxy's page) still says what it said."""
+    try:
+        status = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        status = {}
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        text = answer.body[:500].decode(errors="replace").strip()
+        return StatusError(answer.status, "", text or f"the server answered {answer.status}")
+    return StatusError(
+        answer.status,
+        status.get("reason") or "",
+        status.get("message") or "",
+        details=status.get("details"),
+        headers=answer.headers,
+        metadata=status.get("metadata"),
+    )
+
+
+def _with(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _event(read: Object) -> WatchEvent:
+    if read["type"] == "ERROR":
+        status = read["object"]
+        raise StatusError(status.get("code") or 500, status.get("reason") or "", status.get("message") or "")
+    return WatchEvent(read["type"], read["object"])

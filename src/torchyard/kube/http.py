@@ -1,0 +1,116 @@
+"""The HTTP transport: a real API server, reached as a kubeconfig or a pod's service account says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+from torchyard.kube.client import JSON, Answer, Unreachable, error_of
+from torchyard.kube.credentials import Credential, Credentials, ssl_context
+from torchyard.kube.kubeconfig import Connection
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+# A request the server had no time for is tried again this often, as long as it says when.
+RETRIES = 5
+
+
+class HttpTransport:
+    """Keeps connections open; renews credentials when the server no longer takes them."""
+
+    def __init__(self, connection: Connection, *, user_agent: str, limit: int = 100) -> None:
+        self._connection = connection
+        self._credentials = Credentials(connection)
+        self._agent = user_agent
+        self._limit = limit
+        self._session: aiohttp.ClientSession | None = None
+        self._session_of: Credential | None = None
+
+    async def request(
+        self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
+    ) -> Answer:
+        renewed = False
+        for attempt in range(RETRIES + 1):
+            headers = {"Accept": accept}
+            if body:
+                headers["Content-Type"] = content_type
+            timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
+            async with self._sent(method, path, headers, body, timeout) as response:
+                answer = Answer(response.status, await response.read(), dict(response.headers))
+            if answer.status == 401 and not renewed:
+                renewed = True
+                await self._credentials.current(renew=True)
+                continue
+            wait = _pause(answer)
+            if wait is None or attempt == RETRIES:
+                return answer
+            await asyncio.sleep(wait)
+        return answer
+
+    async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
+        async with self._sent("GET", path, {"Accept": accept}, b"", timeout) as response:
+            if response.status >= 400:
+                raise error_of(Answer(response.status, await response.read(), dict(response.headers)))
+            try:
+                async for piece in response.content.iter_any():
+                    yield piece
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise self._unreachable(error) from error
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, path: str, headers: dict[str, str], body: bytes, limits: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        credential = await self._credentials.current()
+        session = await self._session_for(credential)
+        try:
+            async with session.request(
+                method,
+                self._connection.server.rstrip("/") + path,
+                headers={**headers, **credential.headers},
+                data=body or None,
+                timeout=limits,
+                proxy=self._connection.proxy or None,
+                server_hostname=self._connection.server_name or None,
+            ) as response:
+                yield response
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    async def _session_for(self, credential: Credential) -> aiohttp.ClientSession:
+        """The session of a credential: a client certificate belongs to the connection, so a new one needs new ones."""
+        if self._session is not None and self._session_of is credential:
+            return self._session
+        await self.close()
+        connector = aiohttp.TCPConnector(ssl=ssl_context(self._connection, credential), limit=self._limit)
+        self._session = aiohttp.ClientSession(
+            connector=connector, headers={"User-Agent": self._agent}, auto_decompress=True
+        )
+        self._session_of = credential
+        return self._session
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        said = str(error) or type(error).__name__
+        return Unreachable(
+            f"{self._connection.server} does not answer: {said}",
+            hint=f"is the API server of {self._connection.origin or 'this kubeconfig'} running?",
+        )
+
+
+def _pause(answer: Answer) -> float | None:
+    """How long a server that is too busy asks us to wait; None if the answer is final."""
+    if answer.status not in (429, 503) or "Retry-After" not in answer.headers:
+        return None
+    try:
+        return min(float(answer.headers["Retry-After"]), 30.0)
+    except ValueError:
+        return 1.0

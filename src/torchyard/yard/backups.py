@@ -1,0 +1,50 @@
+"""Copies of the store: taken while the plane runs, put back while it does not."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from torchyard.api.errors import YardError
+from torchyard.apiserver.store.log import copy_store, verify
+from torchyard.yard.lock import StateLock
+from torchyard.yard.settings import Settings
+
+
+def backup(state: Path, target: Path) -> int:
+    """Copy the store of a running or stopped plane; answers the revision saved."""
+    source = Settings(state=state).database
+    if not source.exists():
+        raise YardError(f"there is no store in {state}", hint="name the plane's directory with --state")
+    copy_store(source, target)
+    return verify(target)
+
+
+def restore(state: Path, source: Path, *, replace: bool = False) -> int:
+    """Put a backup in place of a stopped plane's store, which is kept beside it; answers the revision restored."""
+    revision = verify(source)
+    settings = Settings(state=state)
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = StateLock(settings.lock)
+    lock.acquire()
+    try:
+        _put_aside(settings.database, replace=replace)
+        copy_store(source, settings.database)
+    finally:
+        lock.release()
+    return revision
+
+
+def _put_aside(database: Path, *, replace: bool) -> None:
+    if not database.exists():
+        return
+    if not replace:
+        raise YardError(
+            f"{database} exists", hint="add --replace to put it aside (it is kept as store.db.before-restore-…)"
+        )
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    for suffix in ("", "-wal", "-shm"):
+        part = database.with_name(database.name + suffix)
+        if part.exists():
+            shutil.move(part, database.with_name(f"{database.name}.before-restore-{stamp}{suffix}"))

@@ -1,0 +1,194 @@
+"""The one-machine plane: store, API server and controllers wired together, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+from collections.abc import AsyncGenerator, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from multidict import CIMultiDict
+
+from torchyard.api.builtins import builtin_resources
+from torchyard.api.errors import YardError
+from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.access import certificates
+from torchyard.apiserver.access.guard import Guard
+from torchyard.apiserver.access.rbac import Authorizer
+from torchyard.apiserver.access.tls import server_context
+from torchyard.apiserver.access.tokens import ISSUER, AccountTokens
+from torchyard.apiserver.access.users import (
+    MASTERS,
+    Authentication,
+    CertificateUsers,
+    StaticTokens,
+    User,
+    read_token_file,
+)
+from torchyard.apiserver.addresses import ServiceAddresses
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.bootstrap import bootstrap
+from torchyard.apiserver.catalog import Catalog
+from torchyard.apiserver.crd.keeper import CrdKeeper, with_definitions
+from torchyard.apiserver.exchange import Query, Request
+from torchyard.apiserver.http import Front
+from torchyard.apiserver.lookup import StoreLookup
+from torchyard.apiserver.metrics import Metrics
+from torchyard.apiserver.paths import Paths
+from torchyard.apiserver.server import Server
+from torchyard.apiserver.store.store import Store
+from torchyard.apiserver.upkeep import Upkeep
+from torchyard.kube import kubeconfig_entry
+from torchyard.kube.client import Client
+from torchyard.kube.local import LocalTransport
+from torchyard.yard.controllers import KNOWN, controllers
+from torchyard.yard.lock import Holder, StateLock
+from torchyard.yard.selection import selected
+from torchyard.yard.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ADMIN = User("yard-admin", groups=(MASTERS, "system:authenticated"))
+
+
+class Plane:
+    """`async with Plane(settings) as plane:` runs it; `plane.url` is where it answers."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = ""
+        self._closing = contextlib.AsyncExitStack()
+        self._failed: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Plane:
+        try:
+            await self._start()
+        except BaseException:
+            await self._closing.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._closing.aclose()
+
+    async def failed(self) -> None:
+        """Returns never; raises when a part of the plane dies, which none should."""
+        assert self._failed is not None
+        await self._failed
+
+    async def _start(self) -> None:
+        settings = self.settings
+        chosen = selected(settings.controllers, KNOWN)
+        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = StateLock(settings.lock)
+        lock.acquire()
+        self._closing.callback(lock.release)
+        self._failed = asyncio.get_running_loop().create_future()
+        store = Store(settings.database, fsync=settings.fsync)
+        self._closing.push_async_callback(store.close)
+        credentials = certificates.ensure(settings.credentials, names=settings.names)
+        self.api = self._api(store, chosen)
+        self.server = self._server(self.api, credentials)
+        keeper = CrdKeeper(self.api, ADMIN)
+        front = Front(self.server)
+        context = server_context(credentials)
+        port = await self._listen(front, context)
+        self._closing.push_async_callback(front.stop)
+        self.url = f"https://{_authority(settings.host, port)}"
+        await bootstrap(self.api, ADMIN, url=self.url)
+        self._run("crds", keeper.run())
+        self._run("upkeep", Upkeep(self.api).run())
+        for name, work in controllers(
+            self.client("torchyard-controllers"), self.api, chosen, authority=credentials.authority.read_text()
+        ):
+            self._run(name, work)
+        self._write_kubeconfig(credentials)
+        lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
+
+    def _api(self, store: Store, chosen: frozenset[str]) -> Api:
+        api = Api(store, Catalog(with_definitions(builtin_resources())), controllers=chosen)
+        api.allocators[("", "services")] = ServiceAddresses(store)
+        return api
+
+    def _server(self, api: Api, credentials: certificates.Credentials) -> Server:
+        lookup = StoreLookup(api.store)
+        accounts = AccountTokens(credentials.accounts_key.read_bytes(), lookup)
+        static = {self._admin_token(): ADMIN}
+        if self.settings.token_auth_file is not None:
+            static |= read_token_file(self.settings.token_auth_file)
+        audiences = (ISSUER,)
+        authentication = Authentication(
+            CertificateUsers(credentials.authority.read_bytes()),
+            [StaticTokens(static, audiences), accounts],
+            audiences=audiences,
+        )
+        guard = Guard(authentication, Authorizer(lookup), accounts)
+        metrics = Metrics(api.store)
+        return Server(api, guard, Paths(api, accounts, metrics))
+
+    def _admin_token(self) -> str:
+        """The admin's bearer token, made once and kept readable by its owner only."""
+        path = self.settings.state / "admin.token"
+        with contextlib.suppress(FileNotFoundError):
+            return path.read_text().strip()
+        token = secrets.token_urlsafe(32)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(token)
+        return token
+
+    async def _listen(self, front: Front, context: Any) -> int:
+        settings = self.settings
+        try:
+            return await front.start(settings.host, settings.port, context)
+        except OSError as error:
+            raise YardError(
+                f"cannot listen on {_authority(settings.host, settings.port)}: {error.strerror or error}",
+                hint="choose another port with --port (0 takes a free one)",
+                code="PortTaken",
+            ) from error
+
+    def client(self, manager: str) -> Client:
+        """A client of this plane that needs no socket and may do everything."""
+
+        async def handle(
+            method: str, path: str, body: bytes, content_type: str, accept: str
+        ) -> tuple[int, bytes | AsyncGenerator[bytes, None], dict[str, str]]:
+            bare, _, query = path.partition("?")
+            headers = CIMultiDict({"User-Agent": manager, "Content-Type": content_type, "Accept": accept})
+            request = Request(method, bare, Query(query), headers, body, ADMIN)
+            response = await self.server.handle(request)
+            return response.status, response.body, response.headers
+
+        return Client(LocalTransport(handle), manager=manager)
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._ended)
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.wait([task])
+
+        self._closing.push_async_callback(stop)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or self._failed is None or self._failed.done():
+            return
+        error = task.exception() or RuntimeError("it returned")
+        self._failed.set_exception(YardError(f"the part {task.get_name()!r} of the plane ended: {error}"))
+
+    def _write_kubeconfig(self, credentials: certificates.Credentials) -> None:
+        authority = credentials.authority.read_bytes()
+        config = kubeconfig_entry.own_config(
+            self.settings.name, server=self.url, authority=authority, token=self._admin_token()
+        )
+        kubeconfig_entry.write(self.settings.kubeconfig, config)
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,143 @@
+"""The plane as a process: in the foreground, detached, stopped, looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from torchyard.api.errors import YardError
+from torchyard.yard.lock import AlreadyRunning, Holder, running
+from torchyard.yard.settings import Settings
+
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+_READY = "YARD_READY_FD"  # a detached plane tells its starter through this descriptor that it answers
+
+
+def run(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Run the plane until SIGINT or SIGTERM; `ready` is called with its URL once it answers."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    asyncio.run(_run(settings, ready))
+
+
+async def _run(settings: Settings, ready: Callable[[str], None]) -> None:
+    from torchyard.yard.plane import Plane
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for one in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(one, stop.set)
+    async with Plane(settings) as plane:
+        _calm_collector()
+        ready(plane.url)
+        _tell_starter(plane.url)
+        stopped, failed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(plane.failed())
+        await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if failed.done():
+            failed.result()
+        failed.cancel()
+
+
+def _calm_collector() -> None:
+    """Spare Python's cycle collector what lives for ever, and let it look less often: objects here are trees."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def _tell_starter(url: str) -> None:
+    descriptor = os.environ.pop(_READY, "")
+    if descriptor:
+        with contextlib.suppress(OSError):
+            os.write(int(descriptor), url.encode())
+            os.close(int(descriptor))
+
+
+def start_detached(settings: Settings) -> Holder:
+    """Start the plane in the background; returns once it answers, or says why it does not."""
+    holder = running(settings.lock)
+    if holder is not None:
+        raise AlreadyRunning(settings.state, holder)
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    reader, writer = os.pipe()
+    descriptor = os.open(settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    command = [sys.executable, "-m", "torchyard.cli", "up", *_arguments(settings)]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=descriptor,
+        stderr=descriptor,
+        start_new_session=True,
+        pass_fds=(writer,),
+        env={**os.environ, _READY: str(writer)},
+    )
+    os.close(writer)
+    os.close(descriptor)
+    with os.fdopen(reader, "rb") as pipe:
+        url = pipe.read().decode()
+    if not url:
+        child.wait(STOP_SECONDS)
+        raise YardError(f"the plane did not start: {_last_words(settings.log)}", hint=f"see {settings.log}")
+    return Holder(child.pid, url)
+
+
+def _arguments(settings: Settings) -> list[str]:
+    arguments = ["--state", str(settings.state), "--host", settings.host, "--port", str(settings.port)]
+    arguments += ["--fsync", settings.fsync, "--controllers", settings.controllers]
+    if settings.token_auth_file is not None:
+        arguments += ["--token-auth-file", str(settings.token_auth_file)]
+    return arguments
+
+
+def _last_words(log: Path) -> str:
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    said = [line for line in lines[-5:] if line.startswith(("error:", "hint:"))] or lines[-1:]
+    return " ".join(said) or "it said nothing"
+
+
+def stop(state: Path) -> int:
+    """Stop the plane of a state directory; answers its process id, or 0 if none ran."""
+    settings = Settings(state=state)
+    holder = running(settings.lock)
+    if holder is None or not holder.pid:
+        return 0
+    os.kill(holder.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while running(settings.lock) is not None:
+        if time.monotonic() > deadline:
+            raise YardError(
+                f"process {holder.pid} has not ended {STOP_SECONDS:.0f} s after SIGTERM",
+                hint=f"see {settings.log}; `kill -9 {holder.pid}` loses nothing that was acknowledged",
+            )
+        time.sleep(0.02)
+    return holder.pid
+
+
+def inspect(state: Path) -> dict[str, str] | None:
+    """What there is to say about a running plane; None if there is none."""
+    settings = Settings(state=state)
+    holder = running(settings.lock)
+    if holder is None:
+        return None
+    return {
+        "state": str(state),
+        "process": str(holder.pid),
+        "address": holder.url or "starting",
+        "since": holder.started or "starting",
+        "kubeconfig": str(settings.kubeconfig),
+        "store": f"{settings.database.stat().st_size / 1e6:.1f} MB",
+    }

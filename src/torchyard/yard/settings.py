@@ -1,0 +1,53 @@
+"""What `yard up` is told, and where its state lies."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+DEFAULT_PORT = 6550
+
+
+def default_state() -> Path:
+    """The state directory by XDG rules: $XDG_STATE_HOME/torchyard, or ~/.local/state/torchyard."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return root / "torchyard"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    state: Path = field(default_factory=default_state)
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    fsync: Literal["normal", "full"] = "normal"
+    token_auth_file: Path | None = None
+    controllers: str = "*"
+    names: tuple[str, ...] = ()  # further host names for the server's certificate
+
+    @property
+    def name(self) -> str:
+        """What the plane is called in kubeconfigs."""
+        return "torchyard"
+
+    @property
+    def database(self) -> Path:
+        return self.state / "store.db"
+
+    @property
+    def credentials(self) -> Path:
+        return self.state / "pki"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.state / "kubeconfig"
+
+    @property
+    def log(self) -> Path:
+        return self.state / "yard.log"
+
+    @property
+    def lock(self) -> Path:
+        return self.state / "lock"

@@ -1,0 +1,54 @@
+"""The work queue: each key once, never two workers on one, pauses that grow."""
+
+from __future__ import annotations
+
+import asyncio
+
+from torchyard.kube.workqueue import WorkQueue
+
+
+async def test_a_key_added_twice_while_it_waits_comes_once() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    assert [await queue.get(), await queue.get()] == ["a", "b"]
+    assert len(queue) == 0
+
+
+async def test_a_key_added_while_it_is_worked_on_comes_again_only_after_that() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    key = await queue.get()
+    queue.add("a")
+    assert len(queue) == 0
+    queue.done(key)
+    assert await queue.get() == "a"
+
+
+async def test_a_waiting_worker_gets_the_next_key() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    worker = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("late")
+    assert await worker == "late"
+
+
+async def test_failures_come_again_with_doubling_pauses_until_one_succeeds() -> None:
+    queue: WorkQueue[str] = WorkQueue(first_delay=0.001, longest_delay=0.004)
+    assert [queue.failed("a") for _ in range(4)] == [0.001, 0.002, 0.004, 0.004]
+    queue.succeeded("a")
+    assert queue.failed("a") == 0.001
+    assert await queue.get() == "a"
+    queue.close()
+
+
+async def test_of_two_appointments_the_earlier_one_counts() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("a", 3600)
+    queue.add_after("a", 0.001)
+    assert await queue.get() == "a"
+    queue.done("a")
+    queue.add_after("b", 0)
+    assert await queue.get() == "b"
+    queue.close()

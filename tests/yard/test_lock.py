@@ -1,0 +1,41 @@
+"""One plane per state directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchyard.yard.lock import AlreadyRunning, Holder, StateLock, running
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from torchyard.yard.lock import Holder, StateLock;"
+    "lock = StateLock(Path(sys.argv[1])); lock.acquire();"
+    "import os; lock.note(Holder(os.getpid(), 'https://127.0.0.1:1', 'now')); print('held', flush=True); time.sleep(60)"
+)
+
+
+def test_a_second_plane_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    path = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, env=env) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        try:
+            assert running(path) == Holder(other.pid, "https://127.0.0.1:1", "now")
+            with pytest.raises(AlreadyRunning, match=rf"https://127.0.0.1:1 \(process {other.pid}\)") as caught:
+                StateLock(path).acquire()
+            assert "yard down" in caught.value.hint
+        finally:
+            other.send_signal(signal.SIGKILL)
+            other.wait()
+    assert running(path) is None
+    mine = StateLock(path)
+    mine.acquire()
+    assert running(path) == Holder(os.getpid())
+    mine.release()
+    assert running(path) is None

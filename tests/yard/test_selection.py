@@ -1,0 +1,32 @@
+"""Choosing controllers, in kube-controller-manager's syntax."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.api.errors import YardError
+from torchyard.yard.selection import selected
+
+KNOWN = ("garbage-collector", "namespace", "pytorchjob")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("*", {"garbage-collector", "namespace", "pytorchjob"}),
+        ("*,-pytorchjob", {"garbage-collector", "namespace"}),
+        ("-pytorchjob,*", {"garbage-collector", "namespace"}),
+        ("-*", set()),
+        ("-*,namespace", {"namespace"}),
+        ("namespace, pytorchjob", {"namespace", "pytorchjob"}),
+        ("", set()),
+    ],
+)
+def test_a_list_says_which_controllers_run(text: str, names: set[str]) -> None:
+    assert selected(text, KNOWN) == names
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(YardError, match="'pytorchjobs', which does not exist") as caught:
+        selected("*,-pytorchjobs", KNOWN)
+    assert "garbage-collector, namespace, pytorchjob" in caught.value.hint
