@@ -122,13 +122,10 @@ def spell(schema: dict[str, Any]) -> Any:
     ):
         if key in schema:
             row[name] = schema[key]
-    if schema.get("x-kubernetes-map-type") == "atomic":
-        row["atomic"] = True
+    if "x-kubernetes-map-type" in schema:
+        row["atomic"] = schema["x-kubernetes-map-type"] == "atomic"
     if row.get("list") == "atomic":
         del row["list"]
-    # {}, "", 0 and false only repeat that Go has no pointer there; `zero` says that
-    if schema.get("default") not in ({}, "", 0, None):
-        row["default"] = schema["default"]
     return row["type"] if set(row) == {"type"} else row
 
 
@@ -155,6 +152,9 @@ PLAIN_GO |= {"number:double": "float64", "string:byte": "[]uint8"}
 def field_row(schema: dict[str, Any], go: dict[str, Any]) -> Any:
     row = spell(schema)
     more = zero(go)
+    # a zero value as default only repeats that Go always writes one
+    if "default" in schema and not (more == {"zero": "always"} and schema["default"] in ({}, "", 0)):
+        more["default"] = schema["default"]
     spelled = go["go"].lstrip("*")
     # Go's type matters in messages only; it is kept where the name cannot be derived
     if isinstance(row, str):

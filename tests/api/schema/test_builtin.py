@@ -100,6 +100,11 @@ def test_lists_know_how_they_merge() -> None:
     assert at("metadata.ownerReferences.[]").atomic_map
 
 
+def test_a_place_may_overrule_what_its_definition_says() -> None:
+    assert definition("io.k8s.api.core.v1.ObjectReference").atomic_map
+    assert not at("spec.claimRef", GroupVersionKind("", "v1", "PersistentVolume")).atomic_map
+
+
 def test_metrics_are_known_though_the_api_server_does_not_serve_them() -> None:
     usage = at("containers.[].usage.{}", GroupVersionKind("metrics.k8s.io", "v1beta1", "PodMetrics"))
     assert usage.format == "quantity"

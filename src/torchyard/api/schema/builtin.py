@@ -21,10 +21,15 @@ class _Table(NamedTuple):
     kinds: dict[str, str]  # group/version/Kind -> definition
 
 
+def table_bytes() -> bytes:
+    """The table as it is kept, to tell one release's from another's."""
+    return files(__package__).joinpath("data/types.txt").read_bytes()
+
+
 @cache
 def _table() -> _Table:
     table = _Table({}, {})
-    for line in files(__package__).joinpath("data/types.txt").read_bytes().splitlines():
+    for line in table_bytes().splitlines():
         name, kind, row = line.split(b"\t", 2)
         definition_name = name.decode()
         table.rows[definition_name] = row
@@ -40,6 +45,16 @@ def definition_names() -> tuple[str, ...]:
 def kinds() -> tuple[GroupVersionKind, ...]:
     """Every kind the table knows, lists and reviews among them."""
     return tuple(GroupVersionKind(*kind.split("/")) for kind in _table().kinds if kind[0] != "*")
+
+
+@cache
+def _kinds_by_definition() -> dict[str, GroupVersionKind]:
+    return {name: GroupVersionKind(*kind.split("/")) for kind, name in _table().kinds.items() if kind[0] != "*"}
+
+
+def kind_of(name: str) -> GroupVersionKind | None:
+    """The kind a definition defines, if it is one."""
+    return _kinds_by_definition().get(name)
 
 
 def definition_of(gvk: GroupVersionKind) -> str | None:
@@ -93,7 +108,7 @@ def _field(spelled: Any) -> Type:
     made.go = row.get("go", made.go)
     if "default" in row:
         made.default, made.has_default = row["default"], True
-    made.atomic_map = made.atomic_map or row.get("atomic", False)
+    made.atomic_map = row.get("atomic", made.atomic_map)
     made.patch_strategy = tuple(row["strategy"].split(",")) if "strategy" in row else ()
     made.patch_merge_key = row.get("merge", "")
     return made

@@ -1,0 +1,41 @@
+"""What people read about kinds and fields: our own words, kept in one text file beside the tables."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+_EVERY_KIND = "*"
+
+
+class Description(NamedTuple):
+    text: str
+    fields: dict[str, str]
+
+
+_NOTHING = Description("", {})
+
+
+@cache
+def descriptions() -> dict[str, Description]:
+    """Definition -> its words. The fields that every kind has are found under the empty name."""
+    found: dict[str, Description] = {}
+    current = _NOTHING
+    for line in files(__package__).joinpath("data/descriptions.txt").read_text(encoding="utf-8").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, text = line.strip().partition(": ")
+        if line.startswith(" "):
+            current.fields[name] = text
+        else:
+            current = Description(text, {})
+            found["" if name == _EVERY_KIND else name] = current
+    return found
+
+
+def describe(definition: str) -> Description:
+    """The words about a definition and about its fields; empty where there are none."""
+    known = descriptions()
+    own = known.get(definition, _NOTHING)
+    return Description(own.text, {**known[""].fields, **own.fields})

@@ -1,0 +1,329 @@
+"""OpenAPI documents: the schemas and operations of a real API server, read by every kubectl of this machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import Server
+
+from torchyard.api.builtins import builtin_resources
+from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.schema.builtin import definition, definition_names
+from torchyard.api.schema.descriptions import descriptions
+from torchyard.apiserver.wire import discovery, openapi
+
+VERSIONS = sorted({(one.group, one.version) for one in builtin_resources()} - {("metrics.k8s.io", "v1beta1")})
+SCHEMA = {
+    "type": "object",
+    "description": "A widget of the tests.",
+    "required": ["spec"],
+    "properties": {
+        "spec": {
+            "type": "object",
+            "properties": {
+                "replicas": {"type": "integer", "format": "int32", "default": 1, "description": "How many."},
+                "size": {"x-kubernetes-int-or-string": True},
+                "embedded": {"type": "object", "x-kubernetes-embedded-resource": True},
+                "list": {"type": "array", "items": {"x-kubernetes-int-or-string": True}},
+            },
+        }
+    },
+}
+VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+WIDGET = GroupVersionKind("example.com", "v1", "Widget")
+
+
+def widgets(schema: dict[str, Any] | None = None) -> Resource:
+    scale = GroupVersionKind("autoscaling", "v1", "Scale")
+    return Resource(
+        group=WIDGET.group,
+        version=WIDGET.version,
+        plural="widgets",
+        singular="widget",
+        kind=WIDGET.kind,
+        namespaced=True,
+        verbs=VERBS,
+        subresources={"scale": Subresource("scale", scale, ("get", "patch", "update"))},
+        custom=SimpleNamespace(schema=schema or SCHEMA),
+    )
+
+
+def document(group: str, version: str, *more: Resource) -> dict[str, Any]:
+    made = openapi.document([*builtin_resources(), *more], group, version)
+    assert made is not None
+    return made
+
+
+def bare(node: Any) -> Any:
+    """A schema without prose, and without what goes without saying: a list is atomic, a map is not."""
+    if isinstance(node, list):
+        return [bare(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    if list(node) == ["allOf"]:
+        return bare(node["allOf"][0])
+    if "additionalProperties" in node and node.get("x-kubernetes-map-type") == "granular":
+        node = {key: value for key, value in node.items() if key != "x-kubernetes-map-type"}
+    if node.get("x-kubernetes-list-type") == "atomic":
+        node = {key: value for key, value in node.items() if key != "x-kubernetes-list-type"}
+    kept = {
+        key: value
+        for key, value in node.items()
+        if not (key == "description" and isinstance(value, str)) and key != "x-kubernetes-unions"
+    }
+    if list(kept) == ["allOf"]:
+        return bare(kept["allOf"][0])
+    return {
+        key: sorted(value) if key == "required" and isinstance(value, list) else bare(value)
+        for key, value in kept.items()
+    }
+
+
+# Every group has its own kind of these; we name none.
+EVERYWHERE = ("DeleteOptions", "WatchEvent", "Status")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("group", "version"), VERSIONS)
+def test_the_schemas_are_a_real_servers(group: str, version: str, kube_bare: Server) -> None:
+    real = kube_bare.admin.get(f"/openapi/v3/{openapi.path_of(group, version)}").json["components"]["schemas"]
+    ours = document(group, version)["components"]["schemas"]
+    assert ours.keys() <= real.keys()
+    for name, schema in ours.items():
+        if name.rpartition(".")[2] not in EVERYWHERE:
+            assert bare(schema) == bare(real[name]), name
+
+
+def operations(made: dict[str, Any]) -> dict[tuple[str, str], tuple[Any, ...]]:
+    found = {}
+    for path, methods in made["paths"].items():
+        for method, operation in methods.items():
+            if method != "parameters" and operation.get("x-kubernetes-action"):
+                content = sorted(operation.get("requestBody", {}).get("content", {"-": 0}))
+                patches = content if method == "patch" else []
+                action = operation["x-kubernetes-action"]
+                kind = operation["x-kubernetes-group-version-kind"]
+                found[path, method] = (operation["operationId"], operation["tags"], action, kind, patches)
+    return found
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("group", "version"), VERSIONS)
+def test_the_operations_are_a_real_servers(group: str, version: str, kube_bare: Server) -> None:
+    real = operations(kube_bare.admin.get(f"/openapi/v3/{openapi.path_of(group, version)}").json)
+    ours = operations(document(group, version))
+    # connections pass any method on, and old watches have paths of their own
+    expected = {key: value for key, value in real.items() if value[2] not in ("connect", "watch", "watchlist")}
+    found = {key: value for key, value in ours.items() if value[2] != "connect"}
+    for value in (*expected.values(), *found.values()):
+        if "application/apply-patch+cbor" in value[4]:
+            value[4].remove("application/apply-patch+cbor")
+    assert found == expected
+
+
+def test_a_write_takes_the_parameters_kubectl_looks_for() -> None:
+    patch = document("batch", "v1")["paths"]["/apis/batch/v1/namespaces/{namespace}/jobs/{name}"]["patch"]
+    assert {"dryRun", "fieldValidation", "fieldManager", "force"} <= {each["name"] for each in patch["parameters"]}
+
+
+def test_a_custom_resource_is_merged_but_not_strategically() -> None:
+    made = document(WIDGET.group, WIDGET.version, widgets())
+    patch = made["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    assert sorted(patch["requestBody"]["content"]) == [
+        *("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
+    ]
+    assert patch["x-kubernetes-group-version-kind"] == WIDGET._asdict()
+
+
+def test_a_custom_resource_is_shown_as_its_author_wrote_it_with_what_every_object_has() -> None:
+    schemas = document(WIDGET.group, WIDGET.version, widgets())["components"]["schemas"]
+    widget = schemas["com.example.v1.Widget"]
+    assert widget["description"] == "A widget of the tests."
+    assert widget["properties"].keys() == {"apiVersion", "kind", "metadata", "spec"}
+    spec = widget["properties"]["spec"]["properties"]
+    assert spec["replicas"] == SCHEMA["properties"]["spec"]["properties"]["replicas"]  # type: ignore[index]
+    either = [{"type": "integer"}, {"type": "string"}]
+    assert spec["size"]["anyOf"] == spec["list"]["items"]["anyOf"] == either
+    assert spec["embedded"]["required"] == ["apiVersion", "kind"]
+    assert schemas["com.example.v1.WidgetList"]["properties"]["items"]["items"]["$ref"].endswith(
+        "com.example.v1.Widget"
+    )
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for value in node.values():
+            yield from references(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from references(value)
+
+
+def test_every_reference_leads_somewhere() -> None:
+    resources = [*builtin_resources(), widgets()]
+    for group, version in {(one.group, one.version) for one in resources}:
+        made = document(group, version, widgets())
+        known = {f"#/components/schemas/{name}" for name in made["components"]["schemas"]}
+        assert set(references(made)) <= known
+    old = openapi.swagger(resources)
+    assert set(references(old)) <= {f"#/definitions/{name}" for name in old["definitions"]}
+
+
+def test_the_index_names_every_version_and_its_hash_changes_with_it() -> None:
+    before = openapi.index([*builtin_resources(), widgets()])["paths"]
+    after = openapi.index([*builtin_resources(), widgets({"type": "object"})])["paths"]
+    assert {"api/v1", "apis/batch/v1", "apis/autoscaling/v2", "apis/example.com/v1"} <= before.keys()
+    assert before["apis/batch/v1"] == after["apis/batch/v1"]
+    assert before["apis/example.com/v1"] != after["apis/example.com/v1"]
+    assert before["api/v1"]["serverRelativeURL"].startswith("/openapi/v3/api/v1?hash=")
+
+
+def test_what_is_not_served_has_no_document() -> None:
+    assert openapi.document(builtin_resources(), "example.com", "v1") is None
+
+
+def test_the_old_document_has_no_word_it_does_not_know() -> None:
+    text = json.dumps(openapi.swagger([*builtin_resources(), widgets()]))
+    assert '"oneOf": [' not in text
+    assert "#/components/" not in text
+
+
+def test_only_fields_that_exist_are_described() -> None:
+    known = set(definition_names())
+    for name, (_, fields) in descriptions().items():
+        if name:
+            assert name in known
+            assert fields.keys() <= definition(name).fields.keys(), name
+    assert sum(len(each.fields) for each in descriptions().values()) >= 150
+
+
+WRITTEN = ["core.v1.PodSpec", "core.v1.Container", "core.v1.ServiceSpec", "core.v1.PersistentVolumeClaimSpec"]
+WRITTEN += ["core.v1.EnvVar", "core.v1.Probe", "batch.v1.JobSpec", "batch.v1.JobStatus", "batch.v1.CronJobSpec"]
+WRITTEN += ["apps.v1.DeploymentSpec", "apps.v1.StatefulSetSpec", "core.v1.ConfigMap", "core.v1.Secret"]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_field_of_what_people_write_is_described(name: str) -> None:
+    full = f"io.k8s.api.{name}"
+    described = descriptions()[full].fields.keys() | descriptions()[""].fields.keys()
+    assert definition(full).fields.keys() <= described
+
+
+@dataclass
+class Plane:
+    """As much of an API server as kubectl needs to explain, create and apply."""
+
+    resources: list[Resource]
+    objects: dict[str, dict[str, Any]] = field(default_factory=dict)
+    patches: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    url: str = ""
+
+    def get(self, path: str, accept: str) -> tuple[str, bytes] | None:
+        form = discovery.accepted(accept)
+        if path in ("/api", "/apis") and form:
+            made = discovery.aggregated(self.resources, core=path == "/api", version=form)
+            return discovery.content_type(form), json.dumps(made).encode()
+        if path == "/openapi/v2" and openapi.V2_PROTOBUF_REQUEST in accept:
+            return openapi.V2_PROTOBUF_ANSWER, openapi.V2_PROTOBUF
+        return ("application/json", json.dumps(found).encode()) if (found := self.plain(path)) else None
+
+    def plain(self, path: str) -> dict[str, Any] | None:
+        if path == "/openapi/v3":
+            return openapi.index(self.resources)
+        if path.startswith("/openapi/v3/"):
+            group, _, version = path.removeprefix("/openapi/v3/").partition("/")[2].rpartition("/")
+            return openapi.document(self.resources, group, version)
+        return self.objects.get(path)
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    made = Plane([*builtin_resources(), widgets()])
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            found = made.get(self.path.partition("?")[0], self.headers["Accept"] or "")
+            if found is None:
+                status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+                return self.answer(404, "application/json", json.dumps(status).encode())
+            return self.answer(200, *found)
+
+        def do_POST(self) -> None:
+            obj = self.body()
+            made.objects[f"{self.path.partition('?')[0]}/{obj['metadata']['name']}"] = obj
+            self.answer(201, "application/json", json.dumps(obj).encode())
+
+        def do_PATCH(self) -> None:
+            made.patches.append((self.headers["Content-Type"], self.body()))
+            self.answer(200, "application/json", json.dumps(made.objects[self.path.partition("?")[0]]).encode())
+
+        def body(self) -> Any:
+            return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def answer(self, code: int, content_type: str, body: bytes) -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        made.url = f"http://127.0.0.1:{server.server_port}"
+        yield made
+        server.shutdown()
+
+
+@pytest.mark.clients
+def test_every_kubectl_explains(kubectl: Kubectl, plane: Plane, tmp_path: Path) -> None:
+    run = kubectl.using(tmp_path / "none", tmp_path)
+    said = run("--server", plane.url, "explain", "pod.spec.containers.resources")
+    assert "limits" in said
+    assert "What the container may use at most." in " ".join(said.split())
+    said = run("--server", plane.url, "explain", "jobs.spec", "--recursive")
+    assert "backoffLimit" in said
+    said = run("--server", plane.url, "explain", "widgets.spec.replicas")
+    assert "How many." in said
+
+
+def deployment(image: str) -> dict[str, Any]:
+    containers = [{"name": "a", "image": image}, {"name": "b", "image": "b"}]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+
+
+@pytest.mark.clients
+def test_every_kubectl_creates_and_merges_lists_by_key(kubectl: Kubectl, plane: Plane, tmp_path: Path) -> None:
+    run = kubectl.using(tmp_path / "none", tmp_path)
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"replicas": 1}}
+    assert "created" in run("--server", plane.url, "create", "-f", "-", stdin=json.dumps(widget))
+    for image in ("old", "new"):
+        run("--server", plane.url, "apply", "-f", "-", stdin=json.dumps(deployment(image)))
+    ((content_type, patch),) = plane.patches
+    assert content_type == "application/strategic-merge-patch+json"
+    assert patch["spec"]["template"]["spec"] == {
+        "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
+        "containers": [{"image": "new", "name": "a"}],
+    }
+    widget["spec"] = {"replicas": 2}
+    plane.objects["/apis/example.com/v1/namespaces/default/widgets/w"]["metadata"]["annotations"] = {}
+    run("--server", plane.url, "apply", "-f", "-", stdin=json.dumps(widget))
+    assert plane.patches[-1][0] == "application/merge-patch+json"
