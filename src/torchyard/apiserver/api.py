@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random, SystemRandom
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from torchyard.api.resources import Resource
 from torchyard.apiserver.call import Call
@@ -16,16 +16,19 @@ from torchyard.apiserver.lookup import StoreLookup
 from torchyard.apiserver.store.store import Store
 
 Object = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class Admission(Protocol):
     """The rules beyond a kind's own: quotas, limits, service accounts, webhooks."""
 
-    async def mutate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> bool:
+    async def mutate(self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None) -> bool:
         """Complete or change `new` in place; answers whether anything outside the server had a hand in it."""
         ...
 
-    async def validate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> None:
+    async def validate(
+        self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
+    ) -> None:
         """Raise if the operation is not allowed."""
         ...
 
@@ -43,10 +46,12 @@ class PodStreams(Protocol):
 
 
 class NoAdmission:
-    async def mutate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> bool:
+    async def mutate(self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None) -> bool:
         return False
 
-    async def validate(self, api: Api, call: Call, operation: str, new: Object | None, old: Object | None) -> None:
+    async def validate(
+        self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
+    ) -> None:
         return None
 
 

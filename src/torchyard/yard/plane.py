@@ -17,6 +17,7 @@ from torchyard.api.builtins import builtin_resources
 from torchyard.api.errors import YardError
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.access import certificates
+from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.guard import Guard
 from torchyard.apiserver.access.rbac import Authorizer
 from torchyard.apiserver.access.tls import server_context
@@ -30,6 +31,7 @@ from torchyard.apiserver.access.users import (
     read_token_file,
 )
 from torchyard.apiserver.addresses import ServiceAddresses
+from torchyard.apiserver.admission import Admission
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.bootstrap import bootstrap
 from torchyard.apiserver.catalog import Catalog
@@ -126,7 +128,9 @@ class Plane:
             [StaticTokens(static, audiences), accounts],
             audiences=audiences,
         )
-        guard = Guard(authentication, Authorizer(lookup), accounts)
+        authorizer = Authorizer(lookup)
+        api.admission = Admission(BuiltInAdmission(authorizer))
+        guard = Guard(authentication, authorizer, accounts)
         metrics = Metrics(api.store)
         return Server(api, guard, Paths(api, accounts, metrics))
 
