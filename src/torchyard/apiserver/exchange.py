@@ -60,7 +60,7 @@ class Response:
     status: int = 200
     # Whole, in pieces, or (taken over) whatever the transport's own stream left behind.
     body: bytes | AsyncGenerator[bytes, None] = b""
-    taken_over: Any = None
     content_type: str = JSON
     headers: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    taken_over: Any = None
