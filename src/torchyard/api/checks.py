@@ -24,6 +24,7 @@ is_env_name = re.compile(r"[ -<>-~]+").fullmatch
 _is_header = re.compile(r"[-A-Za-z0-9]+").fullmatch
 _is_percent = re.compile(r"[0-9]+%").fullmatch
 _is_port_characters = re.compile(r"[-a-z0-9]+").fullmatch
+_is_url_path = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+").fullmatch
 _has_letter = re.compile(r"[a-z]").search
 
 
@@ -222,3 +223,18 @@ def at_most_100_percent(value: int | str, field: str, found: list[Fault]) -> Non
 def user_id(value: int | None, field: str, found: list[Fault]) -> None:
     if value is not None and not 0 <= value <= MAX_INT32:
         found.append(faults.invalid(field, value, within(0, MAX_INT32)))
+
+
+def domain_path(text: str, field: str, found: list[Fault]) -> None:
+    """A path below a domain, such as acme.io/foo."""
+    domain, slash, path = text.partition("/")
+    if not text:
+        found.append(faults.required(field))
+    elif not slash or not domain or not path:
+        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
+        found.append(faults.invalid(field, text, detail))
+    else:
+        told(names.subdomain_problems(domain), field, domain, found)
+        if not _is_url_path(path):
+            detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
+            found.append(faults.invalid(field, path, detail))

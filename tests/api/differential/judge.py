@@ -18,6 +18,7 @@ from torchyard.api.builtins import builtin_resources
 from torchyard.api.faults import Fault
 from torchyard.api.pod.admission import add_default_tolerations, resolve_priority
 from torchyard.api.resources import Resource
+from torchyard.api.service.allocation import wants_cluster_ip
 
 Object = dict[str, Any]
 
@@ -55,7 +56,7 @@ def _path(resource: Resource, namespace: str) -> str:
 
 
 _uid = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_value = re.compile(r"^(Invalid value|Duplicate value): [\[{].*[\]}]: ", re.DOTALL)
+_value = re.compile(r"^(Invalid value|Duplicate value): [\[{].*[\]}](?=: |$)", re.DOTALL)
 
 
 def _cause(fault: Fault) -> tuple[str, str, str]:
@@ -64,7 +65,7 @@ def _cause(fault: Fault) -> tuple[str, str, str]:
 
 def _comparable(message: str) -> str:
     """Structures are shown as users write them, not as upstream's internal types; a diff is only its first line."""
-    return _uid.sub("UID", _value.sub(r"\1: …: ", message.split("\n", maxsplit=1)[0]))
+    return _uid.sub("UID", _value.sub(r"\1: …", message.split("\n", maxsplit=1)[0]))
 
 
 class Judge:
@@ -106,6 +107,8 @@ class Judge:
         if admit := ADMISSION.get(resource.kind):
             admit(mine)
         behaviour.prepare_create(mine)
+        if resource.kind == "Service" and wants_cluster_ip(mine):
+            mine["spec"].update(clusterIP="10.96.0.0", clusterIPs=["10.96.0.0"])
         found = names.validate_metadata(
             mine["metadata"], namespaced=resource.namespaced, name_rule=behaviour.name_rule
         ) + behaviour.validate(mine)

@@ -22,7 +22,6 @@ _MANY_LIMIT = 10_000
 _MANAGER_LENGTH = 63
 _CRON_NAME_LENGTH = 52
 _NONNEGATIVE = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
-_is_path = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+").fullmatch
 _is_zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
 
 
@@ -133,17 +132,7 @@ def _check_manager(manager: str | None, field: str, found: list[Fault]) -> None:
     """Who runs the Job: a path below a domain."""
     if manager is None:
         return
-    domain, slash, path = manager.partition("/")
-    if not manager:
-        found.append(faults.required(field))
-    elif not slash or not domain or not path:
-        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        found.append(faults.invalid(field, manager, detail))
-    else:
-        checks.told(names.subdomain_problems(domain), field, domain, found)
-        if not _is_path(path):
-            detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
-            found.append(faults.invalid(field, path, detail))
+    checks.domain_path(manager, field, found)
     if len(manager) > _MANAGER_LENGTH:
         found.append(faults.too_long(field, _MANAGER_LENGTH))
 

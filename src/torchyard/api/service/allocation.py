@@ -1,0 +1,218 @@
+"""The addresses and ports of a Service: what is wanted, what carries over, what may be asked for.
+
+Pure: the server owns the ranges and hands out numbers. Order: `default`, `prepare_create` or `prepare_update` (which
+call `carry_over` and `fill_families`), then the server allocates for whatever `wants_*` names, then `validate`.
+This cluster has one family, IPv4.
+"""
+
+from __future__ import annotations
+
+from torchyard.api import checks, faults
+from torchyard.api.behaviour import Object
+from torchyard.api.faults import Fault
+
+FAMILY = "IPv4"
+HEADLESS = "None"
+_WITH_ADDRESS = ("ClusterIP", "NodePort", "LoadBalancer")
+
+
+def is_headless(service: Object) -> bool:
+    return (service["spec"].get("clusterIPs") or []) == [HEADLESS]
+
+
+def needs_cluster_ip(service: Object) -> bool:
+    """Whether the kind of service has an address at all."""
+    return service["spec"].get("type") in _WITH_ADDRESS
+
+
+def wants_cluster_ip(service: Object) -> bool:
+    """Whether an address must be allocated now; never for a service that will be refused."""
+    return needs_cluster_ip(service) and not service["spec"].get("clusterIP") and not family_faults(service)
+
+
+def asks_for_cluster_ip(service: Object) -> str:
+    """The address the user asks for, if it names one."""
+    address = service["spec"].get("clusterIP") or ""
+    return address if needs_cluster_ip(service) and address != HEADLESS else ""
+
+
+def needs_node_ports(service: Object) -> bool:
+    spec = service["spec"]
+    if spec.get("type") == "NodePort":
+        return True
+    return spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+
+
+def wants_node_ports(service: Object) -> list[int]:
+    """The places in `spec.ports` that must be given a node port now."""
+    if not needs_node_ports(service):
+        return []
+    return [index for index, port in enumerate(service["spec"].get("ports") or ()) if not port.get("nodePort")]
+
+
+def needs_health_check_port(service: Object) -> bool:
+    spec = service["spec"]
+    return (spec.get("type"), spec.get("externalTrafficPolicy")) == ("LoadBalancer", "Local")
+
+
+def wants_health_check_port(service: Object) -> bool:
+    return needs_health_check_port(service) and not service["spec"].get("healthCheckNodePort")
+
+
+def is_externally_accessible(service: Object) -> bool:
+    spec = service["spec"]
+    if spec.get("type") in ("LoadBalancer", "NodePort"):
+        return True
+    return spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs"))
+
+
+def fill_families(service: Object) -> None:
+    """`clusterIP` and `clusterIPs` say the same; families and policy follow from what the cluster has."""
+    spec = service["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    if not needs_cluster_ip(service):
+        return
+    free_headless = is_headless(service) and not spec.get("selector")
+    if not spec.get("ipFamilyPolicy"):
+        spec["ipFamilyPolicy"] = "RequireDualStack" if free_headless and not spec.get("ipFamilies") else "SingleStack"
+    if not spec.get("ipFamilies"):
+        address = checks.parse_ip(spec.get("clusterIP") or "")
+        spec["ipFamilies"] = [FAMILY if address is None else f"IPv{address.version}"]
+    if free_headless and spec["ipFamilyPolicy"] != "SingleStack" and len(spec["ipFamilies"]) == 1:
+        spec["ipFamilies"] = [*spec["ipFamilies"], "IPv6" if spec["ipFamilies"][0] == "IPv4" else "IPv4"]
+
+
+def family_faults(service: Object) -> list[Fault]:
+    """What this cluster cannot give: told before and instead of everything else."""
+    spec = service["spec"]
+    found: list[Fault] = []
+    if not needs_cluster_ip(service):
+        return found
+    check_cluster_ips(service, found)
+    if found:
+        return found
+    families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
+    if is_headless(service) and not spec.get("selector"):
+        # nobody but its own endpoints decides the families of such a service
+        return found
+    for index, address in enumerate(spec.get("clusterIPs") or ()):
+        parsed = checks.parse_ip(address)
+        if parsed is not None and parsed.version == 6:
+            detail = "IPv6 is not configured on this cluster"
+            found.append(faults.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], detail))
+    if found:
+        return found
+    if len(families) > 1 and policy == "SingleStack":
+        detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+        return [faults.invalid("spec.ipFamilyPolicy", policy, detail)]
+    if policy == "RequireDualStack":
+        detail = "this cluster is not configured for dual-stack services"
+        return [faults.invalid("spec.ipFamilyPolicy", policy, detail)]
+    detail = "not configured on this cluster"
+    found.extend(
+        faults.invalid(f"spec.ipFamilies[{index}]", family, detail)
+        for index, family in enumerate(families)
+        if family != FAMILY
+    )
+    return found
+
+
+def carry_over(new: Object, old: Object) -> None:
+    """A client that leaves out what was allocated gets it back."""
+    spec, before = new["spec"], old["spec"]
+    if needs_cluster_ip(new) and needs_cluster_ip(old):
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = before.get("clusterIP")
+        if not spec.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
+            spec["clusterIPs"] = before.get("clusterIPs")
+    if needs_node_ports(new) and needs_node_ports(old):
+        _carry_node_ports(spec.get("ports") or [], before.get("ports") or [])
+    if needs_health_check_port(new) and needs_health_check_port(old) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+    if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+        # only the old field was changed
+        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else None
+
+
+def _carry_node_ports(ports: list[Object], before: list[Object]) -> None:
+    taken = {port.get("nodePort") for port in ports}
+    for port in ports:
+        if port.get("nodePort"):
+            continue
+        for old in before:
+            same = all(port.get(name) == old.get(name) for name in ("protocol", "port"))
+            if same and old.get("nodePort") and old["nodePort"] not in taken:
+                port["nodePort"] = old["nodePort"]
+                taken.add(old["nodePort"])
+                break
+
+
+def drop_what_the_type_excludes(new: Object, old: Object) -> None:
+    """A change of type takes along the fields of the old type that the user did not touch."""
+    spec, before = new["spec"], old["spec"]
+    if needs_cluster_ip(old) and not needs_cluster_ip(new) and _untouched(spec, before, "clusterIP", "clusterIPs"):
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            spec.pop(name, None)
+    if needs_node_ports(old) and not needs_node_ports(new):
+        for port, was in zip(spec.get("ports") or (), before.get("ports") or (), strict=False):
+            if port.get("nodePort") == was.get("nodePort"):
+                port.pop("nodePort", None)
+    gone = [
+        ("healthCheckNodePort", needs_health_check_port(old) and not needs_health_check_port(new)),
+        ("allocateLoadBalancerNodePorts", _was_balancer(new, old)),
+        ("loadBalancerClass", _was_balancer(new, old)),
+        ("externalTrafficPolicy", is_externally_accessible(old) and not is_externally_accessible(new)),
+        ("internalTrafficPolicy", needs_cluster_ip(old) and not needs_cluster_ip(new)),
+    ]
+    for name, applies in gone:
+        if applies and _untouched(spec, before, name):
+            spec.pop(name, None)
+
+
+def _was_balancer(new: Object, old: Object) -> bool:
+    return bool(old["spec"].get("type") == "LoadBalancer" and new["spec"].get("type") != "LoadBalancer")
+
+
+def _untouched(spec: Object, before: Object, *names: str) -> bool:
+    return all(spec.get(name) == before.get(name) for name in names)
+
+
+def check_cluster_ips(service: Object, found: list[Fault]) -> None:
+    """`clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against one another."""
+    spec = service["spec"]
+    addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+    at = "spec.clusterIPs"
+    if spec.get("clusterIP"):
+        if not addresses:
+            found.append(faults.required(at))
+        elif addresses[0] != spec["clusterIP"]:
+            found.append(faults.invalid(at, addresses, "first value must match `clusterIP`"))
+    elif addresses:
+        found.append(faults.invalid(at, addresses, "must be empty when `clusterIP` is not specified"))
+    for index, family in enumerate(families):
+        checks.choice(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{index}]", found)
+        if family in families[:index]:
+            found.append(faults.duplicate(f"spec.ipFamilies[{index}]", family))
+    policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
+    checks.choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", found)
+    invalid = False
+    for index, address in enumerate(addresses):
+        if index == 0 and address == HEADLESS:
+            if len(addresses) > 1:
+                invalid = True
+                found.append(faults.invalid(at, addresses, "'None' must be the first and only value"))
+        elif not checks.ip(address, f"{at}[{index}]", found):
+            invalid = True
+    if len(addresses) > 2:
+        found.append(faults.invalid(at, addresses, "may only hold up to 2 values"))
+    if invalid:
+        return
+    versions = [getattr(checks.parse_ip(address), "version", 0) for address in addresses]
+    if len(addresses) > 1 and len(set(versions)) < 2:
+        found.append(faults.invalid(at, addresses, "may specify no more than one IP for each IP family"))
+    if not is_headless(service):
+        for index, (version, family) in enumerate(zip(versions, families, strict=False)):
+            if family in ("IPv4", "IPv6") and version != int(family[-1]):
+                detail = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
+                found.append(faults.invalid(f"{at}[{index}]", addresses[index], detail))

@@ -1,0 +1,125 @@
+"""The behaviour of Services and what routes to them."""
+
+from __future__ import annotations
+
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.service import defaults, endpoints, ingress, validation
+from torchyard.api.service.allocation import carry_over, drop_what_the_type_excludes, fill_families
+from torchyard.api.stateful import StatefulBehaviour
+
+
+class ServiceBehaviour(StatefulBehaviour):
+    """The server allocates addresses and ports between `prepare_*` and `validate`: see `service.allocation`."""
+
+    name_rule = "service"
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_service(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        obj["status"] = {"loadBalancer": {}}
+        fill_families(obj)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        drop_what_the_type_excludes(new, old)
+        carry_over(new, old)
+        fill_families(new)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_service(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_service_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_service_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        spec = obj["spec"]
+        found = []
+        if "service.kubernetes.io/topology-aware-hints" in (obj["metadata"].get("annotations") or {}):
+            found.append(
+                "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use "
+                "service.kubernetes.io/topology-mode instead"
+            )
+        if spec.get("externalIPs") and spec.get("type") == "ExternalName":
+            found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+        if spec.get("sessionAffinity") != "None" and spec.get("clusterIP") == "None":
+            found.append("spec.SessionAffinity is ignored for headless services")
+        return found
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        spec = obj.get("spec") or {}
+        return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
+
+
+class EndpointsBehaviour(Behaviour):
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_endpoints(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return endpoints.validate_endpoints(obj)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
+
+
+class EndpointSliceBehaviour(Behaviour):
+    generation_fields = ("endpoints", "ports", "addressType")
+
+    def default(self, obj: Object) -> None:
+        defaults.default_endpoint_slice(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return endpoints.validate_endpoint_slice(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return endpoints.validate_endpoint_slice_update(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        if obj.get("addressType") == "FQDN":
+            return ["addressType: FQDN endpoints are deprecated"]
+        return []
+
+
+class IngressBehaviour(StatefulBehaviour):
+    def prepare_create(self, obj: Object) -> None:
+        obj["status"] = {"loadBalancer": {}}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return ingress.validate_ingress(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return ingress.validate_ingress_update(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        if "kubernetes.io/ingress.class" in (obj["metadata"].get("annotations") or {}):
+            return [
+                "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead"
+            ]
+        return []
+
+
+class IngressClassBehaviour(Behaviour):
+    def default(self, obj: Object) -> None:
+        defaults.default_ingress_class(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return ingress.validate_ingress_class(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return ingress.validate_ingress_class_update(new, old)
+
+
+class NetworkPolicyBehaviour(Behaviour):
+    def default(self, obj: Object) -> None:
+        defaults.default_network_policy(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return ingress.validate_network_policy(obj)
