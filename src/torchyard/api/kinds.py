@@ -14,6 +14,16 @@ from torchyard.api.service.behaviour import (
     NetworkPolicyBehaviour,
     ServiceBehaviour,
 )
+from torchyard.api.volume.behaviour import (
+    AttachmentBehaviour,
+    AttributesClassBehaviour,
+    CapacityBehaviour,
+    ClaimBehaviour,
+    CSINodeBehaviour,
+    DriverBehaviour,
+    StorageClassBehaviour,
+    VolumeBehaviour,
+)
 
 BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("", "pods"): PodBehaviour(),
@@ -24,6 +34,14 @@ BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("networking.k8s.io", "ingresses"): IngressBehaviour(),
     ("networking.k8s.io", "ingressclasses"): IngressClassBehaviour(),
     ("networking.k8s.io", "networkpolicies"): NetworkPolicyBehaviour(),
+    ("", "persistentvolumes"): VolumeBehaviour(),
+    ("", "persistentvolumeclaims"): ClaimBehaviour(),
+    ("storage.k8s.io", "storageclasses"): StorageClassBehaviour(),
+    ("storage.k8s.io", "volumeattributesclasses"): AttributesClassBehaviour(),
+    ("storage.k8s.io", "csidrivers"): DriverBehaviour(),
+    ("storage.k8s.io", "csinodes"): CSINodeBehaviour(),
+    ("storage.k8s.io", "volumeattachments"): AttachmentBehaviour(),
+    ("storage.k8s.io", "csistoragecapacities"): CapacityBehaviour(),
     ("batch", "jobs"): JobBehaviour(),
     ("batch", "cronjobs"): CronJobBehaviour(),
     ("rbac.authorization.k8s.io", "clusterrolebindings"): RbacBehaviour(),

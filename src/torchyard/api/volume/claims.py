@@ -62,9 +62,9 @@ def _check_data_sources(spec: Object, at: str, found: list[Fault]) -> None:
         return
     if reference.get("namespace"):
         detail = "may not be specified when dataSourceRef.namespace is specified"
-        found.append(faults.invalid(at, f"{at}.dataSource", detail))
+        found.append(faults.invalid(at, {}, detail))
     elif any(source.get(key) != reference.get(key) for key in ("apiGroup", "kind", "name")):
-        found.append(faults.invalid(at, f"{at}.dataSource", "must match dataSourceRef"))
+        found.append(faults.invalid(at, {}, "must match dataSourceRef"))
 
 
 def _check_data_source(source: Object, at: str, found: list[Fault]) -> None:

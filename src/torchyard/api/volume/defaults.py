@@ -44,11 +44,26 @@ def default_claim_spec(spec: Object) -> None:
     else:
         canonical_list(resources.get("requests"))
         canonical_list(resources.get("limits"))
-    # the two fields say the same unless the reference crosses namespaces
+
+
+_OLD_DATA_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+def settle_data_sources(spec: Object) -> None:
+    """`dataSource` and `dataSourceRef` say the same; the older one knows two kinds and drops all others unheard.
+
+    A reference into another namespace needs a feature that Kubernetes 1.34 leaves off, and is dropped too.
+    """
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if reference is None and source is not None:
-        spec["dataSourceRef"] = dict(source)
-    elif source is None and reference is not None and not reference.get("namespace"):
+    if reference is not None and reference.get("namespace"):
+        spec.pop("dataSourceRef")
+        reference = None
+    if reference is None:
+        if source is not None and (source.get("apiGroup") or "", source.get("kind")) not in _OLD_DATA_SOURCES:
+            spec.pop("dataSource")
+        elif source is not None:
+            spec["dataSourceRef"] = dict(source)
+    elif source is None:
         spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
 
 

@@ -1,0 +1,71 @@
+"""What a server does to volumes and claims between their defaults and their validation, as pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchyard.api import errors
+from torchyard.api.behaviour import Object
+from torchyard.api.volume.claims import ACCESS_MODES
+
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+ATTRIBUTES_PROTECTION = "kubernetes.io/vac-protection"
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_OLD_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_PROTECTION = {
+    "PersistentVolumeClaim": CLAIM_PROTECTION,
+    "PersistentVolume": VOLUME_PROTECTION,
+    "VolumeAttributesClass": ATTRIBUTES_PROTECTION,
+}
+
+
+def protect(obj: Object) -> None:
+    """Keep what is in use from being deleted: the finalizer of a new claim or volume."""
+    finalizer = _PROTECTION.get(obj["kind"])
+    present = obj["metadata"].get("finalizers") or []
+    if finalizer and finalizer not in present:
+        obj["metadata"]["finalizers"] = [*present, finalizer]
+
+
+def is_default(storage_class: Object) -> bool:
+    annotations = storage_class["metadata"].get("annotations") or {}
+    return "true" in (annotations.get(DEFAULT_CLASS), annotations.get(_OLD_DEFAULT_CLASS))
+
+
+def default_class(classes: Iterable[Object]) -> Object | None:
+    """The default storage class; of several, the newest, and of those made at once, the first by name."""
+    marked = sorted((one for one in classes if is_default(one)), key=lambda one: str(one["metadata"]["name"]))
+    return max(marked, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""), default=None)
+
+
+def set_default_class(claim: Object, classes: Iterable[Object]) -> None:
+    """A claim that says nothing about its class gets the default one; an empty name means none."""
+    spec = claim["spec"]
+    if spec.get("storageClassName") is not None or _CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
+        return
+    chosen = default_class(classes)
+    if chosen is not None:
+        spec["storageClassName"] = chosen["metadata"]["name"]
+
+
+def check_expansion(new: Object, old: Object, storage_class: Object | None) -> None:
+    """Only a class that says so lets its bound claims grow. Raises 403. Call it when the requested size grows."""
+    name = new["metadata"]["name"]
+    if (old.get("status") or {}).get("phase") != "Bound":
+        why = "Only bound persistent volume claims can be expanded"
+        raise errors.forbidden("persistentvolumeclaims", "", name, why)
+    if storage_class is None or not storage_class.get("allowVolumeExpansion"):
+        why = (
+            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc "
+            "must support resize"
+        )
+        raise errors.forbidden("persistentvolumeclaims", "", name, why)
+
+
+def mode_shorthand(modes: Iterable[str]) -> list[str]:
+    """`ReadWriteOnce` as `RWO`, in the order kubectl prints them."""
+    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+    present = set(modes)
+    return [short[mode] for mode in short if mode in present and mode in ACCESS_MODES]

@@ -1,0 +1,160 @@
+"""The behaviour of volumes, claims and the kinds of storage.k8s.io."""
+
+from __future__ import annotations
+
+from torchyard.api import quantity
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.volume import classes, defaults, validation
+
+_OLD_SOURCES = {
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
+    "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "storageos": "deprecated in v1.22, non-functional in v1.25+",
+    "glusterfs": "deprecated in v1.25, non-functional in v1.26+",
+    "cephfs": "deprecated in v1.28, non-functional in v1.31+",
+    "rbd": "deprecated in v1.28, non-functional in v1.31+",
+}
+
+
+def _fractional(text: str | None, field: str) -> list[str]:
+    if text is None or quantity.parse(text).whole:
+        return []
+    return [f'{field}: fractional byte value "{text}" is invalid, must be an integer']
+
+
+class VolumeBehaviour(StatefulBehaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_volume(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        made = obj["metadata"].get("creationTimestamp")
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": made}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_volume(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_volume_update(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        spec = obj["spec"]
+        found = []
+        if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            found.append(
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "
+                "recommended approach is to use dynamic provisioning."
+            )
+        found += [f"spec.{kind}: {text}" for kind, text in _OLD_SOURCES.items() if spec.get(kind) is not None]
+        return found
+
+
+class ClaimBehaviour(StatefulBehaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_claim(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        obj["status"] = {"phase": "Pending"}
+        defaults.settle_data_sources(obj["spec"])
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        defaults.settle_data_sources(new["spec"])
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_claim(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_claim_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_claim_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        resources = obj["spec"].get("resources") or {}
+        at = "spec.resources"
+        return [
+            line
+            for kind in ("requests", "limits")
+            for line in _fractional((resources.get(kind) or {}).get("storage"), f"{at}.{kind}[storage]")
+        ]
+
+
+class StorageClassBehaviour(Behaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_class(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return classes.validate_storage_class(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return classes.validate_storage_class_update(new, old)
+
+
+class AttributesClassBehaviour(Behaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return classes.validate_attributes_class(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return classes.validate_attributes_class_update(new, old)
+
+
+class DriverBehaviour(Behaviour):
+    returns_deleted = True
+    unconditional_update = False
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_csi_driver(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return classes.validate_driver(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return classes.validate_driver_update(new, old)
+
+
+class CSINodeBehaviour(Behaviour):
+    returns_deleted = True
+    unconditional_update = False
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return classes.validate_csi_node(obj)
+
+
+class AttachmentBehaviour(StatefulBehaviour):
+    returns_deleted = True
+    unconditional_update = False
+    generation_fields = None
+
+    def prepare_create(self, obj: Object) -> None:
+        obj["status"] = {"attached": False}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return classes.validate_attachment(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return classes.validate_attachment_update(new, old)
+
+
+class CapacityBehaviour(Behaviour):
+    returns_deleted = True
+    unconditional_update = False
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_capacity_object(obj)

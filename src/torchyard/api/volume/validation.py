@@ -1,0 +1,217 @@
+"""What is valid in volumes, claims, storage classes and the kinds of CSI, and what of them may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api import amounts, checks, faults, names, quantity, selectors
+from torchyard.api.behaviour import Object
+from torchyard.api.differences import differences, same
+from torchyard.api.faults import Fault
+from torchyard.api.pod.scheduling import check_node_selector
+from torchyard.api.volume.claims import VOLUME_MODES, check_access_modes, check_claim_spec, check_class_name
+from torchyard.api.volume.sources import MORE_THAN_ONE, SHOWN_AS, VOLUME_SOURCES
+
+_RECLAIM = ("Delete", "Recycle", "Retain")
+_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_RESIZE_STATES = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
+
+
+def validate_volume(volume: Object) -> list[Fault]:
+    """The faults of a PersistentVolume."""
+    found: list[Fault] = []
+    spec = volume["spec"]
+    modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
+    if not modes:
+        found.append(faults.required("spec.accessModes"))
+    check_access_modes(modes, "spec.accessModes", found)
+    _check_capacity(capacity, found)
+    checks.choice(spec.get("persistentVolumeReclaimPolicy"), _RECLAIM, "spec.persistentVolumeReclaimPolicy", found)
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None:
+        if affinity.get("required") is None:
+            detail = "must specify required node constraints"
+            found.append(faults.required("spec.nodeAffinity.required", detail))
+        else:
+            check_node_selector(affinity["required"], "spec.nodeAffinity.required", found)
+    _check_source(spec, found)
+    check_class_name(spec.get("storageClassName"), "spec.storageClassName", found)
+    checks.choice(spec.get("volumeMode"), VOLUME_MODES, "spec.volumeMode", found)
+    attributes = spec.get("volumeAttributesClassName")
+    if attributes is not None:
+        if not attributes:
+            found.append(faults.required("spec.volumeAttributesClassName", "an empty string is disallowed"))
+        check_class_name(attributes, "spec.volumeAttributesClassName", found)
+        if spec.get("csi") is None:
+            detail = "has to be specified when using volumeAttributesClassName"
+            found.append(faults.required("spec.csi", detail))
+    return found
+
+
+def _check_capacity(capacity: dict[str, Any], found: list[Fault]) -> None:
+    if not capacity:
+        found.append(faults.required("spec.capacity"))
+    if list(capacity) != ["storage"]:
+        shown = dict(sorted(capacity.items())) or None
+        found.append(faults.not_supported("spec.capacity", shown, ("storage",)))
+    for name, text in capacity.items():
+        amount, field = quantity.parse(text), f"spec.capacity[{name}]"
+        if amount.value < 0:
+            found.append(faults.invalid(field, amount.value, "must be a valid resource quantity"))
+        if amount.nano <= 0:
+            found.append(faults.invalid(field, str(amount), checks.NOT_POSITIVE))
+
+
+def _check_source(spec: Object, found: list[Fault]) -> None:
+    kinds = [kind for kind in VOLUME_SOURCES if spec.get(kind) is not None]
+    if not kinds:
+        found.append(faults.required("spec", "must specify a volume type"))
+        return
+    kind = kinds[0]
+    VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", found)
+    found.extend(faults.forbidden(f"spec.{one}", MORE_THAN_ONE) for one in kinds[1:])
+    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
+        found.append(faults.required("spec.nodeAffinity", "Local volume requires node affinity"))
+    root = (spec.get("hostPath") or {}).get("path")
+    if root == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        found.append(faults.forbidden("spec.persistentVolumeReclaimPolicy", detail))
+
+
+def validate_volume_update(new: Object, old: Object) -> list[Fault]:
+    found = validate_volume(new)
+    spec, before = new["spec"], old["spec"]
+    source, source_before = ({kind: one.get(kind) for kind in VOLUME_SOURCES} for one in (spec, before))
+    csi, csi_before = source.get("csi"), source_before.get("csi")
+    if csi and csi_before and csi_before.get("controllerExpandSecretRef") is None:
+        # this one secret may be added later
+        source["csi"] = {key: value for key, value in csi.items() if key != "controllerExpandSecretRef"}
+    if changed := differences(source_before, source):
+        detail = f"spec.persistentvolumesource is immutable after creation\n{changed}"
+        found.append(faults.forbidden("spec.persistentvolumesource", detail))
+    checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
+    affinity = spec.get("nodeAffinity")
+    if before.get("nodeAffinity") is not None and not same(affinity, before["nodeAffinity"]):
+        detail = f"{names.IMMUTABLE}, except for updating from beta label to GA"
+        found.append(faults.invalid("nodeAffinity", affinity, detail))
+    if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
+        detail = "update from non-nil value to nil is forbidden"
+        found.append(faults.forbidden("spec.volumeAttributesClassName", detail))
+    return found
+
+
+def validate_claim(claim: Object) -> list[Fault]:
+    found: list[Fault] = []
+    check_claim_spec(claim["spec"], "spec", found)
+    return found
+
+
+def validate_claim_update(new: Object, old: Object) -> list[Fault]:
+    """Claims are fixed, so that quotas cannot be played with; a bound one may grow."""
+    found = validate_claim(new)
+    spec, before = new["spec"], old["spec"]
+    compared, compared_before = dict(spec), dict(before)
+    if not before.get("volumeName"):
+        compared_before["volumeName"] = spec.get("volumeName")
+    _check_class_change(new, old, compared, found)
+    if (new.get("status") or {}).get("phase") == "Bound":
+        resources = dict(compared.get("resources") or {})
+        if resources.get("requests"):
+            was = ((before.get("resources") or {}).get("requests") or {}).get("storage")
+            resources["requests"] = {**resources["requests"], "storage": was}
+        compared["resources"] = resources
+        if spec.get("volumeAttributesClassName") is not None:
+            compared["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
+    if changed := differences(compared_before, compared):
+        detail = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName "
+            f"for bound claims\n{changed}"
+        )
+        found.append(faults.forbidden("spec", detail))
+    _check_shrink(new, old, found)
+    checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
+    return found
+
+
+def _check_class_change(new: Object, old: Object, compared: Object, found: list[Fault]) -> None:
+    """A claim without a class may still be given one, by the old annotation or anew."""
+    annotations, was = (one["metadata"].get("annotations") or {} for one in (new, old))
+    name, name_before = new["spec"].get("storageClassName"), old["spec"].get("storageClassName")
+    annotated = was.get(_CLASS_ANNOTATION)
+    moved = annotated is not None and name_before is None and name == annotated
+    if moved and annotations.get(_CLASS_ANNOTATION) in (None, annotated):
+        compared.pop("storageClassName", None)
+        return
+    if annotations.get(_CLASS_ANNOTATION, "") != (annotated or ""):
+        field = f"metadata.annotations.{_CLASS_ANNOTATION}"
+        found.append(faults.invalid(field, annotations.get(_CLASS_ANNOTATION, ""), names.IMMUTABLE))
+    if name is not None and name_before is None and annotated in (None, name):
+        compared.pop("storageClassName", None)
+
+
+def _storage(holder: Object | None) -> quantity.Quantity:
+    return quantity.parse((holder or {}).get("storage") or "0")
+
+
+def _check_shrink(new: Object, old: Object, found: list[Fault]) -> None:
+    size, before = (_storage((one["spec"].get("resources") or {}).get("requests")) for one in (new, old))
+    if size < before and size <= _storage((old.get("status") or {}).get("capacity")):
+        field = "spec.resources.requests.storage"
+        found.append(faults.forbidden(field, "field can not be less than status.capacity"))
+
+
+def validate_claim_status(new: Object, _old: Object) -> list[Fault]:
+    found: list[Fault] = []
+    status = new.get("status") or {}
+    if not new["spec"].get("accessModes"):
+        found.append(faults.required("Spec.accessModes"))
+    for name, text in (status.get("capacity") or {}).items():
+        _check_basic(quantity.parse(text), f"status.capacity[{name}]", found)
+    for name, state in (status.get("allocatedResourceStatuses") or {}).items():
+        field = "status.allocatedResourceStatus"
+        _check_claim_resource(name, field, found)
+        if state not in _RESIZE_STATES:
+            found.append(faults.not_supported(field, name, _RESIZE_STATES))
+    for name, text in (status.get("allocatedResources") or {}).items():
+        if _check_claim_resource(name, "status.allocatedResources", found):
+            field = f"status.allocatedResources[{name}]"
+            amount = quantity.parse(text)
+            _check_basic(amount, field, found)
+            amounts.check_amount("storage", amount, field, found)
+    return found
+
+
+def _check_basic(amount: quantity.Quantity, field: str, found: list[Fault]) -> None:
+    if amount.value < 0:
+        found.append(faults.invalid(field, amount.value, "must be a valid resource quantity"))
+
+
+def _check_claim_resource(name: str, field: str, found: list[Fault]) -> bool:
+    if problems := names.qualified_name_problems(name):
+        checks.told(problems, field, name, found)
+        return False
+    if amounts.is_native(name) and name != "storage":
+        found.append(faults.not_supported(field, name, ("storage",)))
+        return False
+    return True
+
+
+def validate_capacity_object(capacity: Object) -> list[Fault]:
+    """A CSIStorageCapacity."""
+    found: list[Fault] = []
+    found += selectors.validate_object(capacity.get("nodeTopology"), "nodeTopology")
+    name = capacity.get("storageClassName") or ""
+    checks.told(names.subdomain_problems(name), "storageClassName", name, found)
+    for field in ("capacity", "maximumVolumeSize"):
+        text = capacity.get(field)
+        if text is not None and quantity.parse(text).nano < 0:
+            shown = "capacity" if field == "maximumVolumeSize" and capacity.get("capacity") is None else field
+            found.append(faults.invalid(shown, quantity.canonical(text), names.NOT_NEGATIVE))
+            break
+    return found
