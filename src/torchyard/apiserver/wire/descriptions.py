@@ -9,7 +9,7 @@ import orjson
 from torchyard.api import errors
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.exchange import JSON, Request, Response
-from torchyard.apiserver.wire import discovery
+from torchyard.apiserver.wire import discovery, openapi
 
 Document = dict[str, Any]
 
@@ -66,18 +66,38 @@ class Descriptions:
         return found
 
     def openapi(self, path: str, request: Request) -> Response:
-        made = self._made.get((path,))
+        # kubectl before 1.29 reads version 2 in protobuf only
+        wants_protobuf = path == "/openapi/v2" and openapi.V2_PROTOBUF_REQUEST in request.headers.get("Accept", "")
+        key = (path, "protobuf" if wants_protobuf else "")
+        made = self._made.get(key)
         if made is None:
-            made = self._openapi(path, request.headers.get("Accept", ""))
-            self._made[(path,)] = made
+            if wants_protobuf:
+                body, media = openapi.V2_PROTOBUF, openapi.V2_PROTOBUF_ANSWER
+            else:
+                body, media = orjson.dumps(self._openapi(path)), JSON
+            made = self._made[key] = (body, media, discovery.etag(body))
         response = _tagged(made, request)
         if "hash" in request.query and response.status == 200:
             # The address names the contents: a client that has it need never ask again.
             response.headers |= {"Cache-Control": "public, immutable", "Expires": "Fri, 31 Dec 2100 00:00:00 GMT"}
         return response
 
-    def _openapi(self, path: str, accept: str) -> tuple[bytes, str, str]:
-        raise errors.no_such_path()
+    def _openapi(self, path: str) -> Document:
+        found: Document | None
+        match path.strip("/").split("/"):
+            case ["openapi", "v2"]:
+                found = openapi.swagger(self._catalog)
+            case ["openapi", "v3"]:
+                found = openapi.index(self._catalog)
+            case ["openapi", "v3", "api", version]:
+                found = openapi.document(self._catalog, "", version)
+            case ["openapi", "v3", "apis", group, version]:
+                found = openapi.document(self._catalog, group, version)
+            case _:
+                found = None
+        if found is None:
+            raise errors.no_such_path()
+        return found
 
 
 def _tagged(made: tuple[bytes, str, str], request: Request) -> Response:
