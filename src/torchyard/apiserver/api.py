@@ -71,6 +71,8 @@ class Api:
     # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing
     # is stored, and the writer is told so.
     controllers: frozenset[str] = frozenset()
+    # Definitions whose objects are being deleted: no new ones are taken.
+    terminating: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lookup = StoreLookup(self.store)

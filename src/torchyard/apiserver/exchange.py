@@ -58,9 +58,9 @@ class Request:
 @dataclass(slots=True)
 class Response:
     status: int = 200
-    # Whole, in pieces, or (taken over) whatever the transport's own stream left behind.
-    body: bytes | AsyncGenerator[bytes, None] = b""
+    body: bytes | AsyncGenerator[bytes, None] = b""  # whole, or in pieces
     content_type: str = JSON
     headers: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # What the transport's own stream left behind, where one took the connection over.
     taken_over: Any = None

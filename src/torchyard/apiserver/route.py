@@ -34,7 +34,8 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
         case _:
             return None
     verb = _VERBS.get(method, "")
-    if rest and rest[0] == "watch" and len(rest) > 1:  # the old spelling of ?watch=true
+    old_watch = len(rest) > 1 and rest[0] == "watch"  # the old spelling of ?watch=true
+    if old_watch:
         rest, watch = rest[1:], True
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_PARTS:
@@ -42,7 +43,7 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     plural, name, subresource, *tail = [*rest, "", "", ""][: max(len(rest), 3)]
     if not name and plural:
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
-    if watch and verb in ("get", "list"):
+    if (verb == "list" and watch) or (old_watch and verb == "get"):
         verb = "watch"
     # A namespace is named like an object in itself, for authorisation too.
     if plural == "namespaces" and not group and name:

@@ -7,10 +7,8 @@ from torchyard.apiserver.call import Call
 
 # (group, plural) -> the controller that acts on it, by its name in kube-controller-manager or what runs beside it.
 CONTROLLER_OF = {
-    ("", "pods"): "node",
     ("", "persistentvolumeclaims"): "persistentvolume-binder-controller",
     ("", "replicationcontrollers"): "replicationcontroller-controller",
-    ("", "services"): "endpointslice-controller",
     ("apps", "daemonsets"): "daemonset-controller",
     ("apps", "deployments"): "deployment-controller",
     ("apps", "replicasets"): "replicaset-controller",

@@ -43,7 +43,7 @@ class CrdKeeper:
     def __init__(self, api: Api, user: User) -> None:
         self._api = api
         self._user = user
-        self._terminating: set[str] = set()
+        self._terminating = api.terminating
         self._wake = asyncio.Event()
         api.allocators[(GROUP, PLURAL)] = self
         api.store.listen(_COLLECTION, self._follow)

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
+import orjson
+
 from torchyard.apiserver.store.cache import Record
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -39,8 +41,16 @@ class Event:
         key = (change, encoder)
         data = self._encoded.get(key)
         if data is None:
-            data = self._encoded[key] = encoder(change, self.record)
+            data = self._encoded[key] = encoder(change, self._shown(change))
         return data
+
+    def _shown(self, change: Change) -> Record:
+        """Who loses sight of an object sees it last as it was, at the revision that took it away."""
+        if change == self.change or change != "DELETED" or self.previous is None:
+            return self.record
+        last = self.previous.object()
+        last["metadata"]["resourceVersion"] = str(self.record.rev)
+        return Record(self.record.key, self.record.rev, orjson.dumps(last))
 
 
 class Watcher:
@@ -49,12 +59,13 @@ class Watcher:
     MAX_EVENTS = 20_000
     MAX_BYTES = 32 << 20
 
-    __slots__ = ("_bytes", "_queue", "_wake", "encoder", "ended", "matches", "overrun", "prefix")
+    __slots__ = ("_bytes", "_encoder", "_first", "_queue", "_wake", "ended", "matches", "overrun", "prefix")
 
-    def __init__(self, prefix: str, matches: Filter | None, encoder: Encoder) -> None:
+    def __init__(self, prefix: str, matches: Filter | None, encoder: Encoder, first: Encoder | None = None) -> None:
         self.prefix = prefix
         self.matches = matches
-        self.encoder = encoder
+        self._encoder = encoder
+        self._first = first  # for the first event only, where that is special
         self.ended = False
         self.overrun = False
         self._queue: list[bytes] = []
@@ -67,7 +78,8 @@ class Watcher:
         change = event.seen_through(self.matches)
         if change is None:
             return
-        data = event.encoded(change, self.encoder)
+        encoder, self._first = self._first or self._encoder, None
+        data = event.encoded(change, encoder)
         self._queue.append(data)
         self._bytes += len(data)
         if self._bytes > self.MAX_BYTES or len(self._queue) > self.MAX_EVENTS:

@@ -238,9 +238,17 @@ class Store:
 
     # Watching
 
-    def watch(self, prefix: str, *, since: int | None, matches: Filter | None, encoder: Encoder) -> Watcher:
+    def watch(
+        self,
+        prefix: str,
+        *,
+        since: int | None,
+        matches: Filter | None,
+        encoder: Encoder,
+        first: Encoder | None = None,
+    ) -> Watcher:
         """Subscribe to the changes below `prefix`. `since` replays what happened after that revision."""
-        watcher = Watcher(prefix, matches, encoder)
+        watcher = Watcher(prefix, matches, encoder, first)
         if since is not None and since < self.revision:
             if since < self.compacted:
                 raise Compacted(since, self.compacted)

@@ -28,6 +28,9 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
     storage = api.catalog.storage(resource)
     behaviour = storage.behaviour
     check_scope(call, obj)
+    if resource.custom is not None and f"{resource.plural}.{resource.group}" in api.terminating:
+        why = "create not allowed while custom resource definition is terminating"
+        raise errors.forbidden(resource.plural, resource.group, obj["metadata"].get("name", ""), why)
     obj = to_storage(resource, storage, obj)
     behaviour.default(obj)
     if not recorded:

@@ -144,7 +144,7 @@ def _mark(call: Call, obj: Object, options: DeleteOptions) -> str:
     if metadata.get("deletionTimestamp"):
         if not _shorten(metadata, grace, call.now, is_asked=options.grace is not None) and grace:
             grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
-    elif grace or finalizers or _kept_by_spec(obj):
+    elif grace or finalizers or behaviour.graceful or _kept_by_spec(obj):
         metadata["deletionTimestamp"] = timestamp(call.now + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:

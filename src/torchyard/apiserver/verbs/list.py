@@ -87,15 +87,11 @@ def _limit(said: str) -> int:
 
 
 def revision_of(said: str, field: str = "resourceVersion") -> int:
-    """A resource version as a number; 422 for anything else, as a real server."""
-    try:
-        value = int(said)
-    except ValueError:
-        value = -1
-    if value < 0 or not said.isascii() or not said.isdigit():
+    """A resource version as a number; 400 for anything else."""
+    if not said.isascii() or not said.isdigit():
         fault = faults.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
-        raise errors.invalid("", "", "", [fault])
-    return value
+        raise errors.bad_request(fault.line())
+    return int(said)
 
 
 def _start(api: Api, call: Call, selection: Selection) -> _Start:

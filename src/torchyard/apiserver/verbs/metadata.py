@@ -45,7 +45,8 @@ def begin_create(api: Api, call: Call, obj: Object) -> bool:
     metadata = obj["metadata"]
     sent = str(metadata.pop("resourceVersion", "") or "")
     if sent.isdigit() and sent != "0":
-        raise errors.internal("resourceVersion should not be set on objects to be created")
+        # A real server answers 500 here; the fault is the client's all the same.
+        raise errors.bad_request("resourceVersion should not be set on objects to be created")
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation"):
         metadata.pop(name, None)
     metadata["uid"] = str(uuid4())
@@ -62,16 +63,18 @@ def begin_create(api: Api, call: Call, obj: Object) -> bool:
     return False
 
 
-def carry_over(call: Call, new: Object, old: Object) -> None:
-    """What a client leaves out of an update, or may not change, stays as it is."""
+def carry_over(new: Object, old: Object) -> None:
+    """What a client leaves out of an update, or may not change, stays as it is.
+
+    A deletion mark that the client makes up is left for validation to refuse.
+    """
     metadata, before = new["metadata"], old["metadata"]
-    uid = metadata.get("uid")
-    if uid and uid != before.get("uid"):
-        raise call.conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {before.get('uid')}")
-    for name in ("uid", "creationTimestamp"):
+    for name in ("uid", "deletionGracePeriodSeconds"):
         if not metadata.get(name) and name in before:
             metadata[name] = before[name]
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
+    if "deletionTimestamp" in before:
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
+    for name in ("creationTimestamp", "generation", "selfLink"):
         if name in before:
             metadata[name] = before[name]
         else:

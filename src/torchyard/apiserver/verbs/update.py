@@ -34,11 +34,15 @@ async def update(api: Api, call: Call, obj: Object) -> tuple[Record, bool]:
     namespace = call.namespace if call.resource.namespaced else ""
     metadata = obj["metadata"]
     version = str(metadata.get("resourceVersion") or "")
-    if api.store.get(api.key(call.resource, namespace, call.name)) is None:
-        if behaviour.create_on_update and not call.subresource and version in ("", "0"):
-            return await create(api, call, obj), True
-        if metadata.get("uid"):
-            raise call.conflict(f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: ")
+    record = api.store.get(api.key(call.resource, namespace, call.name))
+    if record is None and behaviour.create_on_update and not call.subresource and version in ("", "0"):
+        return await create(api, call, obj), True
+    present = record.object()["metadata"]["uid"] if record is not None else ""
+    if metadata.get("uid", present) not in ("", present):
+        raise call.conflict(
+            f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {present}"
+        )
+    if record is None:
         raise call.not_found()
     if not version and not behaviour.unconditional_update and not call.subresource:
         fault = faults.invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -61,8 +65,8 @@ async def change(
 ) -> Record:
     """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
 
-    `recorded`: the computed object's managed fields are right already. `validate` replaces the kind's own rules for
-    subresources that have theirs.
+    `recorded`: the computed object's managed fields are right already. `validate` replaces the kind's own rules, of what
+    may change and what is valid, for subresources that have theirs.
     """
     resource = call.resource
     storage = api.catalog.storage(resource)
@@ -108,14 +112,16 @@ async def _checked(
     behaviour = storage.behaviour
     is_status = call.subresource == "status"
     prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
-    carry_over(call, new, old)
+    carry_over(new, old)
     behaviour.default(new)
-    prepare(new, old)
+    if validate is None:
+        prepare(new, old)
     if not recorded:
         record_managed(call, old, new)
     if await api.admission.mutate(api, call, "UPDATE", new, old):
-        carry_over(call, new, old)
-        prepare(new, old)
+        carry_over(new, old)
+        if validate is None:
+            prepare(new, old)
     bump_generation(storage, new, old)
     metadata = new["metadata"]
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]

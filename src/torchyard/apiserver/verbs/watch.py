@@ -36,11 +36,17 @@ def watch(api: Api, call: Call, encoder: ObjectEncoder) -> AsyncGenerator[bytes,
         raise too_large_version(revision, api.store.revision)
     from_state = initial or (initial is None and revision == 0)
     since = None if from_state or revision == 0 else revision
+    state = _state(api, selection, encoder) if from_state else []
     try:
-        watcher = api.store.watch(selection.prefix, since=since, matches=selection.matches, encoder=encoder.event)
+        watcher = api.store.watch(
+            selection.prefix,
+            since=since,
+            matches=selection.matches,
+            encoder=encoder.event,
+            first=None if state else encoder.first_event,
+        )
     except Compacted as gone:
         return _one(_error_event(errors.expired(gone.message)))
-    state = _state(api, selection, encoder) if from_state else []
     seconds = _seconds(query.get("timeoutSeconds"))
     bookmarks = query.flag("allowWatchBookmarks")
     return _stream(api, watcher, encoder, state=state, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
@@ -85,7 +91,7 @@ def _state(api: Api, selection: Selection, encoder: ObjectEncoder) -> list[bytes
     size = 0
     for record in api.store.snapshot(api.store.revision, selection.prefix):
         if selection.matches is None or selection.matches(record):
-            data = encoder.event("ADDED", record)
+            data = encoder.event("ADDED", record) if size or pieces else encoder.first_event("ADDED", record)
             piece.append(data)
             size += len(data)
             if size > _PIECE:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-import yaml
-
 from torchyard.api import errors
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
 from torchyard.apiserver.call import Call
+from torchyard.apiserver.verbs.patch.yaml_text import YamlError, from_yaml
 from torchyard.apiserver.wire import protobuf
 
 Object = dict[str, Any]
@@ -61,11 +59,9 @@ def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
 
 def parse_yaml(body: bytes) -> Any:
     try:
-        return orjson.loads(orjson.dumps(yaml.load(body, Loader=yaml.CSafeLoader)))
-    except yaml.YAMLError as error:
-        raise errors.bad_request(f"error parsing YAML: {error}") from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise errors.bad_request(f"the YAML document has no JSON form: {error}") from None
+        return from_yaml(body)[0]
+    except YamlError as error:
+        raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
 
 
 def _custom(call: Call, body: bytes, content_type: str) -> Object:

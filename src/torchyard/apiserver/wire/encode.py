@@ -67,13 +67,18 @@ class ObjectEncoder:
         return self._dump(self._form(self.shown(record)))
 
     def event(self, change: Change, record: Record) -> bytes:
-        return b'{"type":"%s","object":%s}\n' % (change.encode(), self._event_object(record))
+        return _event(change, self._event_object(record, definitions=False))
 
-    def _event_object(self, record: Record) -> bytes:
+    def first_event(self, change: Change, record: Record) -> bytes:
+        """The first event of a watch: of tables, it is the one that names the columns."""
+        return _event(change, self._event_object(record, definitions=True))
+
+    def _event_object(self, record: Record, *, definitions: bool) -> bytes:
         if self._is_stored_form:
             return record.data
         if self._format.form == "table":
-            return self._table([self.shown(record)], {"resourceVersion": str(record.rev)})
+            metadata = {"resourceVersion": str(record.rev)}
+            return self._table([self.shown(record)], metadata, definitions=definitions)
         return orjson.dumps(self._form(self.shown(record)))
 
     def bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> bytes:
@@ -137,7 +142,7 @@ class ObjectEncoder:
             }
         return obj
 
-    def _table(self, objects: list[Object], metadata: Object) -> bytes:
+    def _table(self, objects: list[Object], metadata: Object, *, definitions: bool = True) -> bytes:
         return orjson.dumps(
             table(
                 self._columns,
@@ -146,6 +151,7 @@ class ObjectEncoder:
                 include=self._include,
                 version=self._format.version,
                 metadata=metadata,
+                definitions=definitions,
             )
         )
 
@@ -153,6 +159,10 @@ class ObjectEncoder:
         if self._format.yaml:
             return yaml.safe_dump(obj, sort_keys=False).encode()
         return orjson.dumps(obj)
+
+
+def _event(change: Change, data: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (change.encode(), data)
 
 
 def _without_kind(record: Record) -> bytes:
