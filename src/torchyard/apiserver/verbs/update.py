@@ -65,8 +65,8 @@ async def change(
 ) -> Record:
     """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
 
-    `recorded`: the computed object's managed fields are right already. `validate` replaces the kind's own rules, of what
-    may change and what is valid, for subresources that have theirs.
+    `recorded`: the computed object's managed fields are right already. `validate` replaces the kind's own rules, of
+    what may change and what is valid, for subresources that have theirs.
     """
     resource = call.resource
     storage = api.catalog.storage(resource)
