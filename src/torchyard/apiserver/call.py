@@ -30,6 +30,8 @@ class Call:
     force: bool = False
     validation: FieldValidation = "Warn"
     manager: str = ""
+    # The server's own objects may say what a client's may not: that the server is at a loopback address.
+    trusted: bool = False
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, sentence: str) -> None:

@@ -127,7 +127,8 @@ async def _checked(
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     found = validate_metadata_update(metadata, old["metadata"], built_in=storage.custom is None)
     rules = validate or (behaviour.validate_status if is_status else behaviour.validate_update)
-    found += rules(new, old)
+    if not call.trusted:
+        found += rules(new, old)
     if found:
         raise call.invalid(metadata["name"], found)
     if not is_status:
