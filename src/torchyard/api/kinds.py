@@ -24,6 +24,14 @@ from torchyard.api.volume.behaviour import (
     StorageClassBehaviour,
     VolumeBehaviour,
 )
+from torchyard.api.workload.behaviour import (
+    ControllerRevisionBehaviour,
+    DaemonSetBehaviour,
+    DeploymentBehaviour,
+    ReplicaSetBehaviour,
+    ReplicationControllerBehaviour,
+    StatefulSetBehaviour,
+)
 
 BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("", "pods"): PodBehaviour(),
@@ -42,6 +50,12 @@ BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("storage.k8s.io", "csinodes"): CSINodeBehaviour(),
     ("storage.k8s.io", "volumeattachments"): AttachmentBehaviour(),
     ("storage.k8s.io", "csistoragecapacities"): CapacityBehaviour(),
+    ("", "replicationcontrollers"): ReplicationControllerBehaviour(),
+    ("apps", "deployments"): DeploymentBehaviour(),
+    ("apps", "replicasets"): ReplicaSetBehaviour(),
+    ("apps", "statefulsets"): StatefulSetBehaviour(),
+    ("apps", "daemonsets"): DaemonSetBehaviour(),
+    ("apps", "controllerrevisions"): ControllerRevisionBehaviour(),
     ("batch", "jobs"): JobBehaviour(),
     ("batch", "cronjobs"): CronJobBehaviour(),
     ("rbac.authorization.k8s.io", "clusterrolebindings"): RbacBehaviour(),

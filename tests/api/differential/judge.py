@@ -19,6 +19,7 @@ from torchyard.api.faults import Fault
 from torchyard.api.pod.admission import add_default_tolerations, resolve_priority
 from torchyard.api.resources import Resource
 from torchyard.api.service.allocation import wants_cluster_ip
+from torchyard.api.volume.admission import protect
 
 Object = dict[str, Any]
 
@@ -56,7 +57,7 @@ def _path(resource: Resource, namespace: str) -> str:
 
 
 _uid = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_value = re.compile(r"^(Invalid value|Duplicate value): [\[{].*[\]}](?=: |$)", re.DOTALL)
+_value = re.compile(r"^(Invalid value|Duplicate value|Unsupported value): [\[{].*[\]}](?=: |$)", re.DOTALL)
 
 
 def _cause(fault: Fault) -> tuple[str, str, str]:
@@ -135,7 +136,12 @@ def _admit_pod(pod: Object) -> None:
 
 
 # What the real server's own admission does to an object before it is validated.
-ADMISSION: dict[str, Callable[[Object], None]] = {"Pod": _admit_pod}
+ADMISSION: dict[str, Callable[[Object], None]] = {
+    "Pod": _admit_pod,
+    "PersistentVolume": protect,
+    "PersistentVolumeClaim": protect,
+    "VolumeAttributesClass": protect,
+}
 
 
 def _prepared(obj: Object, namespace: str | None) -> Object:
@@ -165,7 +171,7 @@ def without_empty(value: Any) -> Any:
 
 
 _time = re.compile(r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"')
-_GENERATED = ("metadata", "apiVersion", "kind")
+_OWN_METADATA = ("labels", "annotations", "finalizers")
 
 
 def _told_apart(ours: Any, theirs: Any, path: str = "") -> list[str]:
@@ -183,6 +189,14 @@ def _without_uids(obj: Object) -> Any:
     """Jobs write their uid, which no two servers share, all over themselves; a time is a time."""
     uid = obj.get("metadata", {}).get("uid") or "-"
     return json.loads(_time.sub('"TIME"', json.dumps(obj).replace(uid, "UID")))
+
+
+def _comparable_object(obj: Object) -> Any:
+    """All that rules decide: no names, versions and times, which every server gives in its own way."""
+    comparable = _without_uids(obj)
+    meta = comparable["metadata"]
+    comparable["metadata"] = {key: meta.get(key) for key in _OWN_METADATA}
+    return without_empty({key: value for key, value in comparable.items() if key not in ("apiVersion", "kind")})
 
 
 def compare(judge: Judge, case: Case) -> list[str]:
@@ -217,12 +231,7 @@ def _differences(ours: Verdict, theirs: Verdict, *, verdict_only: bool) -> list[
         invented = [f"told by us only: {cause}" for cause in ours.causes if cause not in theirs.causes]
         fewer = len(ours.causes) != len(theirs.causes) and not missing and not invented
         return missing + invented + ([f"{len(ours.causes)} causes, not {len(theirs.causes)}"] if fewer else [])
-    mine, real = without_empty(_without_uids(ours.obj)), without_empty(_without_uids(theirs.obj))
-    found = [
-        line
-        for key in mine.keys() | real.keys()
-        if key not in _GENERATED
-        for line in _told_apart(mine.get(key), real.get(key), key)
-    ]
+    mine, real = (_comparable_object(one) for one in (ours.obj, theirs.obj))
+    found = _told_apart(mine, real)
     found += [f"not warned by us: {line}" for line in theirs.warnings if line not in ours.warnings]
     return found + [f"warned by us only: {line}" for line in ours.warnings if line not in theirs.warnings]

@@ -1,0 +1,183 @@
+"""The behaviour of Deployments, sets and replication controllers."""
+
+from __future__ import annotations
+
+from torchyard.api import names
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.differences import same
+from torchyard.api.faults import Fault
+from torchyard.api.pod.behaviour import drop_disabled_fields
+from torchyard.api.pod.warnings import template_warnings
+from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.workload import defaults, status, validation
+
+_ALL_REVISIONS = (
+    "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+)
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+class _TemplateBehaviour(StatefulBehaviour):
+    """A workload with a template at `spec.template`."""
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        self._drop(obj)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        self._drop(new)
+
+    @staticmethod
+    def _drop(obj: Object) -> None:
+        template = obj["spec"].get("template")
+        if template is not None:
+            drop_disabled_fields(template["spec"])
+
+    def warnings(self, obj: Object) -> list[str]:
+        template = obj["spec"].get("template")
+        return template_warnings(template, "spec.template") if template else []
+
+
+class DeploymentBehaviour(_TemplateBehaviour):
+    def default(self, obj: Object) -> None:
+        defaults.default_deployment(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_deployment(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.with_fixed_selector(validation.validate_deployment, new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return status.validate_deployment_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return _name_warnings(obj) + super().warnings(obj)
+
+
+def _name_warnings(obj: Object) -> list[str]:
+    problems = names.label_problems(obj["metadata"].get("name") or "")
+    if not problems:
+        return []
+    return [
+        "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
+        f"a DNS label is recommended: [{' '.join(problems)}]"
+    ]
+
+
+class ReplicaSetBehaviour(_TemplateBehaviour):
+    def default(self, obj: Object) -> None:
+        defaults.default_replica_set(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = {"replicas": 0}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_replica_set(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.with_fixed_selector(validation.validate_replica_set, new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return status.validate_replica_set_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return _name_warnings(obj) + super().warnings(obj)
+
+
+class StatefulSetBehaviour(_TemplateBehaviour):
+    name_rule = "label"
+
+    def default(self, obj: Object) -> None:
+        defaults.default_stateful_set(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = {"replicas": 0, "availableReplicas": 0}
+        rolling = obj["spec"]["updateStrategy"].get("rollingUpdate")
+        if rolling:
+            # behind a feature that Kubernetes 1.34 leaves off
+            rolling.pop("maxUnavailable", None)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_stateful_set(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_stateful_set_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return status.validate_stateful_set_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        found = super().warnings(obj)
+        if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
+            found.append(_ALL_REVISIONS)
+        return found
+
+
+class DaemonSetBehaviour(_TemplateBehaviour):
+    def default(self, obj: Object) -> None:
+        defaults.default_daemon_set(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+        obj["status"] = dict.fromkeys(counts, 0)
+        self._count(obj, 1)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        super().prepare_update(new, old)
+        was = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 1)
+        changed = not same(old["spec"].get("template"), new["spec"].get("template"))
+        self._count(new, was + 1 if changed else was)
+
+    @staticmethod
+    def _count(obj: Object, generation: int) -> None:
+        """How often the template changed: a field of old versions, kept as an annotation."""
+        annotations = dict(obj["metadata"].get("annotations") or {})
+        annotations[TEMPLATE_GENERATION] = str(generation)
+        obj["metadata"]["annotations"] = annotations
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_daemon_set(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.with_fixed_selector(validation.validate_daemon_set, new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return status.validate_daemon_set_status(new, old)
+
+
+class ReplicationControllerBehaviour(_TemplateBehaviour):
+    default_propagation = "Orphan"
+
+    def default(self, obj: Object) -> None:
+        defaults.default_replication_controller(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        super().prepare_create(obj)
+        obj["status"] = {"replicas": 0}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_replication_controller(obj)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return status.validate_replica_set_status(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return _name_warnings(obj) + super().warnings(obj)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        return {"status.replicas": str((obj.get("status") or {}).get("replicas") or 0)}
+
+
+class ControllerRevisionBehaviour(Behaviour):
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_revision(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_revision_update(new, old)

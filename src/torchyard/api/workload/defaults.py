@@ -1,0 +1,87 @@
+"""What the server fills in where Deployments, sets and replication controllers say nothing."""
+
+from __future__ import annotations
+
+from torchyard.api.behaviour import Object
+from torchyard.api.pod.defaults import default_template
+from torchyard.api.volume.defaults import default_claim
+
+_HISTORY = 10
+
+
+def _default_workload(obj: Object) -> Object:
+    spec: Object = obj.setdefault("spec", {})
+    default_template(spec.setdefault("template", {}))
+    return spec
+
+
+def _default(holder: Object, name: str, value: object) -> None:
+    if holder.get(name) is None or holder[name] == "":
+        holder[name] = value
+
+
+def default_deployment(deployment: Object) -> None:
+    spec = _default_workload(deployment)
+    _default(spec, "replicas", 1)
+    strategy = spec.setdefault("strategy", {})
+    _default(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.get("rollingUpdate") or {}
+        _default(rolling, "maxUnavailable", "25%")
+        _default(rolling, "maxSurge", "25%")
+        strategy["rollingUpdate"] = rolling
+    _default(spec, "revisionHistoryLimit", _HISTORY)
+    _default(spec, "progressDeadlineSeconds", 600)
+
+
+def default_replica_set(replica_set: Object) -> None:
+    _default(_default_workload(replica_set), "replicas", 1)
+
+
+def default_stateful_set(stateful_set: Object) -> None:
+    spec = _default_workload(stateful_set)
+    _default(spec, "replicas", 1)
+    _default(spec, "podManagementPolicy", "OrderedReady")
+    strategy = spec.setdefault("updateStrategy", {})
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        if strategy.get("rollingUpdate") is None:
+            strategy["rollingUpdate"] = {"partition": 0}
+    if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        _default(strategy["rollingUpdate"], "partition", 0)
+    retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    _default(retention, "whenDeleted", "Retain")
+    _default(retention, "whenScaled", "Retain")
+    spec["persistentVolumeClaimRetentionPolicy"] = retention
+    _default(spec, "revisionHistoryLimit", _HISTORY)
+    for claim in spec.get("volumeClaimTemplates") or ():
+        default_claim(claim)
+        _default(claim, "kind", "PersistentVolumeClaim")
+        _default(claim, "apiVersion", "v1")
+
+
+def default_daemon_set(daemon_set: Object) -> None:
+    spec = _default_workload(daemon_set)
+    strategy = spec.setdefault("updateStrategy", {})
+    _default(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.get("rollingUpdate") or {}
+        _default(rolling, "maxUnavailable", 1)
+        _default(rolling, "maxSurge", 0)
+        strategy["rollingUpdate"] = rolling
+    _default(spec, "revisionHistoryLimit", _HISTORY)
+
+
+def default_replication_controller(controller: Object) -> None:
+    spec = controller.setdefault("spec", {})
+    _default(spec, "replicas", 1)
+    template = spec.get("template")
+    if template is None:
+        return
+    default_template(template)
+    own = template["metadata"].get("labels")
+    if own:
+        if not spec.get("selector"):
+            spec["selector"] = dict(own)
+        if not controller["metadata"].get("labels"):
+            controller["metadata"]["labels"] = dict(own)
