@@ -11,12 +11,14 @@ from torchyard.apiserver.store.events import Event
 from torchyard.controllers.garbage import GarbageCollector
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
+from torchyard.controllers.quotas import QuotaController
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.recorder import Recorder
 
 KNOWN = (
     "garbage-collector-controller",
     "namespace-controller",
+    "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )
@@ -40,6 +42,11 @@ def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: 
         maps = root_authority(client, namespaces.informer, authority)
         yield "root-ca informer", maps.informer.run()
         yield "root-ca-certificate-publisher-controller", maps.controller.run()
+    if "resourcequota-controller" in chosen:
+        quotas = QuotaController(client, lambda group, plural: _served(api.catalog, group, plural), api.clock)
+        api.store.listen("", lambda event: _count(quotas, event))
+        yield "resourcequota informer", quotas.informer.run()
+        yield "resourcequota-controller", quotas.controller.run()
     if "garbage-collector-controller" in chosen:
         collector = GarbageCollector(client, lambda version, kind: _resource_of(api.catalog, version, kind), recorder)
         api.store.listen("", lambda event: _tell(collector, api.catalog, event))
@@ -50,6 +57,19 @@ def _resource_of(catalog: Catalog, api_version: str, kind: str) -> Ref | None:
     group, _, version = api_version.rpartition("/")
     found = catalog.kind(group, version, kind)
     return Ref(found.group, found.version, found.plural, found.namespaced) if found else None
+
+
+def _served(catalog: Catalog, group: str, plural: str) -> Ref | None:
+    found = next((one for one in catalog.stored() if (one.group, one.plural) == (group, plural)), None)
+    return Ref(found.group, found.version, found.plural, found.namespaced) if found else None
+
+
+def _count(quotas: QuotaController, event: Event) -> None:
+    """Tell the quota controller what changed where, as the key says it: `/jobs.batch/namespace/name`."""
+    _, collection, namespace, _ = event.record.key.split("/", 3)
+    if namespace and len(quotas.informer):
+        plural, _, group = collection.partition(".")
+        quotas.observe(group, plural, namespace)
 
 
 # Metadata that makes an object matter to the garbage collector, as it stands in its bytes.

@@ -307,6 +307,16 @@ OTHER_CASES = [
         "",
         "persistentvolumes",
     ),
+    Case(
+        "attributes class",
+        {"metadata": {"name": "x"}, "driverName": "d.example.com", "parameters": {"a": "b"}},
+        "",
+        "volumeattributesclasses",
+        "storage.k8s.io",
+    ),
+    Case(
+        "generated name without priority", {**pod("x", priorityClassName="nope"), "metadata": {"generateName": "gen-"}}
+    ),
     Case("secret over quota", {"metadata": {"name": "x"}}, "admission-quota", "secrets"),
     Case("config map where namespace ends", {"metadata": {"name": "x"}}, "admission-ending", "configmaps"),
     Case("job over quota", JOB, "admission-quota", "jobs", "batch"),

@@ -23,6 +23,11 @@ from torchyard.apiserver.access.users import User
 Object = dict[str, Any]
 ADMIN = User("admin", groups=("system:masters",))
 TEAM = "admission"
+KINDS = {
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "persistentvolumes": "PersistentVolume",
+    "volumeattributesclasses": "VolumeAttributesClass",
+}
 READ = (
     "/api/v1/namespaces",
     "/api/v1/serviceaccounts",
@@ -81,7 +86,7 @@ def wait_for_account(server: Server, namespace: str) -> None:
 
 def ours(case: Case, memory: Memory) -> Object:
     """What our rules make of a new object: the object, or the Status of its refusal."""
-    obj = copy.deepcopy(case.body)
+    obj = {"kind": KINDS.get(case.resource, ""), **copy.deepcopy(case.body)}
     metadata = obj["metadata"]
     metadata.setdefault("namespace", case.namespace)
     attributes = Attributes(

@@ -11,7 +11,6 @@ from tests.apiserver.access.memory import Memory
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.admission.attributes import Attributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
-from torchyard.apiserver.access.admission.quota import status_of
 from torchyard.apiserver.access.lookup import Remembering
 from torchyard.apiserver.access.rbac import Authorizer
 from torchyard.apiserver.access.users import User
@@ -136,15 +135,6 @@ def test_other_namespaces_do_not_count(admission: BuiltInAdmission) -> None:
     elsewhere = pod("a")
     elsewhere["metadata"]["namespace"] = "other"
     assert charge(admission, Memory(quota(pods="1"), elsewhere), pod("b"))
-
-
-def test_the_status_tells_limits_and_use() -> None:
-    memory = Memory(pod("a"), pod("b", "500m"), made("Secret", "s"))
-    found = status_of(memory, quota(pods="4", cpu="2", secrets="1", services="3"), NOW, [("", "pods"), ("", "secrets")])
-    assert found == {
-        "hard": {"pods": "4", "cpu": "2", "secrets": "1", "services": "3"},
-        "used": {"pods": "2", "cpu": "1500m", "secrets": "1", "services": "0"},
-    }
 
 
 def test_a_remembering_lookup_reads_again_only_after_a_change() -> None:

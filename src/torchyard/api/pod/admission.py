@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torchyard.api import errors
+from torchyard.api import errors, quantity
 from torchyard.api.behaviour import Object
 from torchyard.api.pod.validation import MIRROR, all_containers
 
@@ -106,7 +106,7 @@ def check_secret_references(pod: Object, account: Object) -> None:
             f'volume with secret.secretName="{secret}" is not allowed because service account '
             f"{account['metadata']['name']} does not reference that secret"
         )
-        raise errors.forbidden("pods", "", pod["metadata"].get("name") or "", why)
+        raise _refused(pod, why)
 
 
 def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
@@ -115,14 +115,14 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
     `classes` are the PriorityClass objects of the cluster. Raises 403 for a class that does not exist and for a
     priority that is not the class's.
     """
-    spec, name = pod["spec"], pod["metadata"].get("name") or ""
+    spec = pod["spec"]
     wanted = spec.get("priorityClassName") or ""
     value, policy = 0, "PreemptLowerPriority"
     found = None
     if wanted:
         found = next((one for one in classes if one["metadata"]["name"] == wanted), None)
         if found is None:
-            raise errors.forbidden("pods", "", name, f"no PriorityClass with name {wanted} was found")
+            raise _refused(pod, f"no PriorityClass with name {wanted} was found")
     else:
         defaults = [one for one in classes if one.get("globalDefault")]
         # several defaults can only come from a race; the lowest is the harmless one
@@ -137,7 +137,7 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
             f"the integer value of priority ({given}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
-        raise errors.forbidden("pods", "", name, why)
+        raise _refused(pod, why)
     spec["priority"] = value
     own = spec.get("preemptionPolicy")
     if own and own != policy:
@@ -145,33 +145,42 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
             f"the string value of PreemptionPolicy ({own}) must not be provided in pod spec; "
             f"priority admission controller computed {policy} from the given PriorityClass name"
         )
-        raise errors.forbidden("pods", "", name, why)
+        raise _refused(pod, why)
     spec["preemptionPolicy"] = policy
 
 
 def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
     """Take over overhead, node selector and tolerations of the pod's runtime class. Raises 403 where it is missing."""
     spec = pod["spec"]
-    wanted = spec.get("runtimeClassName")
-    if wanted is None:
-        return
-    name = pod["metadata"].get("name") or ""
-    if runtime_class is None:
-        raise errors.forbidden("pods", "", name, f'pod rejected: RuntimeClass "{wanted}" not found')
-    overhead = (runtime_class.get("overhead") or {}).get("podFixed")
+    wanted, own_overhead = spec.get("runtimeClassName"), spec.get("overhead")
+    if wanted is not None and runtime_class is None:
+        raise _refused(pod, f'pod rejected: RuntimeClass "{wanted}" not found')
+    runtime_class = runtime_class or {}
+    overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}
+    if own_overhead and not overhead:
+        raise _refused(pod, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead")
+    if own_overhead and not _same_amounts(own_overhead, overhead):
+        raise _refused(pod, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead")
     if overhead:
-        if spec.get("overhead") and spec["overhead"] != overhead:
-            why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
-            raise errors.forbidden("pods", "", name, why)
         spec["overhead"] = dict(overhead)
     scheduling = runtime_class.get("scheduling") or {}
     selector = scheduling.get("nodeSelector") or {}
     own = spec.get("nodeSelector") or {}
     if clash := sorted(key for key in selector if key in own and own[key] != selector[key]):
         why = f"conflict: runtimeClass.scheduling.nodeSelector[{clash[0]}] = {selector[clash[0]]}; "
-        raise errors.forbidden("pods", "", name, f"{why}pod.spec.nodeSelector[{clash[0]}] = {own[clash[0]]}")
+        raise _refused(pod, f"{why}pod.spec.nodeSelector[{clash[0]}] = {own[clash[0]]}")
     if selector:
         spec["nodeSelector"] = {**own, **selector}
     added = [one for one in scheduling.get("tolerations") or () if one not in (spec.get("tolerations") or ())]
     if added:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]
+
+
+def _same_amounts(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(quantity.compare(one[key], other[key]) == 0 for key in one)
+
+
+def _refused(pod: Object, why: str) -> errors.StatusError:
+    """A refusal before the pod has its name tells the beginning of it."""
+    metadata = pod["metadata"]
+    return errors.forbidden("pods", "", metadata.get("name") or metadata.get("generateName") or "Unknown", why)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import quantity
+from torchyard.api.pod.qos import quality_of_service
 
 Object = dict[str, Any]
 
@@ -27,7 +27,7 @@ def _holds(scope: Object, resource: str, obj: Object) -> bool:
         case "Terminating" | "NotTerminating":
             return bool(spec.get("activeDeadlineSeconds") is None) is (name == "NotTerminating")
         case "BestEffort" | "NotBestEffort":
-            return _is_best_effort(spec) is (name == "BestEffort")
+            return (quality_of_service(obj) == "BestEffort") is (name == "BestEffort")
         case "PriorityClass":
             return _matches(scope, spec.get("priorityClassName") or "")
         case "CrossNamespacePodAffinity":
@@ -45,17 +45,6 @@ def _matches(scope: Object, value: str) -> bool:
         case "DoesNotExist":
             return not value
     return bool(value)
-
-
-def _is_best_effort(spec: Object) -> bool:
-    holders = [spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
-    return not any(
-        quantity.parse(text)
-        for holder in holders
-        for which in ("requests", "limits")
-        for name, text in ((holder.get("resources") or {}).get(which) or {}).items()
-        if name in ("cpu", "memory")
-    )
 
 
 def _crosses_namespaces(affinity: Object) -> bool:

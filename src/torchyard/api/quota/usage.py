@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import qualified
-from torchyard.api.pod.totals import Amounts, pod_total
+from torchyard.api.pod.totals import Amounts, add, pod_total
 from torchyard.api.quantity import Quantity
-from torchyard.api.volume.columns import BETA_CLASS
+from torchyard.api.quota.scopes import counts
+from torchyard.api.volume.admission import CLASS_ANNOTATION
 
 Object = dict[str, Any]
 
@@ -38,6 +40,15 @@ def usage_of(group: str, resource: str, obj: Object, now: datetime) -> Amounts:
     elif resource == "persistentvolumeclaims":
         used |= _claim_usage(obj)
     return used
+
+
+def total_usage(quota_spec: Object, group: str, resource: str, objects: Iterable[Object], *, now: datetime) -> Amounts:
+    """What those objects of one resource cost together that a quota counts."""
+    total: Amounts = {}
+    for obj in objects:
+        if counts(quota_spec, resource, obj):
+            add(total, usage_of(group, resource, obj, now))
+    return total
 
 
 def _holds_resources(pod: Object, now: datetime) -> bool:
@@ -88,7 +99,7 @@ def _claim_usage(claim: Object) -> Amounts:
     # A claim that was given more than it asked for costs what it was given.
     given = (((claim.get("status") or {}).get("allocatedResources")) or {}).get("storage")
     amounts = [quantity.parse(text) for text in (size, given) if text is not None]
-    name = (claim["metadata"].get("annotations") or {}).get(BETA_CLASS) or spec.get("storageClassName")
+    name = (claim["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION) or spec.get("storageClassName")
     by_class = f"{name}.storageclass.storage.k8s.io/" if name else ""
     used: Amounts = {}
     if amounts:

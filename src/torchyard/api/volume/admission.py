@@ -13,7 +13,7 @@ VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 ATTRIBUTES_PROTECTION = "kubernetes.io/vac-protection"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _OLD_DEFAULT_CLASS = "storageclass.beta.kubernetes.io/is-default-class"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _PROTECTION = {
     "PersistentVolumeClaim": CLAIM_PROTECTION,
     "PersistentVolume": VOLUME_PROTECTION,
@@ -23,7 +23,7 @@ _PROTECTION = {
 
 def protect(obj: Object) -> None:
     """Keep what is in use from being deleted: the finalizer of a new claim or volume."""
-    finalizer = _PROTECTION.get(obj["kind"])
+    finalizer = _PROTECTION.get(obj.get("kind", ""))
     present = obj["metadata"].get("finalizers") or []
     if finalizer and finalizer not in present:
         obj["metadata"]["finalizers"] = [*present, finalizer]
@@ -35,15 +35,20 @@ def is_default(storage_class: Object) -> bool:
 
 
 def default_class(classes: Iterable[Object]) -> Object | None:
-    """The default storage class; of several, the newest, and of those made at once, the first by name."""
-    marked = sorted((one for one in classes if is_default(one)), key=lambda one: str(one["metadata"]["name"]))
-    return max(marked, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""), default=None)
+    """The default storage class."""
+    return newest_default(one for one in classes if is_default(one))
+
+
+def newest_default(marked: Iterable[Object]) -> Object | None:
+    """Of several classes marked as default the newest, and of those made at once the first by name."""
+    by_name = sorted(marked, key=lambda one: str(one["metadata"]["name"]))
+    return max(by_name, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""), default=None)
 
 
 def set_default_class(claim: Object, classes: Iterable[Object]) -> None:
     """A claim that says nothing about its class gets the default one; an empty name means none."""
     spec = claim["spec"]
-    if spec.get("storageClassName") is not None or _CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
+    if spec.get("storageClassName") is not None or CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
         return
     chosen = default_class(classes)
     if chosen is not None:

@@ -7,22 +7,13 @@ from typing import Any
 
 from torchyard.api.cells import AGE, NAME, UNSET, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.volume.admission import CLASS_ANNOTATION, is_default, mode_shorthand
 
 Object = dict[str, Any]
 
-# Before claims and volumes had a field for it, their class was an annotation; where it is set it still counts first.
-BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-
-
-def _modes(modes: list[str] | None) -> str:
-    found = modes or ()
-    return ",".join(short for mode, short in _MODES.items() if mode in found)
-
 
 def _class(obj: Object, spec: Object) -> str:
-    return (obj["metadata"].get("annotations") or {}).get(BETA_CLASS) or spec.get("storageClassName") or ""
+    return (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION) or spec.get("storageClassName") or ""
 
 
 def _phase(obj: Object) -> str:
@@ -44,7 +35,7 @@ def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
         _phase(claim),
         volume,
         str((status.get("capacity") or {}).get("storage", "0")) if volume else "",
-        _modes(status.get("accessModes")) if volume else "",
+        ",".join(mode_shorthand(status.get("accessModes") or ())) if volume else "",
         _class(claim, spec),
         spec.get("volumeAttributesClassName", UNSET),
         created(claim, now),
@@ -74,7 +65,7 @@ def _volume_cells(volume: Object, now: datetime) -> list[Cell]:
     return [
         name_of(volume),
         str((spec.get("capacity") or {}).get("storage", "0")),
-        _modes(spec.get("accessModes")),
+        ",".join(mode_shorthand(spec.get("accessModes") or ())),
         spec.get("persistentVolumeReclaimPolicy") or "",
         _phase(volume),
         f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else "",
@@ -105,10 +96,8 @@ VOLUMES = Columns(
 
 
 def _storage_class_cells(storage: Object, now: datetime) -> list[Cell]:
-    annotations = storage["metadata"].get("annotations") or {}
-    is_default = any(annotations.get(key) == "true" for key in DEFAULT_CLASS)
     return [
-        f"{name_of(storage)} (default)" if is_default else name_of(storage),
+        f"{name_of(storage)} (default)" if is_default(storage) else name_of(storage),
         storage.get("provisioner") or "",
         storage.get("reclaimPolicy") or "Delete",
         storage.get("volumeBindingMode") or "Immediate",

@@ -39,7 +39,7 @@ class BuiltInAdmission:
             pods.set_priority,
             pods.tolerate_troubles,
             storage.set_storage_class,
-            storage.protect,
+            storage.protect_in_use,
             pods.use_runtime_class,
             storage.set_ingress_class,
         )

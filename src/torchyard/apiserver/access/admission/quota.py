@@ -13,10 +13,10 @@ from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import qualified
-from torchyard.api.pod.totals import Amounts, add
-from torchyard.api.quantity import ZERO, Quantity
+from torchyard.api.pod.totals import Amounts
+from torchyard.api.quantity import ZERO
 from torchyard.api.quota.scopes import counts
-from torchyard.api.quota.usage import undemanded, usage_of
+from torchyard.api.quota.usage import total_usage, undemanded, usage_of
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.lookup import Lookup, Object
 
@@ -72,7 +72,7 @@ class Quotas:
         cost = {key: amount for key, amount in cost.items() if key in hard}
         if not cost:
             return
-        used = self.used(attributes.lookup, quota, attributes.group, attributes.resource, now=now)
+        used = self._used(attributes.lookup, quota, attributes.group, attributes.resource, now=now)
         exceeded = sorted(key for key in cost if used.get(key, ZERO) + cost[key] > hard[key])
         if exceeded:
             requested, taken, limited = (
@@ -82,14 +82,12 @@ class Quotas:
                 f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"
             )
 
-    def used(self, lookup: Lookup, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
+    def _used(self, lookup: Lookup, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
         """What the objects of one resource take of a quota, stored or promised."""
         namespace, spec = quota["metadata"]["namespace"], quota.get("spec") or {}
-        total: Amounts = {}
-        for obj in (*lookup.list(group, resource, namespace), *self._pending(lookup, group, resource, namespace)):
-            if counts(spec, resource, obj):
-                add(total, usage_of(group, resource, obj, now))
-        return total
+        stored = lookup.list(group, resource, namespace)
+        promised = self._pending(lookup, group, resource, namespace)
+        return total_usage(spec, group, resource, (*stored, *promised), now=now)
 
     def _pending(self, lookup: Lookup, group: str, resource: str, namespace: str) -> Iterable[Object]:
         """Objects that were let through and are not stored yet."""
@@ -121,15 +119,3 @@ def _concerns(quota: Object, attributes: Attributes) -> bool:
         if not names & hard.keys():
             return False
     return counts(spec, attributes.resource, attributes.new)
-
-
-def status_of(lookup: Lookup, quota: Object, now: datetime, resources: Iterable[tuple[str, str]]) -> Object:
-    """The status of a quota: its limits, and what is used of each. `resources` are (group, plural) that can cost."""
-    counter = Quotas(lambda: now, lambda: 0.0)
-    hard: dict[str, str] = (quota.get("spec") or {}).get("hard") or {}
-    used: dict[str, Quantity] = dict.fromkeys(hard, ZERO)
-    for group, resource in resources:
-        for name, amount in counter.used(lookup, quota, group, resource, now=now).items():
-            if name in used:
-                used[name] = used[name] + amount
-    return {"hard": dict(hard), "used": {name: str(amount) for name, amount in used.items()}}

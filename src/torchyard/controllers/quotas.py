@@ -1,0 +1,51 @@
+"""Resource quotas: keeps in their status what is used of them. Enforcement is the API server's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from torchyard.controllers.loop import Controller
+from torchyard.core.quota.status import counted, quota_status
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Informer, Key, key_of
+
+Object = dict[str, Any]
+QUOTAS = Ref("", "v1", "resourcequotas")
+# Many objects come and go together; they are counted once.
+PAUSE = 0.2
+# Pods whose time to end is over cost nothing any more, and nobody says when.
+LOOK_AGAIN = 300.0
+
+
+class QuotaController:
+    def __init__(
+        self, client: Client, resource: Callable[[str, str], Ref | None], clock: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._clock = clock
+        self.informer = Informer(client, QUOTAS, indexes={"namespace": lambda obj: (obj["metadata"]["namespace"],)})
+        self.controller = Controller("resourcequota", self._reconcile, [self.informer], workers=1)
+        self.informer.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
+
+    def observe(self, group: str, plural: str, namespace: str) -> None:
+        """Something of this resource came, went or changed in a namespace."""
+        for quota in self.informer.by("namespace", namespace):
+            if (group, plural) in counted(quota):
+                self.controller.queue.add_after(key_of(quota), PAUSE)
+
+    async def _reconcile(self, key: Key) -> float | None:
+        quota = self.informer.get(*key)
+        if quota is None or quota["metadata"].get("deletionTimestamp"):
+            return None
+        objects = {}
+        for group, plural in counted(quota):
+            ref = self._resource(group, plural)
+            if ref is not None:
+                objects[group, plural] = (await self._client.list(ref, key[0])).items
+        status = quota_status(quota, objects, self._clock())
+        if status != quota.get("status"):
+            await self._client.update(QUOTAS, {**quota, "status": status}, subresource="status")
+        return LOOK_AGAIN

@@ -1,0 +1,1 @@
+"""Quotas: what is used of them."""
