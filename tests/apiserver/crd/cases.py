@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,8 @@ def recorded() -> dict[str, Object]:
 def definition(name: str, case: Object, *, loose: bool = False) -> Object:
     """The definition of a case; `loose` is the one before it was tightened."""
     plural = "".join(letter for letter in name.title() if letter.isalnum())
-    schema = case.get("schema") or _spec_schema(
-        case["loose"] if loose else case.get("spec") or {"a": {"type": "string"}}
-    )
+    fields = case["loose"] if loose else case.get("spec") or {"a": {"type": "string"}}
+    schema = case.get("schema") or _spec_schema(fields, [] if loose else case.get("rules") or [])
     plain = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     versions = [_merged({**plain, "storage": False}, one) for one in case.get("versions") or ()]
     crd: Object = {
@@ -57,8 +57,9 @@ def definition(name: str, case: Object, *, loose: bool = False) -> Object:
     return crd
 
 
-def _spec_schema(properties: Object) -> Object:
-    return {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+def _spec_schema(properties: Object, rules: list[Object]) -> Object:
+    spec = {"type": "object", "properties": properties, **({"x-kubernetes-validations": rules} if rules else {})}
+    return {"type": "object", "properties": {"spec": spec}}
 
 
 def _merged(base: Object, patch: Object) -> Object:
@@ -99,7 +100,10 @@ def refused(code: int, reason: str, message: str, causes: list[Object]) -> Objec
     """A refusal; Go tells the faults of a map's entries in any order."""
     verdict: Object = {"code": code, "reason": reason}
     if causes:
-        verdict["causes"] = sorted([c.get("reason", ""), c.get("field", ""), c["message"]] for c in causes)
+        # the real server numbers the types of objects at random
+        verdict["causes"] = sorted(
+            [c.get("reason", ""), c.get("field", ""), re.sub(r"selfType\d+", "selfType", c["message"])] for c in causes
+        )
     else:
         verdict["message"] = message
     return verdict

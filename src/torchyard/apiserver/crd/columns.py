@@ -10,8 +10,8 @@ import orjson
 
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.times import TimeError, human_duration, parse_rfc3339
-from torchyard.apiserver.crd.go import go_number
 from torchyard.apiserver.crd.jsonpath import JSONPath, PathError
+from torchyard.apiserver.go import go_number
 
 Object = dict[str, Any]
 Fill = Callable[[Object, datetime], Cell]

@@ -7,7 +7,7 @@ from typing import Any
 
 from torchyard.api import faults
 from torchyard.api.faults import Fault
-from torchyard.apiserver.crd.go import go_number, json_type
+from torchyard.apiserver.go import go_number, json_type
 
 Object = dict[str, Any]
 MAX_REPLICAS = 2**31 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.api.columns import Columns
 from torchyard.api.faults import Fault
@@ -19,6 +19,9 @@ from torchyard.apiserver.crd.schema.node import Node, compile_schema
 from torchyard.apiserver.crd.schema.prune import prune
 from torchyard.apiserver.crd.schema.shape import resource_type
 from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, schema_faults
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.crd.rules.validation import RuleSet
 
 Object = dict[str, Any]
 
@@ -50,6 +53,14 @@ class CustomVersion:
     @cached_property
     def root(self) -> Node:
         return compile_schema(self.schema)
+
+    @cached_property
+    def _rules(self) -> RuleSet | None:
+        if not self.root.rules_below:
+            return None
+        from torchyard.apiserver.crd.rules.validation import RuleSet
+
+        return RuleSet(self.root)
 
     @cached_property
     def type(self) -> Type:
@@ -87,7 +98,7 @@ class CustomVersion:
         found += embedded_faults(obj, root)
         if old is None or not duplicate_faults(old, root):
             found += duplicate_faults(obj, root)
-        return found
+        return found + self._rule_faults(obj, old, found)
 
     def validate_status(self, obj: Object, old: Object) -> list[Fault]:
         """The faults of a status change; the rest of the object is what it was."""
@@ -98,7 +109,11 @@ class CustomVersion:
         found += scale_faults(obj, self.scale, status_only=True)
         if not duplicate_faults(old, self.root):
             found += duplicate_faults(obj, self.root)
-        return found
+        return found + self._rule_faults(obj, old, found)
+
+    def _rule_faults(self, obj: Object, old: Object | None, known: list[Fault]) -> list[Fault]:
+        rules = self._rules
+        return [] if rules is None else rules.faults(obj, ABSENT if old is None else old, known)
 
 
 def _in_status(fault: Fault) -> Fault:

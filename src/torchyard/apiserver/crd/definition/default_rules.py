@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import Any
 
 from torchyard.api import faults
@@ -41,4 +42,10 @@ def _value_faults(value: Any, schema: Schema, path: str, compiler: Compiler) -> 
         # the value is checked by itself, so only the field tells where it stands
         field = path if fault.field in ("", NO_PATH) else f"{path}.{fault.field}"
         found.append(Fault(fault.reason, field, fault.message))
+    if not found and node.rules_below:
+        from torchyard.apiserver.crd.rules.compiled import BadRule
+        from torchyard.apiserver.crd.rules.validation import RuleSet
+
+        with suppress(BadRule):  # told where the rule stands
+            found += RuleSet(node).default_faults(value, path)
     return found

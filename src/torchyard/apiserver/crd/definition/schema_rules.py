@@ -10,7 +10,7 @@ from typing import Any
 
 from torchyard.api import faults
 from torchyard.api.faults import Fault
-from torchyard.apiserver.crd.definition.field_path import FieldPathError, follow
+from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
 from torchyard.apiserver.crd.schema.node import META_FIELDS
 
 Schema = dict[str, Any]

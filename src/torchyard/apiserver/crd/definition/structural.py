@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from torchyard.api import faults
 from torchyard.api.faults import Fault
-from torchyard.apiserver.crd.schema.regex import PatternError, pattern
+from torchyard.apiserver.patterns import PatternError, pattern
 
 Schema = dict[str, Any]
 Level = Literal["root", "item", "field"]

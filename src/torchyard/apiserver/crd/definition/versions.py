@@ -11,9 +11,10 @@ from torchyard.api import faults
 from torchyard.api.faults import Fault
 from torchyard.api.names import dns1035_problems
 from torchyard.apiserver.crd.definition.default_rules import default_faults
-from torchyard.apiserver.crd.definition.field_path import FieldPathError, follow
 from torchyard.apiserver.crd.definition.schema_rules import has_unsupported, schema_rule_faults
 from torchyard.apiserver.crd.definition.structural import structural_faults
+from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
+from torchyard.apiserver.crd.schema.node import compile_schema
 
 Object = dict[str, Any]
 
@@ -165,9 +166,15 @@ def _schema_faults(schema: Object, path: str, *, has_status: bool) -> list[Fault
             found.append(faults.invalid(path, schema, detail))
     if schema.get("nullable"):
         found.append(faults.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    shape: list[Fault] = []
     if not has_unsupported(schema):
-        found += structural_faults(schema, path) or default_faults(schema, path)
-    found += schema_rule_faults(schema, path)
+        shape = structural_faults(schema, path) or default_faults(schema, path)
+    said = schema_rule_faults(schema, path)
+    found += shape + said
+    if not shape and not has_unsupported(schema) and compile_schema(schema).rules_below:
+        from torchyard.apiserver.crd.rules.definition import rule_faults
+
+        found += rule_faults(schema, path, said)
     return found
 
 

@@ -11,7 +11,7 @@ from datetime import date
 from email.utils import parseaddr
 from urllib.parse import urlsplit
 
-from torchyard.apiserver.crd.schema.regex import pattern
+from torchyard.apiserver.patterns import pattern
 
 _HEX = "[0-9A-Fa-f]"
 _PATTERNS = {

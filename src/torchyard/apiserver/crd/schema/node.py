@@ -12,6 +12,7 @@ from typing import Any
 
 from torchyard.api.schema.types import ListType
 from torchyard.apiserver.crd.schema import formats
+from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
 
 Schema = dict[str, Any]
 
@@ -21,7 +22,7 @@ _LIMITS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems
 
 @dataclass(slots=True, eq=False)
 class Rule:
-    """One entry of x-kubernetes-validations, as written."""
+    """One entry of x-kubernetes-validations; the path of its field as messages write it."""
 
     rule: str
     message: str
@@ -137,7 +138,7 @@ class Compiler:
             map_type=schema.get("x-kubernetes-map-type") or "granular",
             checks=_checks(schema, junctors, negated),
             defaulted=tuple((name, sub) for name, sub in properties.items() if sub.has_default),
-            rules=tuple(_rule(rule) for rule in schema.get("x-kubernetes-validations") or ()),
+            rules=tuple(_rule(rule, schema) for rule in schema.get("x-kubernetes-validations") or ()),
         )
         below = list(node.children())
         node.defaults_below = node.has_default or any(child.defaults_below for child in below)
@@ -201,12 +202,16 @@ def _checks(schema: Schema, junctors: dict[str, tuple[Node, ...]], negated: Node
     )
 
 
-def _rule(rule: dict[str, Any]) -> Rule:
+def _rule(rule: dict[str, Any], schema: Schema) -> Rule:
+    try:
+        field_path = follow(rule.get("fieldPath") or "", schema)[0]
+    except FieldPathError:
+        field_path = ""  # refused when the definition is written
     return Rule(
         rule=rule.get("rule") or "",
         message=rule.get("message") or "",
         message_expression=rule.get("messageExpression") or "",
         reason=rule.get("reason") or "",
-        field_path=rule.get("fieldPath") or "",
+        field_path=field_path,
         optional_old_self=bool(rule.get("optionalOldSelf")),
     )

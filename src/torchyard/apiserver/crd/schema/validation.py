@@ -11,10 +11,10 @@ from typing import Any
 
 from torchyard.api import faults
 from torchyard.api.faults import Fault
-from torchyard.apiserver.crd.go import go_number, is_json_integer, json_type
 from torchyard.apiserver.crd.schema import formats
 from torchyard.apiserver.crd.schema.node import Node, ValueChecks, frozen
-from torchyard.apiserver.crd.schema.regex import pattern
+from torchyard.apiserver.go import go_number, is_json_integer, json_type
+from torchyard.apiserver.patterns import pattern
 
 # The path of a value: (parent, step) pairs, written out only when there is something to tell.
 Path = tuple[Any, str | int] | None

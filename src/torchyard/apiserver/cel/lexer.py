@@ -1,0 +1,108 @@
+"""An expression's tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from torchyard.apiserver.cel.errors import CompileError, Issue
+
+
+class Token(NamedTuple):
+    kind: str  # int, uint, float, string, bytes, ident, quoted-ident, end, or the symbol itself
+    text: str
+    offset: int
+    value: object = None
+
+
+_QUOTES = r'"""|' + r"'''|\"|'"
+_SPACE = re.compile(r"(?:[ \t\r\n\f]+|//[^\n]*)*")
+_FLOAT = re.compile(r"(?:[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)")
+_INT = re.compile(r"(?:0x[0-9a-fA-F]+|[0-9]+)([uU]?)")
+_IDENT = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
+_PREFIX = re.compile(rf"([rR]?[bB]?|[bB][rR])({_QUOTES})")
+_SYMBOL = re.compile(r"==|!=|<=|>=|&&|\|\||[-+*/%<>!?:.,()\[\]{}]")
+_QUOTED_IDENT = re.compile(r"`([a-zA-Z0-9_./ -]+)`")
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{2})|X([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL
+)
+_SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_SAME = "\"'`\\?"
+
+
+def tokens(source: str) -> list[Token]:
+    """All tokens of an expression, the last of kind `end`. Raises CompileError."""
+    found: list[Token] = []
+    at = 0
+    while True:
+        space = _SPACE.match(source, at)
+        at = space.end() if space else at
+        if at >= len(source):
+            return [*found, Token("end", "<EOF>", len(source))]
+        token = _token(source, at)
+        found.append(token)
+        at += len(token.text)
+
+
+def _token(source: str, at: int) -> Token:
+    if match := _PREFIX.match(source, at):
+        return _string(source, at, match)
+    if match := _FLOAT.match(source, at):
+        return Token("float", match.group(), at, float(match.group()))
+    if match := _INT.match(source, at):
+        text = match.group()
+        digits = text.rstrip("uU")
+        value = int(digits, 16) if digits.startswith("0x") else int(digits)
+        return Token("uint" if match.group(1) else "int", text, at, value)
+    if match := _IDENT.match(source, at):
+        return Token("ident", match.group(), at)
+    if match := _SYMBOL.match(source, at):
+        return Token(match.group(), match.group(), at)
+    if match := _QUOTED_IDENT.match(source, at):
+        return Token("quoted-ident", match.group(), at, match.group(1))
+    raise _unreadable(source, at, source[at])
+
+
+def _unreadable(source: str, at: int, text: str) -> CompileError:
+    return CompileError(source, [Issue(at, f"Syntax error: token recognition error at: '{text}'")])
+
+
+def _string(source: str, at: int, match: re.Match[str]) -> Token:
+    prefix, quote = match.group(1).lower(), match.group(2)
+    body = match.end()
+    end = body
+    while not source.startswith(quote, end):
+        if end >= len(source) or (len(quote) == 1 and source[end] in "\r\n"):
+            raise _unreadable(source, at, source[at:end])
+        end += 2 if source[end] == "\\" and "r" not in prefix else 1
+    text = source[at : end + len(quote)]
+    inside = source[body:end]
+    is_bytes = "b" in prefix
+    if "r" not in prefix:
+        return Token("bytes" if is_bytes else "string", text, at, _unescaped(source, at, inside, is_bytes=is_bytes))
+    return Token("bytes" if is_bytes else "string", text, at, inside.encode() if is_bytes else inside)
+
+
+def _unescaped(source: str, at: int, text: str, *, is_bytes: bool) -> str | bytes:
+    def refuse() -> CompileError:
+        return CompileError(source, [Issue(at, "Syntax error: invalid escape sequence in a string literal")])
+
+    parts: list[str] = []
+    last = 0
+    for match in _ESCAPE.finditer(text):
+        parts.append(text[last : match.start()])
+        last = match.end()
+        small, large, four, eight, octal, other = match.groups()
+        if other is not None:
+            if other not in _SIMPLE and other not in _SAME:
+                raise refuse()
+            parts.append(_SIMPLE.get(other, other))
+            continue
+        code = int(octal, 8) if octal else int(small or large or four or eight, 16)
+        if code > 0x10FFFF or 0xD800 <= code < 0xE000 or (is_bytes and (four or eight)):
+            raise refuse()
+        # in bytes an escape is one byte: marked, since the rest is encoded as UTF-8
+        parts.append(chr(0xDC00 + code) if is_bytes and code > 0x7F else chr(code))
+    parts.append(text[last:])
+    whole = "".join(parts)
+    return whole.encode("utf-8", "surrogateescape") if is_bytes else whole

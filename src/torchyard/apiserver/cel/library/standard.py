@@ -1,0 +1,343 @@
+"""Operators, sizes, indexes and conversions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.apiserver.cel.budget import Budget
+from torchyard.apiserver.cel.errors import EvaluationError, no_conversion, no_such_overload
+from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.library.times import duration_text, timestamp_text
+from torchyard.apiserver.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    UINT,
+    A,
+    B,
+    list_of,
+    map_of,
+    optional_of,
+    type_of,
+)
+from torchyard.apiserver.cel.values import (
+    INT as INT_RANGE,
+)
+from torchyard.apiserver.cel.values import (
+    NANO,
+    NONE,
+    Duration,
+    MapList,
+    Optional,
+    SetList,
+    Timestamp,
+    TypeValue,
+    Uint,
+    checked_duration,
+    checked_int,
+    checked_timestamp,
+    checked_uint,
+    compare,
+    equal,
+    hashable,
+    number,
+    type_name,
+    weight,
+)
+from torchyard.apiserver.go import go_number
+
+
+def add(budget: Budget, left: Any, right: Any) -> Any:
+    if isinstance(left, str):
+        budget.spend_text(len(left) + len(right))
+        return left + right
+    if isinstance(left, list):
+        budget.spend(weight(left) + weight(right) if isinstance(left, (SetList, MapList)) else len(left) + len(right))
+        return _joined(left, right)
+    if isinstance(left, bytes):
+        budget.spend_text(len(left) + len(right))
+        return left + right
+    if isinstance(left, float):
+        return left + right
+    if isinstance(left, Timestamp) or isinstance(right, Timestamp):
+        return checked_timestamp(left.nanos + right.nanos)
+    if isinstance(left, Duration):
+        return checked_duration(left.nanos + right.nanos)
+    return number(left + right, left)
+
+
+def _joined(left: list[Any], right: list[Any]) -> list[Any]:
+    """Two lists; a set takes what it has not, and a map-like list replaces what has the same keys."""
+    if isinstance(left, SetList):
+        known = {hashable(item) for item in left}
+        return SetList([*left, *(item for item in right if hashable(item) not in known)])
+    if isinstance(left, MapList):
+        newer = {left.key(item): item for item in right}
+        kept = [newer.pop(left.key(item), item) for item in left]
+        return MapList([*kept, *newer.values()], left.keys)
+    return [*left, *right]
+
+
+def _subtract(left: Any, right: Any) -> Any:
+    if isinstance(left, float):
+        return left - right
+    if isinstance(left, Timestamp):
+        if isinstance(right, Timestamp):
+            return checked_duration(left.nanos - right.nanos)
+        return checked_timestamp(left.nanos - right.nanos)
+    if isinstance(left, Duration):
+        return checked_duration(left.nanos - right.nanos)
+    return number(left - right, left)
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    return left * right if isinstance(left, float) else number(left * right, left)
+
+
+def _divide(left: Any, right: Any) -> Any:
+    if isinstance(left, float):
+        if right == 0:
+            sign = math.copysign(1, left) * math.copysign(1, right)
+            return math.nan if left == 0 or math.isnan(left) else sign * math.inf
+        return left / right
+    if right == 0:
+        raise EvaluationError("division by zero")
+    quotient = abs(left) // abs(right)
+    return number(quotient if (left < 0) == (right < 0) else -quotient, left)
+
+
+def _modulo(left: int, right: int) -> int:
+    if right == 0:
+        raise EvaluationError("modulus by zero")
+    rest = abs(left) % abs(right)
+    return number(rest if left >= 0 else -rest, left)
+
+
+def _negate(value: Any) -> Any:
+    return -value if isinstance(value, float) else checked_int(-value)
+
+
+def _in_list(budget: Budget, item: Any, items: Any) -> bool:
+    if isinstance(items, dict):
+        return _in_map(item, items)
+    budget.spend(weight(items))
+    return any(equal(item, one) for one in items)
+
+
+def _in_map(key: Any, items: dict[Any, Any]) -> bool:
+    if isinstance(key, bool):
+        return any(key is one for one in items)
+    try:
+        return key in items
+    except TypeError:
+        raise no_such_overload() from None
+
+
+def _index(holder: Any, key: Any) -> Any:
+    if isinstance(holder, Optional):
+        return _optional_index(holder, key)
+    found = _look_up(holder, key)
+    if found.present:
+        return found.value
+    if isinstance(holder, list):
+        raise EvaluationError(f"index out of bounds: {key}")
+    raise EvaluationError(f"no such key: {key}")
+
+
+def _optional_index(holder: Any, key: Any) -> Optional:
+    if isinstance(holder, Optional):
+        return _look_up(holder.value, key) if holder.present else NONE
+    return _look_up(holder, key)
+
+
+def _look_up(holder: Any, key: Any) -> Optional:
+    if isinstance(holder, list):
+        if isinstance(key, float):
+            if not key.is_integer():
+                raise EvaluationError(f"unsupported index value: {go_number(key)}")
+            key = int(key)
+        if isinstance(key, bool) or not isinstance(key, int):
+            raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
+        return Optional(holder[key]) if 0 <= key < len(holder) else NONE
+    if isinstance(holder, dict):
+        return Optional(holder[key]) if _in_map(key, holder) else NONE
+    raise no_such_overload()
+
+
+def _ordered(holds: Callable[[int], bool]) -> Callable[[Budget, Any, Any], bool]:
+    def run(budget: Budget, left: Any, right: Any) -> bool:
+        if isinstance(left, (str, bytes)):
+            budget.spend_text(len(left))
+        return holds(compare(left, right))
+
+    return run
+
+
+def _not(value: bool) -> bool:
+    return not value
+
+
+def _to_int(value: Any) -> int:
+    if isinstance(value, float):
+        if not math.isfinite(value) or int(value) not in INT_RANGE:
+            raise EvaluationError("integer overflow")
+        return int(value)
+    if isinstance(value, str):
+        try:
+            return checked_int(_decimal(value))
+        except ValueError:
+            raise no_conversion("int") from None
+    if isinstance(value, Timestamp):
+        return value.nanos // NANO
+    if isinstance(value, Duration):
+        return value.nanos
+    return checked_int(int(value))
+
+
+def _decimal(text: str) -> int:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        raise ValueError(text)
+    return int(text)
+
+
+def _to_uint(value: Any) -> Uint:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise EvaluationError("unsigned integer overflow")
+        return checked_uint(int(value))
+    if isinstance(value, str):
+        try:
+            return checked_uint(_decimal(value))
+        except ValueError:
+            raise no_conversion("uint") from None
+    return checked_uint(int(value))
+
+
+def _to_double(value: Any) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise no_conversion("double") from None
+
+
+def _to_string(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return go_number(value) if math.isfinite(value) else {"inf": "+Inf", "-inf": "-Inf"}.get(str(value), "NaN")
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
+    if isinstance(value, Timestamp):
+        return timestamp_text(value)
+    if isinstance(value, Duration):
+        return duration_text(value)
+    return str(value)
+
+
+_BOOLS = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value not in _BOOLS:
+        raise no_conversion("bool")
+    return _BOOLS[value]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_NUMBERS = (INT, UINT, DOUBLE)
+_ORDERED = (
+    *(call(one, other, gives=BOOL) for one in _NUMBERS for other in _NUMBERS),
+    *(call(one, one, gives=BOOL) for one in (STRING, BYTES, BOOL, TIMESTAMP, DURATION)),
+)
+_ARITHMETIC = tuple(call(one, one, gives=one) for one in _NUMBERS)
+_SIZED = (STRING, BYTES, list_of(A), map_of(A, B))
+
+FUNCTIONS: tuple[Function, ...] = (
+    function("_<_", _ordered(lambda sign: sign < 0), *_ORDERED, metered=True),
+    function("_<=_", _ordered(lambda sign: sign <= 0), *_ORDERED, metered=True),
+    function("_>_", _ordered(lambda sign: sign > 0), *_ORDERED, metered=True),
+    function("_>=_", _ordered(lambda sign: sign >= 0), *_ORDERED, metered=True),
+    function(
+        "_+_",
+        add,
+        *_ARITHMETIC,
+        call(STRING, STRING, gives=STRING),
+        call(BYTES, BYTES, gives=BYTES),
+        call(list_of(A), list_of(A), gives=list_of(A)),
+        call(DURATION, DURATION, gives=DURATION),
+        call(TIMESTAMP, DURATION, gives=TIMESTAMP),
+        call(DURATION, TIMESTAMP, gives=TIMESTAMP),
+        metered=True,
+    ),
+    function(
+        "_-_",
+        _subtract,
+        *_ARITHMETIC,
+        call(DURATION, DURATION, gives=DURATION),
+        call(TIMESTAMP, DURATION, gives=TIMESTAMP),
+        call(TIMESTAMP, TIMESTAMP, gives=DURATION),
+    ),
+    function("_*_", _multiply, *_ARITHMETIC),
+    function("_/_", _divide, *_ARITHMETIC),
+    function("_%_", _modulo, call(INT, INT, gives=INT), call(UINT, UINT, gives=UINT)),
+    function("-_", _negate, call(INT, gives=INT), call(DOUBLE, gives=DOUBLE)),
+    function("!_", _not, call(BOOL, gives=BOOL)),
+    function("@in", _in_list, call(A, list_of(A), gives=BOOL), call(A, map_of(A, B), gives=BOOL), metered=True),
+    function(
+        "_[_]",
+        _index,
+        call(list_of(A), INT, gives=A),
+        call(map_of(A, B), A, gives=B),
+        call(optional_of(list_of(A)), INT, gives=optional_of(A)),
+        call(optional_of(map_of(A, B)), A, gives=optional_of(B)),
+        lenient=True,
+    ),
+    function(
+        "_[?_]",
+        _optional_index,
+        call(list_of(A), INT, gives=optional_of(A)),
+        call(map_of(A, B), A, gives=optional_of(B)),
+        call(optional_of(list_of(A)), INT, gives=optional_of(A)),
+        call(optional_of(map_of(A, B)), A, gives=optional_of(B)),
+        lenient=True,
+    ),
+    function("size", len, *(call(one, gives=INT) for one in _SIZED), *(method(one, gives=INT) for one in _SIZED)),
+    function("type", lambda value: TypeValue(type_name(value)), call(A, gives=type_of(A))),
+    function("dyn", _same, call(A, gives=DYN)),
+    function("int", _to_int, *(call(one, gives=INT) for one in (INT, UINT, DOUBLE, STRING, TIMESTAMP, DURATION))),
+    function("uint", _to_uint, *(call(one, gives=UINT) for one in (UINT, INT, DOUBLE, STRING))),
+    function("double", _to_double, *(call(one, gives=DOUBLE) for one in (DOUBLE, INT, UINT, STRING))),
+    function(
+        "string",
+        _to_string,
+        *(call(one, gives=STRING) for one in (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION)),
+    ),
+    function("bool", _to_bool, call(BOOL, gives=BOOL), call(STRING, gives=BOOL)),
+    function(
+        "bytes",
+        lambda value: value if isinstance(value, bytes) else value.encode(),
+        call(BYTES, gives=BYTES),
+        call(STRING, gives=BYTES),
+    ),
+)

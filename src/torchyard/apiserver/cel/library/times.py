@@ -1,0 +1,147 @@
+"""Times and durations: reading, writing, and their parts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from torchyard.apiserver.cel.errors import EvaluationError, no_conversion
+from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.types import DURATION, INT, STRING, TIMESTAMP
+from torchyard.apiserver.cel.values import NANO, Duration, Timestamp, checked_duration, checked_timestamp
+
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": NANO,
+    "m": 60 * NANO,
+    "h": 3600 * NANO,
+}
+_TERM = re.compile(r"(\d+)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)|\.(\d+)(ns|us|µs|μs|ms|s|m|h)")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+_OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)")
+
+
+def duration_of(value: Any) -> Duration:
+    """Go's `1h30m`, read exactly."""
+    if isinstance(value, Duration):
+        return value
+    text = value.lstrip("+-") if value[:2] not in ("++", "--", "+-", "-+") else ""
+    nanos, at = 0, 0
+    for match in _TERM.finditer(text):
+        if match.start() != at:
+            break
+        at = match.end()
+        whole, fraction, unit, only, small_unit = match.groups()
+        size = _UNITS[unit or small_unit]
+        nanos += int(whole or 0) * size
+        if part := fraction or only:
+            nanos += int(part) * size // 10 ** len(part)
+    if text != "0" and (not at or at != len(text)):
+        raise no_conversion("google.protobuf.Duration")
+    return checked_duration(-nanos if value.startswith("-") else nanos)
+
+
+def timestamp_of(value: Any) -> Timestamp:
+    """RFC 3339, or seconds since 1970."""
+    if isinstance(value, Timestamp):
+        return value
+    if isinstance(value, int):
+        return checked_timestamp(value * NANO)
+    match = _TIME.fullmatch(value)
+    if match is not None:
+        day, clock, fraction, zone = match.groups()
+        nanos = int((fraction or "0").ljust(9, "0")[:9])
+        try:
+            moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone == 'Z' else zone}")
+        except ValueError:
+            pass
+        else:
+            return Timestamp.of(moment, nanos)
+    raise no_conversion("google.protobuf.Timestamp")
+
+
+def date_of(text: str) -> Timestamp:
+    """A day without a time, at its midnight in UTC."""
+    return Timestamp.of(datetime.fromisoformat(text).replace(tzinfo=UTC))
+
+
+def timestamp_text(value: Timestamp) -> str:
+    nanos = value.nanos % NANO
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{value.moment():%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+def duration_text(value: Duration) -> str:
+    """Seconds, as protobuf writes a duration."""
+    whole, nanos = divmod(abs(value.nanos), NANO)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    return f"{'-' if value.nanos < 0 else ''}{whole}{fraction}s"
+
+
+def _zone(name: str) -> tzinfo:
+    if match := _OFFSET.fullmatch(name):
+        length = timedelta(hours=int(match.group(2)), minutes=int(match.group(3)))
+        return timezone(-length if match.group(1) == "-" else length)
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise EvaluationError(f"unknown time zone {name}") from None
+
+
+def _part(read: Callable[[datetime], int]) -> Callable[..., int]:
+    def run(value: Timestamp, zone: str = "") -> int:
+        moment = value.moment()
+        return read(moment.astimezone(_zone(zone)) if zone else moment)
+
+    return run
+
+
+def _whole(unit: int) -> Callable[[Duration], int]:
+    def run(value: Duration) -> int:
+        whole = abs(value.nanos) // unit
+        return whole if value.nanos >= 0 else -whole
+
+    return run
+
+
+_PARTS: dict[str, Callable[[datetime], int]] = {
+    "getFullYear": lambda moment: moment.year,
+    "getMonth": lambda moment: moment.month - 1,
+    "getDate": lambda moment: moment.day,
+    "getDayOfMonth": lambda moment: moment.day - 1,
+    "getDayOfWeek": lambda moment: moment.isoweekday() % 7,
+    "getDayOfYear": lambda moment: moment.timetuple().tm_yday - 1,
+    "getHours": lambda moment: moment.hour,
+    "getMinutes": lambda moment: moment.minute,
+    "getSeconds": lambda moment: moment.second,
+    "getMilliseconds": lambda moment: moment.microsecond // 1000,
+}
+_LENGTHS = {
+    "getHours": _whole(3600 * NANO),
+    "getMinutes": _whole(60 * NANO),
+    "getSeconds": _whole(NANO),
+    "getMilliseconds": _whole(10**6),
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    function("duration", duration_of, call(STRING, gives=DURATION), call(DURATION, gives=DURATION)),
+    function(
+        "timestamp",
+        timestamp_of,
+        call(STRING, gives=TIMESTAMP),
+        call(INT, gives=TIMESTAMP),
+        call(TIMESTAMP, gives=TIMESTAMP),
+    ),
+    *(
+        function(name, _part(read), method(TIMESTAMP, gives=INT), method(TIMESTAMP, STRING, gives=INT))
+        for name, read in _PARTS.items()
+    ),
+    *(function(name, run, method(DURATION, gives=INT)) for name, run in _LENGTHS.items()),
+)

@@ -1,0 +1,63 @@
+"""Macros: calls that mean something else, because their arguments are not evaluated as they stand."""
+
+from __future__ import annotations
+
+from torchyard.apiserver.cel.ast import Bind, Comprehension, Ident, Node, Select
+
+
+class MacroError(Exception):
+    """A macro with the wrong kind of argument."""
+
+    def __init__(self, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.message = message
+
+
+_NOT_A_NAME = "argument must be a simple name"
+# name -> numbers of arguments; one variable, or two (index and item, key and value), before the body
+_ONE = {"all": (2,), "exists": (2,), "exists_one": (2,), "existsOne": (2,), "filter": (2,), "map": (2, 3)}
+_TWO = {
+    "all": (3,),
+    "exists": (3,),
+    "existsOne": (3,),
+    "transformList": (3, 4),
+    "transformMap": (3, 4),
+    "transformMapEntry": (3, 4),
+}
+
+
+def expand(offset: int, name: str, args: list[Node], target: Node | None) -> Node | None:
+    """What a call stands for, or None if it is no macro."""
+    if target is None:
+        return _has(offset, args) if name == "has" and len(args) == 1 else None
+    if name in ("optMap", "optFlatMap") and len(args) == 2:
+        return Bind(offset, _variable(args[0]), target, args[1], flat=name == "optFlatMap")
+    if len(args) in _ONE.get(name, ()):
+        return _over(offset, name, args, target, 1)
+    if len(args) in _TWO.get(name, ()):
+        return _over(offset, name, args, target, 2)
+    return None
+
+
+def _has(offset: int, args: list[Node]) -> Node:
+    (arg,) = args
+    if not isinstance(arg, Select) or arg.test:
+        raise MacroError(arg.offset, "invalid argument to has() macro")
+    return Select(offset, arg.operand, arg.field, test=True)
+
+
+def _over(offset: int, name: str, args: list[Node], target: Node, count: int) -> Node:
+    said = "argument is not an identifier" if name in ("map", "filter") else _NOT_A_NAME
+    variables = tuple(_variable(arg, said) for arg in args[:count])
+    if len(set(variables)) != count:
+        raise MacroError(args[1].offset, f"duplicate variable name: {variables[1]}")
+    *condition, step = args[count:]
+    kind = {"exists_one": "existsOne", "transformList": "map"}.get(name, name)
+    return Comprehension(offset, kind, target, variables, step, condition[0] if condition else None)
+
+
+def _variable(node: Node, said: str = _NOT_A_NAME) -> str:
+    if not isinstance(node, Ident):
+        raise MacroError(node.offset, said)
+    return node.name

@@ -1,0 +1,269 @@
+"""From an expression's text to its nodes."""
+
+from __future__ import annotations
+
+from torchyard.apiserver.cel.ast import Call, Ident, ListNode, Literal, MapNode, Node, Select
+from torchyard.apiserver.cel.errors import CompileError, Issue
+from torchyard.apiserver.cel.lexer import Token, tokens
+from torchyard.apiserver.cel.macros import MacroError, expand
+from torchyard.apiserver.cel.values import INT, UINT, Uint
+
+# As cel-go: an expression nested deeper, or longer, is refused.
+MAX_DEPTH = 250
+MAX_SIZE = 100_000
+_TOO_DEEP = f"expression recursion limit exceeded: {MAX_DEPTH}"
+
+_RELATIONS = {"<": "_<_", "<=": "_<=_", ">": "_>_", ">=": "_>=_", "==": "_==_", "!=": "_!=_", "in": "@in"}
+_ADDITIONS = {"+": "_+_", "-": "_-_"}
+_PRODUCTS = {"*": "_*_", "/": "_/_", "%": "_%_"}
+_RESERVED = frozenset(
+    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package")
+) | frozenset(("namespace", "return", "var", "void", "while", "in", "true", "false", "null"))
+_EXPECTED = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+)
+
+
+def parse(source: str) -> Node:
+    """The expression as nodes, its macros expanded. Raises CompileError."""
+    if len(source) > MAX_SIZE:
+        said = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}"
+        raise CompileError(source, [Issue(0, said)])
+    parser = _Parser(source)
+    try:
+        node = parser.expression()
+    except RecursionError:
+        raise CompileError(source, [Issue(0, _TOO_DEEP)]) from None
+    parser.expect_end()
+    return node
+
+
+class _Parser:
+    """Recursive descent, one method per level of precedence."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._tokens = tokens(source)
+        self._at = 0
+        self._depth = 0
+
+    @property
+    def token(self) -> Token:
+        return self._tokens[self._at]
+
+    def _next(self) -> Token:
+        token = self.token
+        self._at += 1
+        return token
+
+    def _take(self, kind: str) -> bool:
+        if self.token.kind == kind:
+            self._at += 1
+            return True
+        return False
+
+    def _refuse(self, said: str, offset: int | None = None) -> CompileError:
+        return CompileError(self.source, [Issue(self.token.offset if offset is None else offset, said)])
+
+    def _expect(self, kind: str) -> None:
+        if not self._take(kind):
+            token = self.token
+            if token.kind == "end":
+                raise self._refuse(f"Syntax error: missing '{kind}' at '{token.text}'")
+            raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting '{kind}'")
+
+    def expect_end(self) -> None:
+        if self.token.kind != "end":
+            raise self._refuse(f"Syntax error: mismatched input '{self.token.text}' expecting <EOF>")
+
+    def expression(self) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._refuse(_TOO_DEEP)
+        node = self._or()
+        if self.token.kind == "?":
+            offset = self._next().offset
+            then = self._or()
+            self._expect(":")
+            node = Call(offset, "_?_:_", [node, then, self.expression()])
+        self._depth -= 1
+        return node
+
+    def _or(self) -> Node:
+        node = self._and()
+        while self.token.kind == "||":
+            node = Call(self._next().offset, "_||_", [node, self._and()])
+        return node
+
+    def _and(self) -> Node:
+        node = self._relation()
+        while self.token.kind == "&&":
+            node = Call(self._next().offset, "_&&_", [node, self._relation()])
+        return node
+
+    def _relation(self) -> Node:
+        node = self._addition()
+        while (function := _RELATIONS.get(self.token.text)) and self.token.kind in (*_RELATIONS, "ident"):
+            node = Call(self._next().offset, function, [node, self._addition()])
+        return node
+
+    def _addition(self) -> Node:
+        node = self._product()
+        while function := _ADDITIONS.get(self.token.kind):
+            node = Call(self._next().offset, function, [node, self._product()])
+        return node
+
+    def _product(self) -> Node:
+        node = self._unary()
+        while function := _PRODUCTS.get(self.token.kind):
+            node = Call(self._next().offset, function, [node, self._unary()])
+        return node
+
+    def _unary(self) -> Node:
+        operator, offset, count = self.token.kind, self.token.offset, 0
+        if operator in ("!", "-"):
+            while self._take(operator):
+                count += 1
+        if operator == "-" and count and self.token.kind in ("int", "float"):
+            literal = self._negative(offset)
+            count -= 1
+            node = self._members(literal)
+        else:
+            node = self._member()
+        return Call(offset, f"{operator}_", [node]) if count % 2 else node
+
+    def _negative(self, offset: int) -> Node:
+        token = self._next()
+        assert isinstance(token.value, (int, float))
+        return self._number(-token.value, offset)
+
+    def _number(self, value: int | float, offset: int) -> Node:
+        if isinstance(value, int) and value not in INT:
+            raise self._refuse("Syntax error: invalid int literal", offset)
+        return Literal(offset, value)
+
+    def _member(self) -> Node:
+        return self._members(self._primary())
+
+    def _members(self, node: Node) -> Node:
+        while True:
+            if self.token.kind == ".":
+                node = self._select(node)
+            elif self.token.kind == "[":
+                offset = self._next().offset
+                optional = self._take("?")
+                index = self.expression()
+                self._expect("]")
+                node = Call(offset, "_[?_]" if optional else "_[_]", [node, index])
+            elif self.token.kind == "{" and (name := qualified(node)):
+                raise self._refuse(f"undeclared reference to '{name}' (in container '')", node.offset)
+            else:
+                return node
+
+    def _select(self, node: Node) -> Node:
+        dot = self._next()
+        optional = self._take("?")
+        name = self._next()
+        if name.kind == "quoted-ident":
+            return Select(dot.offset, node, str(name.value), optional=optional)
+        if name.kind != "ident":
+            self._at -= 1
+            raise self._refuse(f"Syntax error: no viable alternative at input '{self.source[: name.offset + 1]}'")
+        if self.token.kind == "(" and not optional:
+            call = self._next()
+            return self._macro(call.offset, name.text, self._arguments(), node)
+        return Select(dot.offset, node, name.text, optional=optional)
+
+    def _arguments(self) -> list[Node]:
+        args: list[Node] = []
+        if self._take(")"):
+            return args
+        while True:
+            args.append(self.expression())
+            if not self._take(","):
+                break
+        self._expect(")")
+        return args
+
+    def _macro(self, offset: int, name: str, args: list[Node], target: Node | None) -> Node:
+        try:
+            expanded = expand(offset, name, args, target)
+        except MacroError as error:
+            raise self._refuse(error.message, error.offset) from None
+        return expanded or Call(offset, name, args, target)
+
+    def _primary(self) -> Node:
+        token = self._next()
+        match token.kind:
+            case "int":
+                assert isinstance(token.value, int)
+                return self._number(token.value, token.offset)
+            case "uint":
+                assert isinstance(token.value, int)
+                if token.value not in UINT:
+                    raise self._refuse("Syntax error: invalid uint literal", token.offset)
+                return Literal(token.offset, Uint(token.value))
+            case "float" | "string" | "bytes":
+                return Literal(token.offset, token.value)
+            case "(":
+                node = self.expression()
+                self._expect(")")
+                return node
+            case "[":
+                return self._list(token.offset)
+            case "{":
+                return self._map(token.offset)
+            case ".":
+                return self._ident(self._next(), leading=True)
+            case "ident":
+                return self._ident(token)
+        self._at -= 1
+        raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}")
+
+    def _ident(self, token: Token, *, leading: bool = False) -> Node:
+        if token.kind == "ident" and not leading and token.text in ("true", "false", "null"):
+            return Literal(token.offset, {"true": True, "false": False, "null": None}[token.text])
+        if token.kind != "ident" or token.text in _RESERVED:
+            if token.text in _RESERVED and token.text != "in":
+                raise self._refuse(f"reserved identifier: {token.text}", token.offset)
+            raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}", token.offset)
+        if self.token.kind == "(":
+            call = self._next()
+            return self._macro(call.offset, token.text, self._arguments(), None)
+        return Ident(token.offset, token.text)
+
+    def _list(self, offset: int) -> Node:
+        items: list[Node] = []
+        optional: set[int] = set()
+        while self.token.kind != "]":
+            if self._take("?"):
+                optional.add(len(items))
+            items.append(self.expression())
+            if not self._take(","):
+                break
+        self._expect("]")
+        return ListNode(offset, items, optional)
+
+    def _map(self, offset: int) -> Node:
+        keys: list[Node] = []
+        values: list[Node] = []
+        optional: set[int] = set()
+        while self.token.kind != "}":
+            if self._take("?"):
+                optional.add(len(keys))
+            keys.append(self.expression())
+            self._expect(":")
+            values.append(self.expression())
+            if not self._take(","):
+                break
+        self._expect("}")
+        return MapNode(offset, keys, values, optional)
+
+
+def qualified(node: Node) -> str:
+    """`a.b.c` as text, or nothing if the node is anything else."""
+    if isinstance(node, Ident):
+        return node.name
+    if isinstance(node, Select) and not node.test and not node.optional and (head := qualified(node.operand)):
+        return f"{head}.{node.field}"
+    return ""

@@ -1,0 +1,237 @@
+"""The functions a compiled expression is made of, beside those of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.apiserver.cel.budget import Budget
+from torchyard.apiserver.cel.errors import EvaluationError, no_such_overload
+from torchyard.apiserver.cel.functions import Function
+from torchyard.apiserver.cel.types import CelType
+from torchyard.apiserver.cel.values import (
+    NONE,
+    MapList,
+    Optional,
+    SetList,
+    TypeValue,
+    equal,
+    is_number,
+    type_name,
+    weight,
+)
+
+
+class Frame:
+    """The variables of one run, by the slots the compiler gave them, and what is left to spend."""
+
+    __slots__ = ("budget", "slots")
+
+    def __init__(self, slots: list[Any], budget: Budget) -> None:
+        self.slots = slots
+        self.budget = budget
+
+
+Run = Callable[[Frame], Any]
+
+
+def _missing(key: Any) -> EvaluationError:
+    return EvaluationError(f"no such key: {key}")
+
+
+def run_field(operand: Run, key: str) -> Run:
+    def run(frame: Frame) -> Any:
+        value = operand(frame)
+        if type(value) is not dict:
+            raise no_such_overload()
+        try:
+            return value[key]
+        except KeyError:
+            raise _missing(key) from None
+
+    return run
+
+
+def run_has(operand: Run, key: str) -> Run:
+    def run(frame: Frame) -> bool:
+        value = operand(frame)
+        if isinstance(value, Optional):
+            value = value.value if value.present else {}
+        if type(value) is not dict:
+            raise no_such_overload()
+        return key in value
+
+    return run
+
+
+def run_optional_field(operand: Run, key: str) -> Run:
+    def run(frame: Frame) -> Optional:
+        value = operand(frame)
+        if isinstance(value, Optional):
+            if not value.present:
+                return NONE
+            value = value.value
+        if type(value) is not dict:
+            raise no_such_overload()
+        return Optional(value[key]) if key in value else NONE
+
+    return run
+
+
+def run_conditional(test: Run, then: Run, other: Run) -> Run:
+    def run(frame: Frame) -> Any:
+        answer = test(frame)
+        if answer is True:
+            return then(frame)
+        if answer is False:
+            return other(frame)
+        raise no_such_overload()
+
+    return run
+
+
+_LARGE = frozenset({str, bytes, list, dict, SetList, MapList})
+
+
+def run_equality(left: Run, right: Run, *, negated: bool) -> Run:
+    def run(frame: Frame) -> bool:
+        one, other = left(frame), right(frame)
+        if type(one) in _LARGE:
+            frame.budget.spend(weight(one))
+        return equal(one, other) is not negated
+
+    return run
+
+
+def run_and(left: Run, right: Run) -> Run:
+    """False wins over an error, on either side."""
+
+    def run(frame: Frame) -> bool:
+        try:
+            answer = left(frame)
+        except EvaluationError:
+            if right(frame) is False:
+                return False
+            raise
+        if answer is False:
+            return False
+        other = right(frame)
+        if other is False:
+            return False
+        if answer is True and other is True:
+            return True
+        raise no_such_overload()
+
+    return run
+
+
+def run_or(left: Run, right: Run) -> Run:
+    """True wins over an error, on either side."""
+
+    def run(frame: Frame) -> bool:
+        try:
+            answer = left(frame)
+        except EvaluationError:
+            if right(frame) is True:
+                return True
+            raise
+        if answer is True:
+            return True
+        other = right(frame)
+        if other is True:
+            return True
+        if answer is False and other is False:
+            return False
+        raise no_such_overload()
+
+    return run
+
+
+def run_list_of(runs: list[Run], optional: frozenset[int]) -> Run:
+    if not optional:
+        return lambda frame: [run(frame) for run in runs]
+
+    def run(frame: Frame) -> list[Any]:
+        found: list[Any] = []
+        for index, part in enumerate(runs):
+            value = part(frame)
+            if index not in optional:
+                found.append(value)
+            elif value.present:
+                found.append(value.value)
+        return found
+
+    return run
+
+
+def run_map_of(keys: list[Run], values: list[Run], optional: frozenset[int]) -> Run:
+    def run(frame: Frame) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for index, (key, part) in enumerate(zip(keys, values, strict=True)):
+            name, value = key(frame), part(frame)
+            if not isinstance(name, (str, int)):
+                raise EvaluationError(f"unsupported key type: {type_name(name)}")
+            if index in optional:
+                if not value.present:
+                    continue
+                value = value.value
+            found[name] = value
+        return found
+
+    return run
+
+
+def run_invocation(candidates: list[Function], args: list[Run], *, dynamic: bool) -> Run:
+    """The call of a function; where types are known only now, they are looked at first."""
+    first = candidates[0]
+    call = first.run
+    if dynamic:
+        return _dispatched(candidates, args)
+    if first.metered:
+        return lambda frame: call(frame.budget, *[arg(frame) for arg in args])
+    if len(args) == 1:
+        (only,) = args
+        return lambda frame: call(only(frame))
+    if len(args) == 2:
+        left, right = args
+        return lambda frame: call(left(frame), right(frame))
+    return lambda frame: call(*[arg(frame) for arg in args])
+
+
+def _dispatched(candidates: list[Function], args: list[Run]) -> Run:
+    """Which function takes the values is found once for each combination of their Python types."""
+    known: dict[tuple[type, ...], Function] = {}
+
+    def run(frame: Frame) -> Any:
+        values = [arg(frame) for arg in args]
+        kinds = tuple(map(type, values))
+        found = known.get(kinds)
+        if found is None:
+            found = known[kinds] = _taking(candidates, values)
+        return found.run(frame.budget, *values) if found.metered else found.run(*values)
+
+    return run
+
+
+def _taking(candidates: list[Function], values: list[Any]) -> Function:
+    if candidates[0].lenient:
+        return candidates[0]
+    for one in candidates:
+        for overload in one.overloads:
+            if len(overload.takes) == len(values) and all(map(_is_of, values, overload.takes)):
+                return one
+    raise no_such_overload()
+
+
+def _is_of(value: Any, kind: CelType) -> bool:
+    """Whether a value is of a type, looking at its top only."""
+    name = kind.name
+    if name in ("A", "B", "dyn"):
+        return True
+    if name == "type":
+        return isinstance(value, TypeValue)
+    if name == "null":
+        return value is None
+    if name in ("int", "uint", "double"):
+        return is_number(value) and type_name(value) == name
+    return type_name(value) == name
