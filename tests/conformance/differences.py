@@ -27,7 +27,7 @@ DIFFERENCES = {
         500, 400, "the real server lets a parsing error escape as 500; ours never answers 5xx to bad input"
     ),
     "bad-strategic-patch": Difference(
-        500, 422, "the real server lets an error of its patch library escape as 500; ours says the patch is invalid"
+        500, 400, "the real server lets an error of its patch library escape as 500; ours says the request is bad"
     ),
     "apply-of-an-untyped-object": Difference(
         500, 400, "the real server lets an error of its merge library escape as 500; ours says the request is bad"

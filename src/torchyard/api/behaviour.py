@@ -67,6 +67,10 @@ class Behaviour:
         """Sentences for the Warning header: valid, but probably not what was meant."""
         return []
 
+    def delete_warnings(self) -> list[str]:
+        """Sentences for a DELETE that leaves the propagation policy to the kind."""
+        return []
+
     def selectable(self, obj: Object) -> dict[str, str]:
         """The fields a field selector may name beside metadata.name and metadata.namespace, with their values."""
         return {}

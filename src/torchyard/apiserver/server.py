@@ -156,7 +156,7 @@ class Server:
             metadata["continue"] = page.token
             if page.remaining is not None:
                 metadata["remainingItemCount"] = page.remaining
-        return Response(200, encoder.listing(page.records, metadata), encoder.list_content_type)
+        return Response(200, encoder.listing(page.records, metadata), encoder.content_type)
 
     async def _watch(self, call: Call, request: Request) -> Response:
         if "watch" not in call.resource.verbs:
@@ -190,14 +190,20 @@ class Server:
 
     async def _delete(self, call: Call, request: Request) -> Response:
         options = read_delete_options(self.options_body(request), request.query)
-        return self.deleted(call, request, await delete(self.api, call, options))
+        if not options.policy and options.orphan_dependents is None:
+            for sentence in call.resource.behaviour.delete_warnings():
+                call.warn(sentence)
+        response = self.deleted(call, request, outcome := await delete(self.api, call, options))
+        if options.orphan_dependents is False and not outcome.gone:
+            response.status = 202  # as upstream: to those who ask in the old way, deletion is a request
+        return response
 
     async def _delete_collection(self, call: Call, request: Request) -> Response:
         options = read_delete_options(self.options_body(request), request.query)
         page = await delete_collection(self.api, call, options)
         encoder = self.encoder(call, request)
         metadata = {"resourceVersion": str(page.revision)}
-        return Response(200, encoder.listing(page.records, metadata), encoder.list_content_type)
+        return Response(200, encoder.listing(page.records, metadata), encoder.content_type)
 
     def options_body(self, request: Request) -> Object | None:
         if not request.body:

@@ -79,8 +79,8 @@ class GarbageCollector:
             ref = self._resource_of(owner.api_version, owner.kind)
             if ref is None:
                 return "there"  # a kind that is not served (yet) is no proof of absence
-            found = await self._client.find(ref, owner.name, node.namespace if ref.namespaced else "")
-            if found is None or found["metadata"]["uid"] != owner.uid:
+            found = await self._find(ref, owner, node.namespace)
+            if found is None:
                 return "gone"
             known = node_of((ref, owner.kind), found["metadata"])
         if known.namespace and known.namespace != node.namespace:
@@ -93,6 +93,16 @@ class GarbageCollector:
             )
             return "gone"
         return "waiting" if known.foreground else "there"
+
+    async def _find(self, ref: Ref, owner: Owner, namespace: str) -> Object | None:
+        """The owner as it is now: in its dependent's namespace or, which makes it no owner, in another."""
+        found = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
+        if found is not None and found["metadata"]["uid"] == owner.uid:
+            return found
+        if not ref.namespaced:
+            return None
+        others = await self._client.list(ref, fields=f"metadata.name={owner.name}")
+        return next((one for one in others.items if one["metadata"]["uid"] == owner.uid), None)
 
     async def _do(self, node: Node, action: object) -> None:
         match action:

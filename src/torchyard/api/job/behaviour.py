@@ -23,8 +23,17 @@ _POD_NAMES = (
 )
 
 
+PODS_ARE_KEPT = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
+    " propagationPolicy=Orphan to suppress this warning"
+)
+
+
 class JobBehaviour(StatefulBehaviour):
     default_propagation = "Orphan"
+
+    def delete_warnings(self) -> list[str]:
+        return [PODS_ARE_KEPT]
 
     def default(self, obj: Object) -> None:
         default_job(obj)

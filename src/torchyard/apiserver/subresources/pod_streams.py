@@ -18,6 +18,8 @@ async def stream(server: Server, call: Call, request: Request, _route: Route) ->
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
     pod = find(server.api, call).object()
     node = (pod.get("spec") or {}).get("nodeName")
+    if not node and call.subresource == "log":
+        return Response(204)  # as upstream: nothing was written yet
     if not node:
         raise errors.bad_request(f"pod {call.name} does not have a host assigned")
     streams = server.api.streams

@@ -49,11 +49,7 @@ class ObjectEncoder:
 
     @property
     def content_type(self) -> str:
-        return self._format.content_type("Table" if self._format.form == "table" else "PartialObjectMetadata")
-
-    @property
-    def list_content_type(self) -> str:
-        return self._format.content_type("Table" if self._format.form == "table" else "PartialObjectMetadataList")
+        return self._format.content_type
 
     def shown(self, record: Record) -> Object:
         """The object in the client's version."""
