@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lookup import Remembering
 from torchyard.apiserver.api import Api, Operation
 from torchyard.apiserver.call import Call
+from torchyard.apiserver.verbs.update import change
 
 Object = dict[str, Any]
 
@@ -29,7 +31,9 @@ class Admission:
         """Refuse what is not allowed; the last word before a write."""
         attributes = self._attributes(api, call, operation, new, old)
         self._built_in.validate(attributes)
-        self._built_in.charge(attributes)
+        for quota, used in self._built_in.charge(attributes).items():
+            if not call.dry_run:
+                await _note_use(api, call, quota, used)
 
     def _attributes(
         self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
@@ -49,3 +53,23 @@ class Admission:
             call.subresource,
             call.dry_run,
         )
+
+
+async def _note_use(api: Api, call: Call, quota: str, used: dict[str, str]) -> None:
+    """Write into a quota's status what it will be charged, before the write that charges it."""
+    resource = api.catalog.find("", "v1", "resourcequotas")
+    assert resource is not None
+    noting = Call(resource, "update", call.namespace, quota, call.user, call.now, subresource="status")
+    noting.manager = "kube-apiserver"
+
+    def charged(now: Object) -> Object:
+        status = now.get("status") or {}
+        hard = (now.get("spec") or {}).get("hard") or {}
+        known = {**dict.fromkeys(hard, "0"), **(status.get("used") or {}), **used}
+        return {**now, "status": {"hard": hard, "used": {name: known[name] for name in known if name in hard}}}
+
+    try:
+        await change(api, noting, charged)
+    except StatusError as error:
+        if error.status not in (404, 409):  # the quota is gone, or others note what they use all the time
+            raise

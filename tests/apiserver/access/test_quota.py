@@ -131,6 +131,12 @@ def test_a_change_costs_the_difference(admission: BuiltInAdmission) -> None:
     assert charge(admission, memory, service(), old=service(1), resource="services")
 
 
+def test_what_is_charged_is_told(admission: BuiltInAdmission) -> None:
+    memory = Memory(quota(pods="3", secrets="1", **{"requests.cpu": "4"}), pod("a"))
+    attributes = Attributes("CREATE", "", "pods", "team", "b", User("u"), memory, obj=pod("b", "500m"))
+    assert admission.charge(attributes) == {"q": {"pods": "2", "requests.cpu": "1500m"}}
+
+
 def test_other_namespaces_do_not_count(admission: BuiltInAdmission) -> None:
     elsewhere = pod("a")
     elsewhere["metadata"]["namespace"] = "other"

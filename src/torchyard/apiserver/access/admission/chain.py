@@ -9,7 +9,7 @@ from random import Random, SystemRandom
 
 from torchyard.apiserver.access.admission import limits, namespaces, pods, roles, service_account, storage
 from torchyard.apiserver.access.admission.attributes import Attributes
-from torchyard.apiserver.access.admission.quota import Quotas
+from torchyard.apiserver.access.admission.quota import Quotas, Used
 from torchyard.apiserver.access.rbac import Authorizer
 
 Rule = Callable[[Attributes], None]
@@ -62,6 +62,6 @@ class BuiltInAdmission:
         for rule in self._validating:
             rule(attributes)
 
-    def charge(self, attributes: Attributes) -> None:
-        """Count the write against the quotas of its namespace."""
-        self._quotas.check(attributes)
+    def charge(self, attributes: Attributes) -> dict[str, Used]:
+        """Count the write against the quotas of its namespace; answers what is used of them now, by their names."""
+        return self._quotas.charge(attributes)

@@ -1,7 +1,8 @@
 """ResourceQuota: a namespace uses no more than its quotas allow.
 
 Use is counted from what is stored, not from the quota's status, so it is right from the first moment and needs no
-controller. A write that was let through but is not stored yet is counted too, or concurrent ones could overdraw.
+controller. A write that was let through but is not stored yet is counted too, or concurrent ones could overdraw. The
+new use is answered, for the server to note in the status at once, as clients of a real server see it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from torchyard.api.quota.scopes import counts
 from torchyard.api.quota.usage import total_usage, undemanded, usage_of
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.lookup import Lookup, Object
+
+Used = dict[str, str]  # amounts by the names a quota limits them under
 
 # How long a write that was let through may take to be stored.
 PATIENCE = 10.0
@@ -42,13 +45,14 @@ class Quotas:
         self._monotonic = monotonic
         self._promised: dict[tuple[str, str, str, str], _Promise] = {}
 
-    def check(self, attributes: Attributes) -> None:
+    def charge(self, attributes: Attributes) -> dict[str, Used]:
+        """Refuse a write that costs too much; answers the new use of each quota it is charged to, by name."""
         if not attributes.namespace or attributes.subresource or not _counts(attributes):
-            return
+            return {}
         found = attributes.lookup.list("", "resourcequotas", attributes.namespace)
         quotas = sorted((one for one in found if _concerns(one, attributes)), key=_name)
         if not quotas:
-            return
+            return {}
         now = self._now()
         group, resource = attributes.group, attributes.resource
         cost = usage_of(group, resource, attributes.new, now)
@@ -56,13 +60,13 @@ class Quotas:
             before = usage_of(group, resource, attributes.old, now)
             cost = {name: amount - before.get(name, ZERO) for name, amount in cost.items()}
         cost = {name: amount for name, amount in cost.items() if amount.nano > 0}
-        for quota in quotas:
-            self._check(attributes, quota, cost, now)
+        charged = {_name(quota): self._charge(attributes, quota, cost, now) for quota in quotas}
         if attributes.operation == "CREATE" and not attributes.dry_run:
             key = (group, resource, attributes.namespace, attributes.new["metadata"].get("name", ""))
             self._promised[key] = _Promise(attributes.new, self._monotonic() + PATIENCE)
+        return {name: used for name, used in charged.items() if used}
 
-    def _check(self, attributes: Attributes, quota: Object, cost: Amounts, now: datetime) -> None:
+    def _charge(self, attributes: Attributes, quota: Object, cost: Amounts, now: datetime) -> Used:
         name, spec = quota["metadata"]["name"], quota.get("spec") or {}
         hard = {key: quantity.parse(text) for key, text in (spec.get("hard") or {}).items()}
         if attributes.resource == "pods" and not attributes.group:
@@ -71,7 +75,7 @@ class Quotas:
                 raise attributes.refusal(f"failed quota: {name}: must specify {missing}")
         cost = {key: amount for key, amount in cost.items() if key in hard}
         if not cost:
-            return
+            return {}
         used = self._used(attributes.lookup, quota, attributes.group, attributes.resource, now=now)
         exceeded = sorted(key for key in cost if used.get(key, ZERO) + cost[key] > hard[key])
         if exceeded:
@@ -81,6 +85,7 @@ class Quotas:
             raise attributes.refusal(
                 f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"
             )
+        return {key: str(used.get(key, ZERO) + amount) for key, amount in cost.items()}
 
     def _used(self, lookup: Lookup, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
         """What the objects of one resource take of a quota, stored or promised."""
