@@ -1,11 +1,11 @@
-"""Generate the schema tables of the package: generate_tables.py SOURCE_DIR KUBE_APISERVER.
+"""Generate the schema tables of the package: generate_tables.py SOURCE_DIR KUBE_APISERVER [TARGET_DIR].
 
 SOURCE_DIR holds what a real Kubernetes API server says about itself: discovery-*.json (groups, resources, verbs),
 openapi-*.json.xz (every schema, without prose) and protobuf-fields.json (message -> number -> name, type).
 KUBE_APISERVER is the server's binary: which fields Go omits when they are zero is read from its type metadata.
 
-Written are text files under src/torchyard/api/schema/data/. In most of them each line is one definition, so that
-a reader finds it without parsing the others. They are not compressed: a wheel is.
+Written are text files, into src/torchyard/api/schema/data/ unless another target is named. In most of them each line
+is one definition, so that a reader finds it without parsing the others. They are not compressed: a wheel is.
 """
 
 from __future__ import annotations
@@ -198,15 +198,15 @@ def kind_of(schema: dict[str, Any]) -> str:
     return f"{kinds[0]['group']}/{kinds[0]['version']}/{kinds[0]['kind']}"
 
 
-def write_types(schemas: dict[str, Any], structs: dict[str, Any]) -> None:
+def types_text(schemas: dict[str, Any], structs: dict[str, Any]) -> str:
     lines = []
     for name, schema in sorted(schemas.items()):
         row = json.dumps(definition_row(name, schema, structs), separators=(",", ":"))
         lines.append(f"{name}\t{kind_of(schema)}\t{row}\n")
-    (DATA / "types.txt").write_text("".join(lines))
+    return "".join(lines)
 
 
-def write_resources(discovery: dict[str, Any]) -> None:
+def resources_text(discovery: dict[str, Any]) -> str:
     """Groups in the server's order of preference, each version's resources with their subresources beneath."""
     core = {"name": "", "versions": [{"version": "v1"}]}
     metrics = {"name": "metrics.k8s.io", "versions": [{"version": "v1beta1"}]}
@@ -217,8 +217,8 @@ def write_resources(discovery: dict[str, Any]) -> None:
             prefix = f"/apis/{group['name']}" if group["name"] else "/api"
             resources = [resource_row(each) for each in listed[f"{prefix}/{version['version']}"]]
             found.append({"group": group["name"], "version": version["version"], "resources": resources})
-    text = json.dumps(found, separators=(",", ":")).replace('{"group"', '\n{"group"').replace('{"name"', '\n{"name"')
-    (DATA / "resources.json").write_text(text + "\n")
+    text = json.dumps(found, separators=(",", ":"))
+    return text.replace('{"group"', '\n{"group"').replace('{"name"', '\n{"name"') + "\n"
 
 
 def resource_row(listed: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def message_field(name: str, spelled: str) -> list[str]:
     return [name, message_name(spelled)]
 
 
-def write_messages(listed: dict[str, Any], definitions: set[str]) -> None:
+def messages_text(listed: dict[str, Any], definitions: set[str]) -> str:
     """The protobuf messages of the served definitions, and those embedded in them without a name."""
     messages = {
         message_name(message): {number: message_field(*field) for number, field in fields.items()}
@@ -262,18 +262,20 @@ def write_messages(listed: dict[str, Any], definitions: set[str]) -> None:
         targets = (field[1].removeprefix("[]").removeprefix("{}") for field in found[name].values())
         wanted += [target for target in targets if target not in SCALAR_MESSAGES]
     lines = [f"{name}\t{json.dumps(row, separators=(',', ':'))}\n" for name, row in sorted(found.items())]
-    (DATA / "messages.txt").write_text("".join(lines))
+    return "".join(lines)
 
 
 def main() -> None:
     source, binary = Path(sys.argv[1]), Path(sys.argv[2])
-    structs = structs_of(binary)
+    target = Path(sys.argv[3]) if len(sys.argv) > 3 else DATA
     openapi = json.loads(lzma.decompress(next(source.glob("openapi-*.json.xz")).read_bytes()))
-    DATA.mkdir(exist_ok=True)
     schemas = openapi["schemas"] | metrics_schemas()
-    write_types(schemas, structs)
-    write_messages(json.loads((source / "protobuf-fields.json").read_text()), set(schemas))
-    write_resources(json.loads(next(source.glob("discovery-*.json")).read_text()))
+    messages = json.loads((source / "protobuf-fields.json").read_text())
+    discovery = json.loads(next(source.glob("discovery-*.json")).read_text())
+    target.mkdir(exist_ok=True)
+    (target / "types.txt").write_text(types_text(schemas, structs_of(binary)))
+    (target / "messages.txt").write_text(messages_text(messages, set(schemas)))
+    (target / "resources.json").write_text(resources_text(discovery))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ where an object of several versions or groups is kept.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import orjson
@@ -15,7 +14,7 @@ import orjson
 from torchyard.api.behaviour import Behaviour
 from torchyard.api.kinds import BEHAVIOURS
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
-from torchyard.api.schema.builtin import type_of
+from torchyard.api.schema.builtin import DATA, type_of
 
 # (group, plural) -> (group, version) its objects are kept in, where that is not the served one.
 STORED_IN = {
@@ -27,7 +26,7 @@ STORED_IN = {
 @cache
 def builtin_resources() -> tuple[Resource, ...]:
     """Every built-in resource; groups and versions in order of preference, resources by name."""
-    table = orjson.loads(files(__package__).joinpath("schema/data/resources.json").read_bytes())
+    table = orjson.loads((DATA / "resources.json").read_bytes())
     return tuple(resource for each in table for resource in _version(each["group"], each["version"], each["resources"]))
 
 

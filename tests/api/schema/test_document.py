@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
 
 from torchyard.api.errors import StatusError
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema.builtin import type_of
-from torchyard.api.schema.document import FieldValidation, read, read_object
+from torchyard.api.schema.document import FieldValidation, read, read_custom, read_object
 
 POD = GroupVersionKind("", "v1", "Pod")
 SECRET = GroupVersionKind("", "v1", "Secret")
@@ -279,3 +281,59 @@ def test_a_schema_nested_beyond_reason_is_refused() -> None:
     body = f'{{"spec":{{"versions":[{{"schema":{{"openAPIV3Schema":{schema}}}}}]}}}}'
     with pytest.raises(StatusError, match="depth"):
         ours(CRD, body)
+
+
+GIZMO = GroupVersionKind("custom.example.com", "v1", "Gizmo")
+OTHER_VERSION = "the API version in the data ({}) does not match the expected API version (custom.example.com/v1)"
+NO_KIND = "the object provided is unrecognized (must be of type Gizmo): Object 'Kind' is missing in "
+NOT_CUSTOM: list[tuple[Any, int, str]] = [
+    ({"kind": "Gizmo"}, 400, OTHER_VERSION.format("")),
+    ({"kind": "Pod", "apiVersion": "v1"}, 400, OTHER_VERSION.format("v1")),
+    ({"kind": "Gizmo", "apiVersion": "custom.example.com/v2"}, 400, OTHER_VERSION.format("custom.example.com/v2")),
+    ({"apiVersion": "x"}, 400, NO_KIND + """'{"apiVersion": "x"}' ({"apiVersion": "x"})"""),
+    ("null", 400, NO_KIND + "'null' (6e756c6c)"),
+    (
+        {"kind": "Foo", "apiVersion": "custom.example.com/v1", "metadata": {"name": "x"}},
+        422,
+        'Foo.custom.example.com "x" is invalid: kind: Invalid value: "Foo": must be Gizmo',
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "status", "message"), NOT_CUSTOM)
+def test_a_custom_object_must_say_what_it_is(document: Any, status: int, message: str) -> None:
+    with pytest.raises(StatusError) as refusal:
+        read_custom(text(document), GIZMO)
+    assert (refusal.value.status, refusal.value.message) == (status, message)
+
+
+@pytest.fixture(scope="module")
+def gizmos(kube_bare: Server) -> Iterator[str]:
+    """The collection of a custom resource on a real server."""
+    definitions = COLLECTIONS[CRD]
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    names = {"kind": "Gizmo", "plural": "gizmos"}
+    spec = {"group": GIZMO.group, "scope": "Cluster", "names": names, "versions": [version]}
+    made = kube_bare.admin.post(definitions, {"metadata": {"name": "gizmos.custom.example.com"}, "spec": spec})
+    assert made.status == 201, made
+    path = "/apis/custom.example.com/v1/gizmos"
+    eventually(lambda: kube_bare.admin.get(path).status == 200, "serving the custom resource")
+    yield path
+    kube_bare.admin.delete(f"{definitions}/gizmos.custom.example.com")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("document", "status", "message"), NOT_CUSTOM)
+def test_a_real_server_asks_the_same_of_custom_objects(
+    document: Any, status: int, message: str, gizmos: str, kube_bare: Server
+) -> None:
+    answer = kube_bare.admin.post(gizmos, text(document), headers={"Content-Type": "application/json"})
+    assert (answer.status, answer.message) == (status, message)
+
+
+def test_repeated_fields_of_a_custom_object_are_found_everywhere() -> None:
+    body = '{"apiVersion":"custom.example.com/v1","kind":"Gizmo","a":{"b":1,"b":2},"c":[{"d":{"e":1,"e":1}}]}'
+    obj, twice = read_custom(body.encode(), GIZMO)
+    assert obj["a"] == {"b": 2}
+    assert twice == duplicate("a.b", "c[0].d.e")

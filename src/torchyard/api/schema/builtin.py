@@ -7,13 +7,16 @@ server meets a few dozen. The table is made by tools/generate_tables.py; nothing
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema.types import Shape, Type
+
+# importlib.resources would cost the start of every process more than all of the tables do
+DATA = Path(__file__).parent / "data"
 
 
 class _Table(NamedTuple):
@@ -23,7 +26,7 @@ class _Table(NamedTuple):
 
 def table_bytes() -> bytes:
     """The table as it is kept, to tell one release's from another's."""
-    return files(__package__).joinpath("data/types.txt").read_bytes()
+    return (DATA / "types.txt").read_bytes()
 
 
 @cache

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
+
+from torchyard.api.schema.builtin import DATA
 
 _EVERY_KIND = "*"
 
@@ -22,7 +23,7 @@ def descriptions() -> dict[str, Description]:
     """Definition -> its words. The fields that every kind has are found under the empty name."""
     found: dict[str, Description] = {}
     current = _NOTHING
-    for line in files(__package__).joinpath("data/descriptions.txt").read_text(encoding="utf-8").splitlines():
+    for line in (DATA / "descriptions.txt").read_text(encoding="utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         name, _, text = line.strip().partition(": ")

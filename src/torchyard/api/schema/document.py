@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import orjson
 
-from torchyard.api import errors
+from torchyard.api import errors, faults
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.decode import Undecodable, decode
-from torchyard.api.schema.strict import faults_in, may_repeat
+from torchyard.api.schema.strict import duplicates_in, faults_in, may_repeat
 from torchyard.api.schema.types import Type
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
@@ -31,17 +31,40 @@ def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValida
     """An object of a built-in kind from a JSON body."""
     obj, repeats = parse(body, gvk.kind)
     check_kind(obj, gvk)
-    decoded, faults = _decoded(obj, gvk, type)
+    decoded, found = _decoded(obj, gvk, type)
     if repeats and validation != "Ignore":
-        faults = faults_in(body, type)
-    return decoded, _judged(faults, gvk, validation)
+        found = faults_in(body, type)
+    return decoded, judged(found, gvk, validation)
 
 
 def read_object(obj: dict[str, Any], gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
     """An object of a built-in kind from a parsed document, which is used up."""
     check_kind(obj, gvk)
-    decoded, faults = _decoded(obj, gvk, type)
-    return decoded, _judged(faults, gvk, validation)
+    decoded, found = _decoded(obj, gvk, type)
+    return decoded, judged(found, gvk, validation)
+
+
+def read_custom(body: bytes, gvk: GroupVersionKind) -> Read:
+    """An object of a custom kind as it was sent, and what was said twice in it. It must say its kind."""
+    obj, repeats = parse(body, gvk.kind)
+    if not obj.get("kind"):
+        raise _unrecognized(body, gvk.kind, f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
+    check_custom_kind(obj, gvk)
+    return obj, duplicates_in(body) if repeats else []
+
+
+def check_custom_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
+    """Refuse a document of another version or kind than the path's."""
+    said = obj.get("apiVersion") or ""
+    if said != gvk.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({said}) does not match the expected API version ({gvk.api_version})"
+        )
+    kind = obj.get("kind") or ""
+    if kind != gvk.kind:
+        metadata = obj.get("metadata")
+        name = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+        raise errors.invalid(kind, gvk.group, name, [faults.invalid("kind", kind, f"must be {gvk.kind}")])
 
 
 def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
@@ -96,9 +119,9 @@ def cannot_handle(gvk: GroupVersionKind, reason: str) -> errors.StatusError:
     return errors.bad_request(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {reason}')
 
 
-def strict_error(faults: list[str]) -> str:
+def strict_error(found: list[str]) -> str:
     """What strict decoding says about unknown and repeated fields."""
-    return f"strict decoding error: {', '.join(faults)}"
+    return f"strict decoding error: {', '.join(found)}"
 
 
 def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[dict[str, Any], list[str]]:
@@ -108,10 +131,11 @@ def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[di
         raise cannot_handle(gvk, error.message) from None
 
 
-def _judged(faults: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
-    if faults and validation == "Strict":
-        raise cannot_handle(gvk, strict_error(faults))
-    return faults if validation == "Warn" else []
+def judged(found: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
+    """The warnings about unknown and repeated fields, where that is all that the client wants; raises a 400 if not."""
+    if found and validation == "Strict":
+        raise cannot_handle(gvk, strict_error(found))
+    return found if validation == "Warn" else []
 
 
 def _unrecognized(body: bytes, kind: str, reason: str) -> errors.StatusError:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
 import orjson
+
+from torchyard.api.schema.builtin import DATA
 
 
 class Field(NamedTuple):
@@ -20,7 +21,7 @@ class Field(NamedTuple):
 
 @cache
 def _rows() -> dict[str, bytes]:
-    lines = files(__package__).joinpath("data/messages.txt").read_bytes().splitlines()
+    lines = (DATA / "messages.txt").read_bytes().splitlines()
     return {name.decode(): row for name, _, row in (line.partition(b"\t") for line in lines)}
 
 

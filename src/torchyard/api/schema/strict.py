@@ -35,6 +35,13 @@ def faults_in(body: bytes, type: Type) -> list[str]:
     return faults_of(json.loads(body, object_pairs_hook=Pairs), type)
 
 
+def duplicates_in(body: bytes) -> list[str]:
+    """`duplicate field "y"` of a JSON text whose fields are not known here."""
+    found: dict[str, None] = {}
+    _walk_freely(json.loads(body, object_pairs_hook=Pairs), "", found)
+    return list(found)[:MOST_FAULTS]
+
+
 def faults_of(document: Any, type: Type) -> list[str]:
     """The same for a parsed document, which cannot repeat a field."""
     found: dict[str, None] = {}
@@ -60,6 +67,20 @@ def _walk(node: Any, type: Type, path: str, found: dict[str, None]) -> None:
         case "list" if isinstance(node, list) and type.items:
             for index, item in enumerate(node):
                 _walk(item, type.items, f"{path}[{index}]", found)
+
+
+def _walk_freely(node: Any, path: str, found: dict[str, None]) -> None:
+    if isinstance(node, Pairs):
+        seen: set[str] = set()
+        for key, value in node:
+            below = f"{path}.{key}" if path else key
+            if key in seen:
+                found[f'duplicate field "{below}"'] = None
+            seen.add(key)
+            _walk_freely(value, below, found)
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
+            _walk_freely(item, f"{path}[{index}]", found)
 
 
 def _pairs(node: dict[str, Any] | Pairs) -> Iterable[tuple[str, Any]]:

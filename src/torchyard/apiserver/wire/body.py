@@ -69,18 +69,12 @@ def _custom(call: Call, body: bytes, content_type: str) -> Object:
     resource = call.resource
     if media_type(content_type) == PROTOBUF:
         raise errors.unsupported_media_type((JSON, YAML))
-    obj = parse(body, content_type, resource.gvk)
-    check_custom(call, obj)
-    return obj
-
-
-def check_custom(call: Call, obj: Object) -> None:
-    """Check the kind, prune what the schema does not know, and say so as the client asked to be told."""
-    document.check_kind(obj, call.resource.gvk)
-    unknown = [f'unknown field "{path}"' for path in call.resource.custom.prune(obj)]
-    if not unknown or call.validation == "Ignore":
-        return
-    if call.validation == "Strict":
-        raise document.cannot_handle(call.resource.gvk, document.strict_error(unknown))
-    for sentence in unknown:
+    if media_type(content_type) == JSON:
+        obj, twice = document.read_custom(body, resource.gvk)
+    else:
+        obj, twice = parse(body, content_type, resource.gvk), []
+        document.check_custom_kind(obj, resource.gvk)
+    unknown = [f'unknown field "{path}"' for path in resource.custom.prune(obj)]
+    for sentence in document.judged(twice + unknown, resource.gvk, call.validation):
         call.warn(sentence)
+    return obj
