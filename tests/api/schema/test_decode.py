@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from typing import Any
@@ -11,8 +12,8 @@ from tests.support import kubectl as kubectls
 from tests.support.kubectl import Kubectl
 
 from torchyard.api.resources import GroupVersionKind
-from torchyard.api.schema.builtin import type_of
-from torchyard.api.schema.decode import decode
+from torchyard.api.schema.builtin import kinds, type_of
+from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.api.schema.types import Type
 
 
@@ -115,6 +116,7 @@ TEXTS: dict[str, list[Any]] = {
     "date-time": ["2020-01-02T03:04:05Z", "2020-01-02T03:04:05.678Z", "2020-01-02T03:04:05+02:00"],
     "micro-time": ["2020-01-02T03:04:05Z", "2020-01-02T03:04:05.1234567+02:00"],
     "byte": ["", "YQ=="],
+    "duration": ["10s"],
 }
 SCALARS: dict[str, list[Any]] = {
     "boolean": [True, False],
@@ -194,3 +196,37 @@ def _documents(text: str) -> list[dict[str, Any]]:
         found += document["items"] if document["kind"] == "List" else [document]
         text = text[end:]
     return found
+
+
+@pytest.mark.parametrize("kind", kinds(), ids="/".join)
+def test_what_is_held_is_held_unchanged_when_it_is_sent_again(kind: GroupVersionKind) -> None:
+    type = type_of(kind)
+    assert type is not None
+    chance = random.Random(kind.kind)
+    for _ in range(3):
+        held, _ = decode(generate(type, chance), type)
+        assert decode(json.loads(json.dumps(held)), type) == (held, [])
+
+
+JUNK: list[Any] = [None, True, -1, 2**63, 1.5, 1e400, "", "x", "\ud800", [], [None], {}, {"x": 1}, [[{}]]]
+
+
+def spoil(value: Any, chance: random.Random) -> Any:
+    """The same with junk in some places."""
+    if chance.random() < 0.05:
+        return chance.choice(JUNK)
+    if isinstance(value, dict):
+        return {key: spoil(each, chance) for key, each in value.items()}
+    return [spoil(each, chance) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", kinds(), ids="/".join)
+def test_junk_is_decoded_or_refused(kind: GroupVersionKind) -> None:
+    type = type_of(kind)
+    assert type is not None
+    chance = random.Random(kind.kind)
+    for _ in range(20):
+        spoiled = spoil(generate(type, chance), chance)
+        if isinstance(spoiled, dict):
+            with contextlib.suppress(Undecodable):
+                decode(spoiled, type)

@@ -96,7 +96,7 @@ def definition(name: str) -> Type:
 def _field(spelled: Any) -> Type:
     """A field, list item or map value: a type's name, or an object that says more."""
     if isinstance(spelled, str):
-        return _plain(spelled, "omit")
+        return _plain(spelled)
     row: dict[str, Any] = spelled
     if "items" in row:
         made = Type("list", items=_field(row["items"]), list_type=row.get("list", "atomic"))
@@ -104,7 +104,7 @@ def _field(spelled: Any) -> Type:
     elif "values" in row:
         made = Type("map", values=_field(row["values"]))
     else:
-        made = _plain(row["type"], "omit")
+        made = _plain(row["type"])
     made.zero = row.get("zero", "omit")
     made.nullable = row.get("null", False)
     made.enum = tuple(row.get("enum", ()))
@@ -117,11 +117,11 @@ def _field(spelled: Any) -> Type:
     return made
 
 
-def _plain(name: str, zero: Any) -> Type:
+def _plain(name: str) -> Type:
     """A scalar, or the place where a definition stands: a node of its own that shares the definition's fields."""
     if name not in _table().rows:
         shape, format = _scalar(name)
-        return Type(shape, format=format, zero=zero)
+        return Type(shape, format=format, zero="omit")
     target = definition(name)
     return Type(
         target.shape,
@@ -130,7 +130,7 @@ def _plain(name: str, zero: Any) -> Type:
         format=target.format,
         required=target.required,
         atomic_map=target.atomic_map,
-        zero=zero,
+        zero="omit",
     )
 
 
