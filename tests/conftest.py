@@ -10,7 +10,7 @@ from tests.support import kubectl as kubectls
 from tests.support import kubernetes as real
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Kubernetes, Server
-from tests.support.yard import Yard, needs_yard
+from tests.support.yard import Yard
 
 # What a cluster needs so that namespaces, service accounts and owners behave; nothing that makes or moves pods.
 HOUSEKEEPING = ",".join(
@@ -49,8 +49,7 @@ def kube(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="session")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Our server, one per test worker, with the controllers that keep house and none that makes or runs pods."""
-    needs_yard()
-    with Yard(tmp_path_factory.mktemp("yard"), users=USERS) as server:
+    with Yard(tmp_path_factory.mktemp("yard"), controllers=HOUSEKEEPING, users=USERS) as server:
         yield server
 
 

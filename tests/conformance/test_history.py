@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.objects import config_map
 from tests.support.kubernetes import MISSING, Kubernetes, Server, assets
-from tests.support.yard import Yard, needs_yard
+from tests.support.yard import Yard
 
 AT = "/api/v1/namespaces/default/configmaps"
 Forgetful = tuple[Server, Callable[[], None]]
@@ -24,7 +24,6 @@ def forgetful(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Forget
         with kubernetes as server:
             yield server, lambda: kubernetes.forget_history(server)
     else:
-        needs_yard()
         ours = Yard(tmp_path)
         with ours as server:
             yield server, ours.forget_history

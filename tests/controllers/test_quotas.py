@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
-from tests.support.yard import Yard, needs_yard
+from tests.support.yard import Yard
 
 CORE = "/api/v1/namespaces/default"
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    needs_yard()
     directory: Path = tmp_path_factory.mktemp("quotas")
     with Yard(directory, controllers="*") as server:
         yield server

@@ -21,31 +21,57 @@ class Kubectl:
     version: str
     path: Path
     kubeconfig: Path | None = None
+    namespace: str = ""
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def minor(self) -> int:
         return int(self.version.split(".")[1])
 
-    def using(self, kubeconfig: Path, cache: Path) -> Kubectl:
-        return Kubectl(self.version, self.path, kubeconfig, {"KUBECACHEDIR": str(cache)})
+    def using(self, kubeconfig: Path, cache: Path, namespace: str = "") -> Kubectl:
+        """The same kubectl, speaking to one cluster, by default in one namespace."""
+        return Kubectl(self.version, self.path, kubeconfig, namespace, {"KUBECACHEDIR": str(cache)})
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.path), *(["--namespace", self.namespace] if self.namespace else []), *arguments]
+
+    def variables(self) -> dict[str, str]:
+        """An environment without anything of the person who runs the tests."""
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": self.environment.get("KUBECACHEDIR", tempfile.gettempdir()),
+            "KUBECONFIG": str(self.kubeconfig or os.devnull),
+            **self.environment,
+        }
 
     def run(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
         """Run it to its end; the caller judges the exit code."""
         return subprocess.run(
-            [str(self.path), *arguments],
-            input=stdin,
+            self.command(*arguments),
+            input=stdin or "",
             capture_output=True,
             text=True,
             timeout=timeout,
             check=False,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": self.environment.get("KUBECACHEDIR", tempfile.gettempdir()),
-                "KUBECONFIG": str(self.kubeconfig or os.devnull),
-                **self.environment,
-            },
+            env=self.variables(),
         )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Run it in the background; its standard output can be read line by line."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=self.variables(),
+        )
+
+    def fails(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run it and return its complaint; AssertionError when it succeeds."""
+        done = self.run(*arguments, stdin=stdin)
+        assert done.returncode != 0, f"kubectl {' '.join(arguments)} succeeded:\n{done.stdout}"
+        return done.stderr
 
     def __call__(self, *arguments: str, stdin: str | None = None, timeout: float = 60) -> str:
         """Run it and return what it printed; AssertionError with its words when it fails."""

@@ -1,0 +1,50 @@
+"""kubectl in every version against our server, and the newest against the real one to prove the script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support import kubectl as kubectls
+from tests.support.effort import FULL
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
+
+# Without full effort: the oldest, the first that sends protobuf, and the newest.
+VERSIONS = list(kubectls.versions())
+CHOSEN = VERSIONS if FULL else [v for v in VERSIONS if v in (VERSIONS[0], "1.32", VERSIONS[-1])]
+PAIRS = [*(f"yard-{version}" for version in CHOSEN), *(f"kube-{version}" for version in VERSIONS[-1:])]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Discovery caches, kept from one kubectl to the next as on a person's machine."""
+    return tmp_path_factory.mktemp("kubectl")
+
+
+@pytest.fixture(params=PAIRS or ["none"])
+def pair(request: pytest.FixtureRequest) -> tuple[Server, str]:
+    if request.param == "none":
+        pytest.skip("no kubectl in PATH")
+    name, _, version = request.param.partition("-")
+    return request.getfixturevalue(name), version
+
+
+@pytest.fixture
+def server(pair: tuple[Server, str]) -> Server:
+    return pair[0]
+
+
+@pytest.fixture
+def k(pair: tuple[Server, str], cache: Path) -> Kubectl:
+    """A kubectl in a fresh namespace of the server."""
+    server, version = pair
+    made = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "kubectl-"}})
+    assert made.status == 201, made
+    namespace = made.json["metadata"]["name"]
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    eventually(lambda: server.admin.get(account).status == 200, "the default service account")
+    home = cache / f"{server.name}-{version}"
+    home.mkdir(exist_ok=True)
+    return Kubectl(version, kubectls.versions()[version]).using(server.kubeconfig, home, namespace)

@@ -1,0 +1,125 @@
+"""Python clients, unmodified, each in an environment of its own, against our server and the real one."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.http import Client
+from tests.support.kubernetes import ROOT, Server
+from tests.support.waiting import eventually
+
+PROGRAMS = Path(__file__).parent / "programs"
+CLIENTS = {
+    "kubernetes-35": "official.py",
+    "kubernetes-37": "official.py",
+    "kubernetes_asyncio": "asynchronous.py",
+    "kr8s": "with_kr8s.py",
+    "lightkube": "with_lightkube.py",
+}
+STEPS = ["create", "list", "watch", "patch", "apply", "delete"]
+
+
+@pytest.fixture(params=["yard", "kube"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def namespace(server: Server) -> str:
+    made = server.admin.post("/api/v1/namespaces", {"metadata": {"generateName": "client-"}})
+    name: str = made.json["metadata"]["name"]
+    account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
+    eventually(lambda: server.admin.get(account).status == 200, "the default service account")
+    return name
+
+
+def interpreter(client: str) -> Path:
+    """A Python with this client in it; made once, kept beside the checkout."""
+    home = ROOT / ".venv-clients" / client
+    pins = ROOT / "requirements" / "clients" / f"{client}.txt"
+    home.parent.mkdir(exist_ok=True)
+    with (home.parent / f"{client}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = home / "pins.txt"
+        if not ready.exists() or ready.read_text() != pins.read_text():
+            installed = _install(home, pins)
+            if installed.returncode != 0:
+                pytest.skip(f"{client} cannot be installed here: {installed.stderr.strip().splitlines()[-1]}")
+            ready.write_text(pins.read_text())
+    return home / "bin" / "python"
+
+
+def _install(home: Path, pins: Path) -> subprocess.CompletedProcess[str]:
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True, capture_output=True)
+    python = str(home / "bin" / "python")
+    if importlib.util.find_spec("uv") is not None:
+        command = [sys.executable, "-m", "uv", "pip", "install", "--python", python]
+    else:
+        command = [python, "-m", "pip", "install", "--disable-pip-version-check"]
+    return subprocess.run([*command, "--quiet", "-r", str(pins)], capture_output=True, text=True, check=False)
+
+
+def environment(server: Server) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "KUBECONFIG": str(server.kubeconfig), "HOME": str(server.kubeconfig.parent)}
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_creates_lists_watches_patches_applies_and_deletes(
+    client: str, server: Server, namespace: str
+) -> None:
+    done = subprocess.run(
+        [interpreter(client), PROGRAMS / CLIENTS[client], namespace],
+        env=environment(server),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"after {done.stdout.split()}:\n{done.stderr[-3000:]}"
+    assert [step for step in done.stdout.split() if step in STEPS] == STEPS
+
+
+def _finalizers(api: Client, at: str) -> list[str]:
+    found: list[str] = api.get(at).json["metadata"].get("finalizers", [])
+    return found
+
+
+def _annotations(api: Client, at: str) -> str:
+    return str(api.get(at).json["metadata"].get("annotations", {}))
+
+
+@pytest.mark.clients
+def test_a_kopf_operator_adopts_follows_and_lets_go(server: Server, namespace: str) -> None:
+    api, collection = server.admin, f"/api/v1/namespaces/{namespace}/configmaps"
+    with subprocess.Popen(
+        [interpreter("kopf"), PROGRAMS / "with_kopf.py", namespace],
+        env=environment(server),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as operator:
+        try:
+            api.post(collection, {"metadata": {"name": "a", "labels": {"kopf": "yes"}}, "data": {"k": "1"}})
+            at = f"{collection}/a"
+            eventually(
+                lambda: "torchyard.dev/adopted" in api.get(at).json["metadata"].get("annotations", {}), "adoption"
+            )
+            eventually(lambda: _finalizers(api, at) == ["kopf.torchyard.dev/finalizer"], "the finalizer")
+            api.patch(at, {"data": {"k": "2"}})
+            eventually(lambda: '"k":"2"' in _annotations(api, at), "the update noticed")
+            api.delete(at)
+            eventually(lambda: api.get(at).status == 404, "the finalizer removed")
+            said, _ = operator.communicate(timeout=30)
+        finally:
+            operator.kill()
+    assert {"create", "watch", "patch", "delete"} <= set(said.split()), said[-3000:]
+    events = api.get(f"/api/v1/namespaces/{namespace}/events").json["items"]
+    assert any("adopted a" in event["message"] for event in events)

@@ -1,0 +1,97 @@
+"""Two answers to the same request, without what must differ: identities, times, versions, drawn addresses."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.support.http import Answer
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ADDRESS = re.compile(r"10\.96\.\d+\.\d+")
+_TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
+# The whole object as the "invalid value" of a patch: the order of its keys is nobody's promise.
+_WHOLE_OBJECT = re.compile(r'Invalid value: "(?:\{.*\}|map\[.*\])": ', re.DOTALL)
+
+
+def shown(answer: Answer) -> dict[str, Any]:
+    """What is compared of one answer."""
+    body = json.loads(answer.body)
+    if answer.status >= 400:
+        return {"status": answer.status} | _failure(body)
+    return {"status": answer.status, "warnings": sorted(_warnings(answer)), "object": _object(body)}
+
+
+def differences(real: Any, ours: Any, at: str = "") -> list[str]:
+    """One line per place where two answers differ."""
+    if isinstance(real, dict) and isinstance(ours, dict):
+        lines = []
+        for key in sorted(real.keys() | ours.keys()):
+            where = f"{at}.{key}"
+            if key not in ours:
+                lines.append(f"{where}: {_short(real[key])} there, nothing here")
+            elif key not in real:
+                lines.append(f"{where}: nothing there, {_short(ours[key])} here")
+            else:
+                lines += differences(real[key], ours[key], where)
+        return lines
+    if isinstance(real, list) and isinstance(ours, list) and len(real) == len(ours):
+        return [
+            line for i, (a, b) in enumerate(zip(real, ours, strict=True)) for line in differences(a, b, f"{at}[{i}]")
+        ]
+    same = type(real) is type(ours) and real == ours
+    return [] if same else [f"{at}: {_short(real)} there, {_short(ours)} here"]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) < 400 else f"{text[:400]}…"
+
+
+def _failure(body: dict[str, Any]) -> dict[str, Any]:
+    details = body.get("details") or {}
+    causes = sorted(
+        (c.get("field", ""), c.get("reason", ""), _text(c.get("message", ""))) for c in details.get("causes", [])
+    )
+    said = {"reason": body.get("reason", ""), "causes": [list(cause) for cause in causes]}
+    said["details"] = {key: value for key, value in details.items() if key != "causes"}
+    if len(causes) < 2:
+        said["message"] = _text(body.get("message", ""))
+    return said
+
+
+def _warnings(answer: Answer) -> list[str]:
+    # That nothing acts on a kind here is ours to say.
+    return [one for one in answer.warnings if "nothing in this plane acts on it" not in one]
+
+
+def _text(text: str) -> str:
+    text = _WHOLE_OBJECT.sub("Invalid value: <the object>: ", text)
+    text = re.sub(r"resourceVersion: \d+", "resourceVersion: <version>", text)
+    for pattern, name in ((_UID, "<uid>"), (_ADDRESS, "<address>"), (_TOKEN_VOLUME, "<token>"), (_MOMENT, "<time>")):
+        text = pattern.sub(name, text)
+    return text
+
+
+def _object(obj: dict[str, Any]) -> Any:
+    metadata = obj.get("metadata", {})
+    for key in ("resourceVersion", "creationTimestamp", "deletionTimestamp"):
+        if key in metadata:
+            metadata[key] = "<set>"
+    for entry in metadata.get("managedFields", []):
+        if "time" in entry:
+            entry["time"] = "<set>"
+    return _generic(obj)
+
+
+def _generic(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            _text(key): "<port>" if key in ("nodePort", "healthCheckNodePort") else _generic(one)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_generic(one) for one in value]
+    return _text(value) if isinstance(value, str) and not _MOMENT.fullmatch(value) else value

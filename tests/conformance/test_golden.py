@@ -1,0 +1,111 @@
+"""Generated objects and patches, sent to the real server and to ours: what they answer is the same, or listed here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tests.conformance.golden.compare import differences, shown
+from tests.conformance.golden.kinds import WIDGET_DEFINITION, objects
+from tests.conformance.golden.patches import Patch, patches
+from tests.conformance.objects import Definitions, path
+from tests.support.effort import rounds
+from tests.support.http import Answer, Client
+from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
+
+NAMESPACE = "golden"
+
+# Places where our answer differs on purpose: a pattern of the line that tells of it, and the reason.
+ON_PURPOSE: list[tuple[str, str]] = [
+    (r"\.status: 500 there, 4\d\d here", "the real server lets an error of a library escape; ours never answers 5xx"),
+]
+
+
+class Both:
+    """The two servers, asked the same."""
+
+    def __init__(self, real: Client, ours: Client) -> None:
+        self.real, self.ours = real, ours
+        self.found: list[str] = []
+        self.requests = 0
+
+    def ask(self, what: str, method: str, at: str, body: Any, **more: Any) -> Answer:
+        real, ours = (client.request(method, at, body, **more) for client in (self.real, self.ours))
+        self.requests += 1
+        lines = differences(shown(real), shown(ours))
+        if lines and not any(re.search(pattern, lines_of) for lines_of in lines for pattern, _ in ON_PURPOSE):
+            request = f"{what} {method} {at} {more.get('query', '')}"
+            self.found.append("\n    ".join([request, f"sent {body}", *lines]))
+        return real
+
+
+def exists(client: Client, at: str) -> bool:
+    return client.get(at).status == 200
+
+
+@pytest.fixture(scope="module")
+def both(kube: Server, yard: Server) -> Iterator[Both]:
+    """Both servers with the same namespace and the same custom resource."""
+    pair = Both(kube.admin, yard.admin)
+    definitions = [Definitions(client) for client in (pair.real, pair.ours)]
+    for client, crds in zip((pair.real, pair.ours), definitions, strict=True):
+        assert client.post("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}).status == 201
+        account = path("serviceaccounts", "default", namespace=NAMESPACE)
+        eventually(partial(exists, client, account), "the service account")
+        crds.create(WIDGET_DEFINITION)
+    yield pair
+    for crds in definitions:
+        crds.remove()
+
+
+def converse(both: Both, number: int, plural: str, obj: dict[str, Any], changes: list[Patch]) -> None:
+    """Create, patch, read and delete one object on both servers."""
+    name = f"o{number}"
+    obj["metadata"]["name"] = name
+    group = obj["apiVersion"]
+    collection = path(plural, namespace=NAMESPACE, group=group)
+    at = f"{collection}/{name}"
+    label = f"#{number} {plural}"
+    real = both.ask(label, "POST", collection, obj, query={"fieldManager": "creator"})
+    for index, change in enumerate(changes):
+        body = change.body
+        if change.media_type == "application/apply-patch+yaml":
+            body = {"apiVersion": group, "kind": obj["kind"]} | body
+            body["metadata"] = {**body.get("metadata", {}), "name": f"{name}-applied" if real.status >= 300 else name}
+            at = at if real.status < 300 else f"{collection}/{name}-applied"
+        elif real.status >= 300:
+            continue
+        headers = {"Content-Type": change.media_type}
+        both.ask(f"{label} patch {index}", "PATCH", at, body, query=change.query, headers=headers)
+    for client in (both.real, both.ours):
+        for one in (f"{collection}/{name}", f"{collection}/{name}-applied"):
+            client.delete(one, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+            client.patch(one, {"metadata": {"finalizers": None}})
+
+
+@pytest.mark.timeout(900)
+def test_both_servers_answer_the_same(both: Both) -> None:
+    counted = iter(range(10**9))
+
+    @settings(
+        max_examples=rounds(300, 3000),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.data())
+    def send(data: st.DataObject) -> None:
+        plural, obj = data.draw(objects())
+        converse(both, next(counted), plural, obj, data.draw(patches(plural)))
+
+    send()
+    told = "\n\n".join(both.found)
+    assert not both.found, f"{len(both.found)} of {both.requests} answers differ:\n\n{told}"

@@ -1,0 +1,15 @@
+"""How much the tests try: enough to notice what breaks, or everything.
+
+`TORCHYARD_TESTS=full` runs every client version, the long fuzz run and the long crash test.
+"""
+
+from __future__ import annotations
+
+import os
+
+FULL = os.environ.get("TORCHYARD_TESTS") == "full"
+
+
+def rounds(usual: int, full: int) -> int:
+    """How often to repeat something random."""
+    return full if FULL else usual
