@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from torchyard.api import faults
 from torchyard.api.faults import Fault
+from torchyard.apiserver.crd.schema.node import INT_OR_STRING
 from torchyard.apiserver.patterns import PatternError, pattern
 
 Schema = dict[str, Any]
 Level = Literal["root", "item", "field"]
 
-_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _NO_TYPE: dict[Level, str] = {
     "root": "must not be empty at the root",
     "item": "must not be empty for specified array items",
@@ -71,8 +71,8 @@ def _invariants(schema: Schema, level: Level, path: str) -> list[Fault]:
     found += _alternatives(
         schema,
         path,
-        skip_any=schema.get("anyOf") == _INT_OR_STRING,
-        skip_first_any=_first_all_of(schema).get("anyOf") == _INT_OR_STRING,
+        skip_any=schema.get("anyOf") == INT_OR_STRING,
+        skip_first_any=_first_all_of(schema).get("anyOf") == INT_OR_STRING,
     )
     found += _type_faults(schema, level, path)
     found += _meta_faults(schema, level, path)

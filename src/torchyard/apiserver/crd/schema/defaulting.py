@@ -9,6 +9,7 @@ import orjson
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
 
 Object = dict[str, Any]
+_INNER = frozenset({dict, list})
 
 
 def default(obj: Object, root: Node, *, skip: frozenset[str] = META_FIELDS) -> None:
@@ -16,8 +17,8 @@ def default(obj: Object, root: Node, *, skip: frozenset[str] = META_FIELDS) -> N
     for name, sub in root.defaulted:
         if obj.get(name) is None and not (name in obj and sub.nullable):
             obj[name] = _copy(sub.default)
-    for name in list(obj):
-        if name not in skip:
+    for name, value in list(obj.items()):
+        if (value is None or type(value) in _INNER) and name not in skip:
             _default_entry(obj, name, root.properties.get(name))
 
 
@@ -26,15 +27,16 @@ def default_value(value: Any, node: Node) -> None:
     if isinstance(value, dict):
         default(value, node, skip=frozenset())
         if node.additional is not None:
-            for name in list(value):
-                if name not in node.properties:
+            for name, item in list(value.items()):
+                if (item is None or type(item) in _INNER) and name not in node.properties:
                     _default_entry(value, name, node.additional)
     elif isinstance(value, list) and node.items is not None:
         items = node.items
         for index, item in enumerate(value):
             if item is None and not items.nullable and items.has_default:
                 value[index] = _copy(items.default)
-            default_value(value[index], items)
+            if type(value[index]) in _INNER:
+                default_value(value[index], items)
 
 
 def _default_entry(obj: Object, name: str, node: Node | None) -> None:
@@ -48,7 +50,7 @@ def _default_entry(obj: Object, name: str, node: Node | None) -> None:
             del obj[name]
             return
         value = obj[name] = _copy(node.default)
-    if type(value) is dict or type(value) is list:
+    if type(value) in _INNER:
         default_value(value, node)
 
 

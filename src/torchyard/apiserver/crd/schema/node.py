@@ -16,6 +16,9 @@ from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
 
 Schema = dict[str, Any]
 
+# How generators write an int-or-string, which its type says already.
+INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_RULES = "x-kubernetes-validations"
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _LIMITS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties")
 
@@ -79,6 +82,10 @@ class Node:
     checks: ValueChecks | None = None
     rules: tuple[Rule, ...] = ()
     defaulted: tuple[tuple[str, Node], ...] = ()  # the properties that have a default
+    # a Python type whose values need no look, and how many checks they would pass
+    plain: type | None = None
+    plain_passed: int = 0
+    exact: type | None = None  # a Python type that is of the schema's type for sure
     # whether this node or one below it ...
     defaults_below: bool = False
     unique_lists_below: bool = False
@@ -138,8 +145,13 @@ class Compiler:
             map_type=schema.get("x-kubernetes-map-type") or "granular",
             checks=_checks(schema, junctors, negated),
             defaulted=tuple((name, sub) for name, sub in properties.items() if sub.has_default),
-            rules=tuple(_rule(rule, schema) for rule in schema.get("x-kubernetes-validations") or ()),
+            rules=tuple(_rule(rule, schema) for rule in schema.get(_RULES) or ()),
         )
+        node.exact = _EXACT.get(node.type)
+        if node.checks is None and not node.int_or_string:
+            node.plain, node.plain_passed = _PLAIN.get(node.type, (None, 0))
+        elif node.int_or_string and schema.get("anyOf") == INT_OR_STRING and not _says_more(schema):
+            node.plain, node.plain_passed = str, 14
         below = list(node.children())
         node.defaults_below = node.has_default or any(child.defaults_below for child in below)
         node.unique_lists_below = node.list_type in ("set", "map") or any(child.unique_lists_below for child in below)
@@ -149,6 +161,9 @@ class Compiler:
         return node
 
 
+# As the validator counts: four for any value, two for its type, one for a string; numbers may need a closer look.
+_EXACT = {"object": dict, "array": list, "string": str, "boolean": bool}
+_PLAIN: dict[str, tuple[type, int]] = {"string": (str, 7), "boolean": (bool, 6)}
 _LIST_TYPES: dict[str, ListType] = {"set": "set", "map": "map"}
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _PROSE = ("description", "title", "example", "externalDocs")
@@ -166,6 +181,11 @@ def frozen(value: Any) -> Hashable:
     if isinstance(value, list):
         return ("[]", *map(frozen, value))
     return (type(value).__name__, value)
+
+
+def _says_more(schema: Schema) -> bool:
+    """Whether an int-or-string is restricted by anything but its customary anyOf."""
+    return bool(set(schema) - {"x-kubernetes-int-or-string", "anyOf", "default", "nullable", *_PROSE, _RULES})
 
 
 def _types(schema: Schema) -> tuple[str, ...]:

@@ -9,62 +9,70 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
+from torchyard.apiserver.crd.schema.path import Path, written
 
 Object = dict[str, Any]
 
 # Integral floats print as integers in Go, up to the largest integer a float holds exactly.
 _EXACT = float(2**53)
+# What there is anything to do about.
+_INNER = frozenset({dict, list, float})
 
 
 def prune(obj: Object, root: Node, *, keep: frozenset[str] = META_FIELDS) -> list[str]:
     """Remove unspecified fields in place; the paths of those removed. `keep` names root fields that are not ours."""
-    unknown: list[str] = []
+    unknown: list[Path] = []
     for name in list(obj):
         if name in keep:
             continue
         sub = root.properties.get(name)
         if sub is not None:
-            obj[name] = _pruned(obj[name], sub, name, unknown)
+            obj[name] = _pruned(obj[name], sub, (None, name), unknown)
         elif not root.preserve:
             del obj[name]
-            unknown.append(name)
-    unknown.sort()
-    return unknown
+            unknown.append((None, name))
+    return sorted(map(written, unknown))
 
 
 def prune_value(value: Any, node: Node) -> Any:
     """A value without what its schema does not specify; the value itself is changed."""
-    return _pruned(value, node, "", [])
+    return _pruned(value, node, None, [])
 
 
-def _pruned(value: Any, node: Node | None, path: str, unknown: list[str]) -> Any:
-    if isinstance(value, dict):
+def _pruned(value: Any, node: Node | None, path: Path, unknown: list[Path]) -> Any:
+    kind = type(value)
+    if kind is dict:
         _prune_map(value, node, path, unknown)
-    elif isinstance(value, list):
+    elif kind is list:
         if node is None or node.items is not None or not node.preserve:
             items = None if node is None else node.items
             for index, item in enumerate(value):
-                value[index] = _pruned(item, items, f"{path}[{index}]", unknown)
-    elif type(value) is float and value.is_integer() and -_EXACT < value < _EXACT:
+                if type(item) in _INNER:
+                    value[index] = _pruned(item, items, (path, index), unknown)
+    elif kind is float and value.is_integer() and -_EXACT < value < _EXACT:
         return int(value)
     return value
 
 
-def _prune_map(value: Object, node: Node | None, path: str, unknown: list[str]) -> None:
+def _prune_map(value: Object, node: Node | None, path: Path, unknown: list[Path]) -> None:
     if node is None:
-        unknown.extend(f"{path}.{name}" for name in value)
+        unknown.extend((path, name) for name in value)
         value.clear()
         return
     properties = node.properties
-    for name in list(value):
+    for name, item in list(value.items()):
         sub = properties.get(name)
-        if sub is not None:
-            if not (node.embedded and name in META_FIELDS):
-                value[name] = _pruned(value[name], sub, f"{path}.{name}", unknown)
+        if sub is None:
+            if node.embedded and name in META_FIELDS:
+                continue
+            if node.additional_specified:
+                sub = node.additional
+            else:
+                if not node.preserve:
+                    del value[name]
+                    unknown.append((path, name))
+                continue
         elif node.embedded and name in META_FIELDS:
             continue
-        elif node.additional_specified:
-            value[name] = _pruned(value[name], node.additional, f"{path}.{name}", unknown)
-        elif not node.preserve:
-            del value[name]
-            unknown.append(f"{path}.{name}")
+        if type(item) in _INNER:
+            value[name] = _pruned(item, sub, (path, name), unknown)

@@ -13,11 +13,10 @@ from torchyard.api import faults
 from torchyard.api.faults import Fault
 from torchyard.apiserver.crd.schema import formats
 from torchyard.apiserver.crd.schema.node import Node, ValueChecks, frozen
+from torchyard.apiserver.crd.schema.path import Path, written
 from torchyard.apiserver.go import go_number, is_json_integer, json_type
 from torchyard.apiserver.patterns import pattern
 
-# The path of a value: (parent, step) pairs, written out only when there is something to tell.
-Path = tuple[Any, str | int] | None
 # Stands for the old value where there is none to compare with.
 ABSENT: Any = object()
 _EMPTY: dict[str, Any] = {}
@@ -31,15 +30,6 @@ def schema_faults(value: Any, node: Node, *, path: Path = None, old: Any = ABSEN
     found: list[Fault] = []
     _check(value, node, path, found, old)
     return found
-
-
-def written(path: Path) -> str:
-    """`spec.items[0].name`; the keys of maps are written as fields are."""
-    steps: list[str] = []
-    while path is not None:
-        path, step = path
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
-    return "".join(reversed(steps)).removeprefix(".")
 
 
 def _check(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
@@ -61,7 +51,9 @@ def _check_value(value: Any, node: Node, path: Path, found: list[Fault], old: An
             found.append(_unsupported(value, checks.enum, path))
         return passed
     passed = 4  # alternatives, their own result, the enumeration, and the value as a whole
-    if node.types or (checks is not None and checks.format):
+    if type(value) is node.exact:
+        passed += 2
+    elif node.types or (checks is not None and checks.format):
         passed += 1 + _check_type(value, node, path, found)
     if checks is not None:
         passed += _check_junctors(value, checks, path, found, old)
@@ -165,6 +157,9 @@ def _check_list(value: list[Any], node: Node, path: Path, found: list[Fault], ol
     if items is not None:
         old_items = by_keys(old, node) if isinstance(old, list) and node.list_type == "map" else None
         for index, item in enumerate(value):
+            if type(item) is items.plain:
+                passed += items.plain_passed
+                continue
             old_item = ABSENT if old_items is None else old_items.get(list_key(item, node), ABSENT)
             passed += _check(item, items, (path, index), found, old_item)
     if checks is not None:
@@ -202,6 +197,9 @@ def _check_object(value: dict[str, Any], node: Node, path: Path, found: list[Fau
     for name, sub_value in value.items():
         sub = properties.get(name, additional)
         if sub is not None:
+            if type(sub_value) is sub.plain:
+                passed += sub.plain_passed
+                continue
             passed += _check(sub_value, sub, (path, name), found, old_map.get(name, ABSENT))
         elif node.additional_forbidden:
             at = written(path)
