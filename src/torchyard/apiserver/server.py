@@ -16,6 +16,7 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.printing import IncludeObject, include_object
 from torchyard.api.resources import GroupVersionKind, Resource
+from torchyard.api.selectors import parse_fields
 from torchyard.apiserver.access.guard import Guard
 from torchyard.apiserver.access.rbac import Access
 from torchyard.apiserver.api import Api
@@ -117,7 +118,7 @@ class Server:
                 route.plural,
                 subresource=route.subresource,
                 namespace=route.namespace,
-                name=route.name,
+                name=route.name or _selected_name(request, route),
             ),
         )
 
@@ -248,3 +249,14 @@ def success(details: Object) -> Object:
 
 def refusal(error: StatusError) -> Response:
     return Response(error.status, orjson.dumps(error.body()), JSON, headers=dict(error.headers))
+
+
+def _selected_name(request: Request, route: Route) -> str:
+    """The one object a list, watch or deletion is about, so that rules for that name cover it."""
+    said = request.query.get("fieldSelector")
+    if not said or route.verb not in ("list", "watch", "deletecollection"):
+        return ""
+    try:
+        return parse_fields(said).equalities.get("metadata.name", "")
+    except StatusError:
+        return ""  # told after it is known that the user may ask at all
