@@ -68,7 +68,7 @@ class Yard:
     def start(self) -> Server:
         """Start (again) and wait until it is ready. The port is kept from one start to the next."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), *self.flags]
+        flags: list[str] = ["--state", str(self.state), "--port", str(self.port), "--no-node", *self.flags]
         if self.controllers:
             flags += ["--controllers", self.controllers]
         if self.users:

@@ -9,7 +9,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
-from torchyard.yard.settings import DEFAULT_PORT, Settings, default_state
+from torchyard.yard.settings import DEFAULT_PORT, Settings, default_node_name, default_state
 
 
 def up(
@@ -29,6 +29,13 @@ def up(
             metavar="LIST", help="Controllers to run, as kube-controller-manager has it: '*', '*,-name', '-*'."
         ),
     ] = "*",
+    node: Annotated[bool, typer.Option("--node/--no-node", help="Run pods on this machine.")] = True,
+    node_name: Annotated[
+        str, typer.Option(metavar="NAME", help="What the node is called; default: the host name.")
+    ] = "",
+    python: Annotated[
+        str, typer.Option(metavar="PATH", help="Interpreter for well-known images; default: the active environment.")
+    ] = "",
     fsync: Annotated[
         str,
         typer.Option(metavar="MODE", help="normal: writes survive a crash of the plane; full: also a power cut."),
@@ -44,6 +51,9 @@ def up(
         fsync=_fsync(fsync),
         token_auth_file=token_auth_file.absolute() if token_auth_file else None,
         controllers=controllers,
+        node=node,
+        node_name=node_name or default_node_name(),
+        python=python,
     )
     if detach:
         holder = process.start_detached(settings)
@@ -66,13 +76,21 @@ def _welcome(settings: Settings, url: str) -> None:
     say("  kubectl get nodes,pods -A")
 
 
-def down(state: State = None) -> None:
-    """Stop the plane. What it stored stays."""
+def down(
+    state: State = None,
+    keep_pods: Annotated[
+        bool, typer.Option("--keep-pods", help="Let pods run on; the next `yard up` adopts them.")
+    ] = False,
+) -> None:
+    """Stop the plane and its pods. What it stored stays."""
     from torchyard.yard import process
 
     where = (state or default_state()).absolute()
     pid = process.stop(where)
-    say(f"stopped process {pid}" if pid else f"no plane is running on {where}")
+    pods = 0 if keep_pods else process.stop_pods(where)
+    said = [f"process {pid}"] if pid else []
+    said += [f"{pods} pod{'s' if pods > 1 else ''}"] if pods else []
+    say(f"stopped {' and '.join(said)}" if said else f"no plane is running on {where}")
 
 
 def status(state: State = None) -> None:

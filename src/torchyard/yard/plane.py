@@ -47,8 +47,10 @@ from torchyard.apiserver.upkeep import Upkeep
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
+from torchyard.node.agent import Agent
 from torchyard.yard.controllers import KNOWN, controllers
 from torchyard.yard.lock import Holder, StateLock
+from torchyard.yard.node import make_agent, node_settings
 from torchyard.yard.selection import selected
 from torchyard.yard.settings import Settings
 
@@ -64,6 +66,7 @@ class Plane:
         self.settings = settings
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
+        self.agent: Agent | None = None
         self._failed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Plane:
@@ -84,7 +87,7 @@ class Plane:
 
     async def _start(self) -> None:
         settings = self.settings
-        chosen = selected(settings.controllers, KNOWN)
+        chosen = selected(settings.controllers, KNOWN) | (frozenset({"node"}) if settings.node else frozenset())
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = StateLock(settings.lock)
         lock.acquire()
@@ -108,6 +111,9 @@ class Plane:
             self.client("torchyard-controllers"), self.api, chosen, authority=credentials.authority.read_text()
         ):
             self._run(name, work)
+        if settings.node:
+            self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
+            self._run("node", self.agent.run())
         self._write_kubeconfig(credentials)
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
 

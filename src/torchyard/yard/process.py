@@ -98,6 +98,8 @@ def start_detached(settings: Settings) -> Holder:
 def _arguments(settings: Settings) -> list[str]:
     arguments = ["--state", str(settings.state), "--host", settings.host, "--port", str(settings.port)]
     arguments += ["--fsync", settings.fsync, "--controllers", settings.controllers]
+    arguments += ["--node" if settings.node else "--no-node", "--python", settings.python]
+    arguments += ["--node-name", settings.node_name]
     if settings.token_auth_file is not None:
         arguments += ["--token-auth-file", str(settings.token_auth_file)]
     return arguments
@@ -125,6 +127,13 @@ def stop(state: Path) -> int:
             )
         time.sleep(0.02)
     return holder.pid
+
+
+def stop_pods(state: Path) -> int:
+    """End the pods of a stopped plane; answers how many ran."""
+    from torchyard.node.shutdown import stop_pods as stop_all
+
+    return asyncio.run(stop_all(state / "node"))
 
 
 def inspect(state: Path) -> dict[str, str] | None:

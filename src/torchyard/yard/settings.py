@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,6 +18,10 @@ def default_state() -> Path:
     return root / "torchyard"
 
 
+def default_node_name() -> str:
+    return socket.gethostname().lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     state: Path = field(default_factory=default_state)
@@ -26,6 +31,9 @@ class Settings:
     token_auth_file: Path | None = None
     controllers: str = "*"
     names: tuple[str, ...] = ()  # further host names for the server's certificate
+    node: bool = False  # run pods on this machine
+    node_name: str = field(default_factory=default_node_name)
+    python: str = ""  # the interpreter that mapped images run; empty: the active environment
 
     @property
     def name(self) -> str:

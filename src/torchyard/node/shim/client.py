@@ -95,7 +95,9 @@ async def ask(
     """One question, one answer."""
     async with await Channel.open(directory, name) as channel:
         channel.send(message, files)
-        answer, received = await asyncio.wait_for(channel.receive(), ANSWER_SECONDS)
+        # not wait_for: before Python 3.12 it can swallow a cancellation
+        async with asyncio.timeout(ANSWER_SECONDS):
+            answer, received = await channel.receive()
     if "error" in answer:
         raise ShimRefused(answer["error"], number=answer.get("errno", 0))
     return answer, received

@@ -1,0 +1,150 @@
+"""The part of SPDY/3.1 that Kubernetes clients speak: frames, header blocks, streams. Server side.
+
+Clients (moby/spdystream) know no flow control, so a stream whose reader is slow holds up its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import zlib
+from collections.abc import Awaitable, Callable
+
+from torchyard.apiserver.streams.dictionary import DICTIONARY
+from torchyard.apiserver.streams.ends import Wire
+
+_VERSION = 0x8003
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
+_FIN = 1
+_MAX_FRAME = 1 << 24
+_QUEUED = 64
+_BLOCK = 32 * 1024
+
+
+class Stream:
+    """One stream of a session, opened by the client with its headers."""
+
+    def __init__(self, session: Session, number: int, headers: dict[str, str]) -> None:
+        self._session, self.number, self.headers = session, number, headers
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
+        self._closed = False
+
+    async def read(self) -> bytes | None:
+        """The next piece; None at the end."""
+        return await self._queue.get()
+
+    async def write(self, data: bytes) -> None:
+        for start in range(0, len(data), _BLOCK):
+            await self._session.send_data(self.number, data[start : start + _BLOCK])
+
+    async def close(self) -> None:
+        """No more from our side."""
+        if not self._closed:
+            self._closed = True
+            await self._session.send_data(self.number, b"", flags=_FIN)
+
+    async def push(self, data: bytes | None) -> None:
+        await self._queue.put(data)
+
+    def end(self) -> None:
+        """The session is over: whoever reads must not wait for ever."""
+        while self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+
+class Session:
+    """`run` until the wire ends; `opened` is called for every new stream and must not block."""
+
+    def __init__(self, wire: Wire, opened: Callable[[Stream], Awaitable[None]]) -> None:
+        self._wire, self._opened = wire, opened
+        self._buffer = b""
+        self._inflate = zlib.decompressobj(zdict=DICTIONARY)
+        self._deflate = zlib.compressobj(zdict=DICTIONARY)
+        self._streams: dict[int, Stream] = {}
+        self._sending = asyncio.Lock()
+
+    async def run(self) -> None:
+        try:
+            while (data := await self._wire.receive()) is not None:
+                self._buffer += data
+                while (frame := self._next_frame()) is not None:
+                    if not await self._take(*frame):
+                        return
+        finally:
+            for stream in self._streams.values():
+                stream.end()
+
+    def _next_frame(self) -> tuple[int, int, bytes] | None:
+        if len(self._buffer) < 8:
+            return None
+        first, second = struct.unpack_from(">II", self._buffer)
+        size = second & 0xFFFFFF
+        if len(self._buffer) < 8 + size:
+            return None
+        payload, self._buffer = self._buffer[8 : 8 + size], self._buffer[8 + size :]
+        return first, second >> 24, payload
+
+    async def _take(self, first: int, flags: int, payload: bytes) -> bool:
+        """One frame; False when the client says goodbye."""
+        if not first >> 31:
+            stream = self._streams.get(first)
+            if stream:
+                if payload:
+                    await stream.push(payload)
+                if flags & _FIN:
+                    await stream.push(None)
+            return True
+        kind = first & 0xFFFF
+        if kind == _SYN_STREAM:
+            await self._open(flags, payload)
+        elif kind == _RST_STREAM:
+            stream = self._streams.pop(_number(payload), None)
+            if stream:
+                stream.end()
+        elif kind == _PING:
+            await self._send_control(_PING, payload)
+        return kind != _GOAWAY
+
+    async def _open(self, flags: int, payload: bytes) -> None:
+        number = _number(payload)
+        stream = Stream(self, number, self._headers(payload[10:]))
+        self._streams[number] = stream
+        if flags & _FIN:
+            await stream.push(None)
+        await self._send_control(_SYN_REPLY, struct.pack(">I", number) + self._block({}))
+        await self._opened(stream)
+
+    def _headers(self, block: bytes) -> dict[str, str]:
+        raw = self._inflate.decompress(block)
+        (count,) = struct.unpack_from(">I", raw)
+        at, words = 4, []
+        for _ in range(2 * count):
+            (size,) = struct.unpack_from(">I", raw, at)
+            words.append(raw[at + 4 : at + 4 + size].decode("latin-1"))
+            at += 4 + size
+        return {name.lower(): value for name, value in zip(words[::2], words[1::2], strict=True)}
+
+    def _block(self, headers: dict[str, str]) -> bytes:
+        raw = struct.pack(">I", len(headers))
+        for name, value in headers.items():
+            for word in (name.encode(), value.encode()):
+                raw += struct.pack(">I", len(word)) + word
+        return self._deflate.compress(raw) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+
+    async def _send_control(self, kind: int, payload: bytes) -> None:
+        async with self._sending:
+            await self._wire.send(struct.pack(">HHI", _VERSION, kind, len(payload)) + payload)
+
+    async def send_data(self, number: int, data: bytes, *, flags: int = 0) -> None:
+        async with self._sending:
+            await self._wire.send(struct.pack(">II", number, flags << 24 | len(data)) + data)
+
+    async def goodbye(self) -> None:
+        last = max(self._streams, default=0)
+        await self._send_control(_GOAWAY, struct.pack(">II", last, 0))
+
+
+def _number(payload: bytes) -> int:
+    number: int = struct.unpack_from(">I", payload)[0] & 0x7FFFFFFF
+    return number

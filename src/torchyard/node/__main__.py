@@ -1,0 +1,52 @@
+"""`python -m torchyard.node --root DIR [--kubeconfig FILE] [--name NODE]`: a node agent in a process of its own.
+
+Joins any Kubernetes API server that its kubeconfig reaches. `yard up` runs the same agent inside the plane's process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from pathlib import Path
+
+from torchyard.kube import kubeconfig
+from torchyard.kube.client import Client
+from torchyard.kube.http import HttpTransport
+from torchyard.node.agent import Agent
+from torchyard.node.settings import NodeSettings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m torchyard.node", description="a node agent of its own")
+    parser.add_argument("--root", type=Path, required=True, help="where the node keeps its state")
+    parser.add_argument("--kubeconfig", type=Path, help="how to reach the API server")
+    parser.add_argument("--name", default=socket.gethostname().lower(), help="the node's name")
+    parser.add_argument("--python", default="", help="the interpreter that mapped images run")
+    parser.add_argument("--engine", action="store_true", help="run real images in podman or docker")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = NodeSettings(
+        root=arguments.root.resolve(), name=arguments.name, python=arguments.python, engine=arguments.engine
+    )
+    asyncio.run(_run(settings, arguments.kubeconfig))
+
+
+async def _run(settings: NodeSettings, config: Path | None) -> None:
+    transport = HttpTransport(kubeconfig.load(config), user_agent="torchyard-node")
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await Agent(Client(transport, manager="torchyard-node"), settings).run()
+    finally:
+        await transport.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""The node agent: gives each pod bound to its node a worker, and keeps the Node object and its Lease alive.
+
+It may be killed and started again at any time. Pods run on under their shims and are adopted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.times import to_rfc3339_micro
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Informer
+from torchyard.node import node_object
+from torchyard.node.context import NodeContext
+from torchyard.node.devices import nvidia
+from torchyard.node.events import Recorder
+from torchyard.node.images import python
+from torchyard.node.images.store import ImageStore
+from torchyard.node.network.service import ClusterServices
+from torchyard.node.network.settings import Addresses
+from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.pod.worker import PodWorker
+from torchyard.node.refs import LEASES, NODES, PODS, SERVICES, SLICES
+from torchyard.node.resources import cgroups
+from torchyard.node.resources.metrics import Metrics
+from torchyard.node.runtime import probe
+from torchyard.node.settings import NodeSettings
+from torchyard.node.shim import record
+from torchyard.node.shim.client import ClusterNetwork, KeeperClient
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
+
+
+class Agent:
+    """`run` until cancelled; `ready` is set when pods can start."""
+
+    def __init__(self, client: Client, settings: NodeSettings, *, machine: probe.Machine | None = None) -> None:
+        self._client, self._settings = client, settings
+        self.machine = machine or probe.probe()
+        self.ready = asyncio.Event()
+        self._devices = nvidia.find()
+        for directory in (settings.root, settings.pods):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        plans = [plan for home in settings.pods.iterdir() if (plan := record.read(str(home / "pod.json")))]
+        keeper_settings = {"namespaces": self.machine.sandbox, "network": settings.ranges.for_anchor()}
+        self.context = NodeContext(
+            client=client,
+            settings=settings,
+            machine=self.machine,
+            keeper=KeeperClient(settings.root, keeper_settings),
+            images=ImageStore(settings.images, python.find(settings.python)),
+            addresses=Addresses(settings.ranges, settings.pods.iterdir()),
+            devices=nvidia.Allocations(self._devices, plans),
+            recorder=Recorder(client, node=settings.name),
+            host_ip=node_object.host_address(),
+            allocatable=node_object.capacity(settings, self._devices),
+        )
+        self._pods = Informer(client, PODS, fields=f"spec.nodeName={settings.name}")
+        self._services = Informer(client, SERVICES, indexes={"namespace": lambda one: [one["metadata"]["namespace"]]})
+        self._slices = Informer(client, SLICES)
+        self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
+        self.metrics = Metrics(settings.pods)
+        self._node: Object = {}
+
+    async def run(self) -> None:
+        cgroups.prepare(self.machine.limits)
+        await self.context.keeper.ensure()
+        services = ClusterServices(
+            self.context, ClusterNetwork(self._settings.root), self._services, self._slices, changed=self._names_changed
+        )
+        self._pods.on_change(self._pod_changed)
+        await self._register()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for work in (
+                    self.context.recorder.run(),
+                    self._services.run(),
+                    self._slices.run(),
+                    services.run(),
+                    self._start_pods(group),
+                    self._heartbeat(),
+                    self._refresh_status(),
+                    self.metrics.run(),
+                ):
+                    group.create_task(work)
+        finally:
+            await self._leave()
+
+    async def _start_pods(self, group: asyncio.TaskGroup) -> None:
+        """Pods only after services are known, so that their name files are right from the start."""
+        await asyncio.gather(self._services.synced.wait(), self._slices.synced.wait())
+        group.create_task(self._pods.run())
+        await self._pods.synced.wait()
+        await self._remove_strangers()
+        self.ready.set()
+
+    def _pod_changed(self, change: str, pod: Object, _: Object | None) -> None:
+        uid = pod["metadata"]["uid"]
+        known = self._workers.get(uid)
+        if change == "DELETED":
+            if known:
+                known[0].deleted()
+            return
+        if known:
+            known[0].update(pod)
+            return
+        worker = PodWorker(self.context, pod)
+        task = asyncio.create_task(self._work(uid, worker))
+        self._workers[uid] = (worker, task)
+
+    async def _work(self, uid: str, worker: PodWorker) -> None:
+        try:
+            await worker.run()
+        except asyncio.CancelledError:
+            await worker.leave()
+            raise
+        except Exception:
+            log.exception("the worker of pod %s failed; it is started again", uid)
+            await worker.leave()
+            await asyncio.sleep(1)
+            self._workers.pop(uid, None)
+            current = self._pods.get(worker.pod["metadata"]["namespace"], worker.pod["metadata"]["name"])
+            if current and current["metadata"]["uid"] == uid:
+                self._pod_changed("ADDED", current, None)
+            return
+        self._workers.pop(uid, None)
+
+    async def _remove_strangers(self) -> None:
+        """Directories of pods that were deleted while no agent was there."""
+        known = {pod["metadata"]["uid"] for pod in self._pods.all()}
+        for home in list(self._settings.pods.iterdir()):
+            if home.name not in known and home.name not in self._workers:
+                plan = record.read(str(home / "pod.json")) or {}
+                metadata = {"uid": home.name, "namespace": plan.get("namespace", ""), "name": plan.get("name", "")}
+                await Surroundings(self.context, {"metadata": metadata, "spec": {}}).tear_down()
+
+    def _names_changed(self) -> None:
+        for worker, _ in self._workers.values():
+            worker.names_changed()
+
+    async def _register(self) -> None:
+        """Create the Node, or take over the one that is there with its labels and taints."""
+        wanted = node_object.node(self._settings, self.machine, self._devices, host_ip=self.context.host_ip)
+        try:
+            self._node = await self._client.create(NODES, wanted)
+        except StatusError as failed:
+            if failed.status != 409:
+                raise
+            patch = {"metadata": {"labels": wanted["metadata"]["labels"]}, "spec": wanted["spec"]}
+            self._node = await self._client.patch(NODES, self._settings.name, patch)
+        await self._write_node_status()
+        self.context.recorder.node(self._node, "Starting", "Starting the node agent.")
+
+    async def _write_node_status(self) -> None:
+        before = (self._node.get("status") or {}).get("conditions") or []
+        status = node_object.status(
+            self._settings, self.machine, self._devices, host_ip=self.context.host_ip, before=before
+        )
+        patch = {"status": status}
+        self._node = await self._client.patch(NODES, self._settings.name, patch, subresource="status")
+
+    async def _refresh_status(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.heartbeat_seconds * 6)
+            try:
+                await self._write_node_status()
+            except YardError as failed:
+                log.warning("the node's status could not be written: %s", failed)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            try:
+                await self._renew()
+            except YardError as failed:
+                log.warning("the node's lease could not be renewed: %s", failed)
+            await asyncio.sleep(self._settings.heartbeat_seconds)
+
+    async def _renew(self) -> None:
+        name = self._settings.name
+        now = to_rfc3339_micro(datetime.now(UTC))
+        spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
+        try:
+            await self._client.patch(LEASES, name, {"spec": spec}, LEASE_NAMESPACE)
+        except StatusError as failed:
+            if failed.status != 404:
+                raise
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": self._node["metadata"]["uid"]}
+            metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+            await self._client.create(LEASES, lease, LEASE_NAMESPACE)
+
+    async def _leave(self) -> None:
+        """Stop working on pods; they go on without us."""
+        for _, task in self._workers.values():
+            task.cancel()
+        await asyncio.gather(*(task for _, task in self._workers.values()), return_exceptions=True)

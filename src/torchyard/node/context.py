@@ -1,0 +1,34 @@
+"""What all pods of a node share: the API, the machine, images, addresses, devices, names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchyard.kube.client import Client
+from torchyard.node.devices.nvidia import Allocations
+from torchyard.node.events import Recorder
+from torchyard.node.images.store import ImageStore
+from torchyard.node.network.settings import Addresses
+from torchyard.node.runtime.probe import Machine
+from torchyard.node.settings import NodeSettings
+from torchyard.node.shim.client import KeeperClient
+
+Object = dict[str, Any]
+
+
+@dataclass(slots=True)
+class NodeContext:
+    client: Client
+    settings: NodeSettings
+    machine: Machine
+    keeper: KeeperClient
+    images: ImageStore
+    addresses: Addresses
+    devices: Allocations
+    recorder: Recorder
+    host_ip: str
+    names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the cluster's names, for hosts files
+    services: Callable[[str], list[Object]] = field(default=lambda _: [])  # services of a namespace
+    allocatable: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,91 @@
+"""Startup, readiness and liveness probes of one running container, as the kubelet's prober runs them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.api.errors import YardError
+from torchyard.node.pod.handlers import Outcome, act
+from torchyard.node.shim.client import ShimClient
+
+Object = dict[str, Any]
+KINDS = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProbe": "Liveness"}
+
+
+class Prober:
+    """Watches one attempt of one container. `started` and `ready` are what the status shows."""
+
+    def __init__(
+        self,
+        shim: ShimClient,
+        container: Object,
+        *,
+        host: str,
+        changed: Callable[[], None],
+        failed: Callable[[str, str], None],
+        kill: Callable[[str], None],
+    ) -> None:
+        self._shim, self._container, self._host = shim, container, host
+        self._changed, self._failed, self._kill = changed, failed, kill
+        self.started = not container.get("startupProbe")
+        self.ready = not container.get("readinessProbe")
+        self._has_started = asyncio.Event()
+        if self.started:
+            self._has_started.set()
+        self._tasks = [asyncio.create_task(self._run(kind)) for kind in KINDS if container.get(kind)]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, kind: str) -> None:
+        probe = self._container[kind]
+        if kind != "startupProbe":
+            await self._has_started.wait()
+        await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
+        period = probe.get("periodSeconds") or 10
+        successes = failures = 0
+        while True:
+            outcome = await self._once(probe)
+            if outcome.passed:
+                successes, failures = successes + 1, 0
+                if successes >= (probe.get("successThreshold") or 1):
+                    self._passed(kind)
+                    if kind == "startupProbe":
+                        return
+            else:
+                successes, failures = 0, failures + 1
+                self._failed(KINDS[kind], outcome.message)
+                if failures >= (probe.get("failureThreshold") or 3):
+                    self._gave_up(kind)
+                    if kind != "readinessProbe":
+                        return
+            await asyncio.sleep(period)
+
+    async def _once(self, probe: Object) -> Outcome:
+        try:
+            return await act(
+                self._shim, self._container, probe, host=self._host, seconds=probe.get("timeoutSeconds") or 1
+            )
+        except YardError as error:
+            return Outcome(False, str(error))
+
+    def _passed(self, kind: str) -> None:
+        if kind == "readinessProbe" and not self.ready:
+            self.ready = True
+            self._changed()
+        elif kind == "startupProbe":
+            self.started = True
+            self._has_started.set()
+            self._changed()
+
+    def _gave_up(self, kind: str) -> None:
+        if kind == "readinessProbe":
+            if self.ready:
+                self.ready = False
+                self._changed()
+        else:
+            self._kill(KINDS[kind].lower())

@@ -1,0 +1,210 @@
+"""Everything around a pod's containers: directory, address, name files, volumes, devices, shim."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from torchyard.core.pod.view import every_container, init_containers, main_containers
+from torchyard.node.context import NodeContext
+from torchyard.node.network import names
+from torchyard.node.pod.environment import field_of, resource_of
+from torchyard.node.pod.home import PodHome
+from torchyard.node.pod.launch import hostname
+from torchyard.node.refs import BY_KIND, SERVICE_ACCOUNTS
+from torchyard.node.shim.client import ShimClient, ShimGone
+from torchyard.node.volumes.sources import Prepared, Sources, contents
+
+Object = dict[str, Any]
+
+
+class Surroundings:
+    def __init__(self, context: NodeContext, pod: Object) -> None:
+        self._context = context
+        self.pod = pod
+        self.home = PodHome(context.settings.pods / pod["metadata"]["uid"])
+        self.shim = ShimClient(self.home.path)
+        self.volumes: dict[str, Prepared] = {}
+        self.ready = False
+
+    @property
+    def plan(self) -> Object:
+        return self.home.plan() or {}
+
+    @property
+    def ip(self) -> str:
+        plan = self.home.plan()
+        if plan is None:
+            return ""
+        wired = plan.get("network")
+        return str(wired["address"]) if wired else self._context.host_ip
+
+    async def ensure(self) -> None:
+        """Bring up what is missing. Raises VolumeError while a volume cannot be had."""
+        if self.home.plan() is None:
+            self._take_up()
+        self.volumes = await self._prepare_volumes()
+        plan = self.plan
+        if "tmpfs" not in plan:
+            memory = [(one.path, one.memory) for one in self.volumes.values() if one.memory is not None]
+            plan["tmpfs"] = [{"path": str(path), "size": size} for path, size in memory]
+            self.home.write_plan(plan)
+        self.refresh_names()
+        await self._context.keeper.start_shim(self.home.path)
+        self.ready = True
+
+    def _take_up(self) -> None:
+        """Decide what the pod gets and write it down before anything is made."""
+        context, spec, metadata = self._context, self.pod["spec"], self.pod["metadata"]
+        sandboxed = context.machine.sandbox
+        devices = context.devices.take(main_containers(self.pod) + init_containers(self.pod))
+        wired = None
+        if context.machine.network and not spec.get("hostNetwork"):
+            address = context.addresses.take()
+            wired = context.settings.ranges.for_pod(address, f"y{metadata['uid'].replace('-', '')[:12]}")
+        self.home.write_plan(
+            {
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+                "hostname": hostname(self.pod),
+                "sandboxed": sandboxed,
+                "network": wired,
+                "devices": devices,
+            }
+        )
+
+    def refresh_names(self) -> None:
+        """Write the name files, in place: they are mounted into the containers as they are."""
+        context, spec = self._context, self.pod["spec"]
+        namespace = self.pod["metadata"]["namespace"]
+        ranges = context.settings.ranges
+        own = hostname(self.pod)
+        if spec.get("subdomain"):
+            own = f"{own}.{spec['subdomain']}.{namespace}.svc.{ranges.domain}\t{own}"
+        table = context.names()
+        hosts = names.hosts_file(
+            table, namespace=namespace, domain=ranges.domain, own=(self.ip, own), aliases=spec.get("hostAliases") or ()
+        )
+        policy = spec.get("dnsPolicy") or "ClusterFirst"
+        if not context.machine.network or (spec.get("hostNetwork") and policy == "ClusterFirst"):
+            policy = "Default"
+        machine = Path("/etc/resolv.conf")
+        resolver = names.resolver_file(
+            namespace=namespace,
+            domain=ranges.domain,
+            server=ranges.dns,
+            policy=policy,
+            extra=spec.get("dnsConfig") or {},
+            machine=machine.read_text() if machine.exists() else "",
+        )
+        self.home.etc.mkdir(parents=True, exist_ok=True)
+        for name, text in (("hosts", hosts), ("resolv.conf", resolver), ("hostname", f"{hostname(self.pod)}\n")):
+            path = self.home.etc / name
+            if not path.exists() or path.read_text() != text:
+                with path.open("r+" if path.exists() else "w") as file:
+                    file.write(text)
+                    file.truncate()
+
+    async def _prepare_volumes(self) -> dict[str, Prepared]:
+        sources = Sources(
+            home=self.home.path,
+            state=self._context.settings.root,
+            fetch=self.fetch,
+            token=self._token,
+            field=lambda kind, reference: self.field(kind, reference, {}),
+        )
+        return {volume["name"]: await sources.prepare(volume) for volume in self.pod["spec"].get("volumes") or ()}
+
+    async def fetch(self, kind: str, name: str) -> Object | None:
+        ref = BY_KIND[kind]
+        namespace = self.pod["metadata"]["namespace"] if ref.namespaced else ""
+        return await self._context.client.find(ref, name, namespace)
+
+    async def data_of(self, kind: str, name: str) -> dict[str, str] | None:
+        """A config map's or secret's keys as text, for environment variables."""
+        found = await self.fetch(kind, name)
+        if found is None:
+            return None
+        return {key: value.decode(errors="replace") for key, value in contents(kind, found).items()}
+
+    async def _token(self, source: Object) -> str:
+        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {
+                "audiences": [source["audience"]] if source.get("audience") else [],
+                "expirationSeconds": source.get("expirationSeconds") or 3600,
+                "boundObjectRef": bound,
+            },
+        }
+        account = spec.get("serviceAccountName") or "default"
+        answer = await self._context.client.create(
+            SERVICE_ACCOUNTS, request, metadata["namespace"], name=account, subresource="token"
+        )
+        return str(answer["status"]["token"])
+
+    def field(self, kind: str, reference: Object, container: Object) -> str:
+        if kind == "fieldRef":
+            status = {
+                "podIP": self.ip,
+                "podIPs": [{"ip": self.ip}],
+                "hostIP": self._context.host_ip,
+                "hostIPs": [{"ip": self._context.host_ip}],
+            }
+            return field_of(self.pod, reference["fieldPath"], status=status)
+        return resource_of(every_container(self.pod), reference, container, self._context.allocatable)
+
+    def shared_memory(self) -> Path | None:
+        """One shared memory for all pods of a job: NCCL takes peers with another one for another machine."""
+        base = Path("/dev/shm")  # noqa: S108
+        if not base.is_dir():
+            return None
+        owners = self.pod["metadata"].get("ownerReferences") or ()
+        group = next((str(one["uid"]) for one in owners if one.get("controller")), str(self.pod["metadata"]["uid"]))
+        digest = base64.b32encode(os.fsencode(self._context.settings.root)).decode()[-12:].strip("=")
+        path = base / f"torchyard-{os.getuid()}-{digest}" / group
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.chmod(0o1777)
+        return path
+
+    async def alive(self) -> bool:
+        try:
+            await self.shim.hello()
+        except ShimGone:
+            return False
+        return True
+
+    async def tear_down(self) -> None:
+        """End the shim with all that is under it, give back what the pod had, remove its directory."""
+        plan = self.plan
+        await self.stop_shim()
+        if plan.get("network"):
+            self._context.addresses.give_back(plan["network"]["address"])
+        self._context.devices.give_back(plan.get("devices") or {})
+        await asyncio.to_thread(self.home.remove)
+        owners = self.pod["metadata"].get("ownerReferences") or ()
+        if not any(one.get("controller") for one in owners):
+            shared = self.shared_memory()
+            if shared:
+                await asyncio.to_thread(_remove_tree, shared)
+
+    async def stop_shim(self) -> None:
+        self.ready = False
+        try:
+            async with await self.shim.channel() as channel:
+                await self.shim.shutdown()
+                # the shim never speaks here: what comes is its end
+                await channel.receive()
+        except ShimGone:
+            return
+
+
+def _remove_tree(path: Path) -> None:
+    shutil.rmtree(path, ignore_errors=True)

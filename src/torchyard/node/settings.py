@@ -1,0 +1,36 @@
+"""What a node is told when it starts."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchyard.node.network.settings import Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """`root` holds all the node's state and must be private to its user."""
+
+    root: Path
+    name: str = field(default_factory=lambda: socket.gethostname().lower())
+    python: str = ""  # the interpreter mapped images run; empty: the active environment
+    engine: bool = False  # run real images in podman or docker
+    ranges: Ranges = field(default_factory=Ranges)
+    api_address: tuple[str, int] | None = None  # where pods' requests to the kubernetes service go
+    max_pods: int = 110
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what was found on the machine
+    log_max_bytes: int = 10 << 20
+    log_max_files: int = 5
+    heartbeat_seconds: float = 10.0
+
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
+    @property
+    def images(self) -> Path:
+        return self.root / "images"

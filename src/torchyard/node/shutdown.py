@@ -1,0 +1,31 @@
+"""Ends everything a node has running, from its state directory alone: pods, network, keeper."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from torchyard.api.errors import YardError
+from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient
+
+
+async def stop_pods(root: Path) -> int:
+    """Kill every container and end every shim; answers how many pods that were. Their records and logs stay."""
+    homes = list((root / "pods").iterdir()) if (root / "pods").is_dir() else []
+    stopped = sum(await asyncio.gather(*(_stop(ShimClient(home)) for home in homes)))
+    for part in (ClusterNetwork(root), KeeperClient(root, {})):
+        with contextlib.suppress(YardError):
+            await part.shutdown()
+    return stopped
+
+
+async def _stop(shim: ShimClient) -> bool:
+    try:
+        async with await shim.channel() as channel:
+            await shim.shutdown()
+            with contextlib.suppress(YardError):
+                await channel.receive()  # its end
+    except YardError:
+        return False
+    return True

@@ -1,0 +1,59 @@
+"""Writes config maps, secrets and the like so that a reader sees the old content or the new one, never a mixture.
+
+As the kubelet's AtomicWriter does it: the files lie in a directory of their own, `..data` is a link to it, and the
+visible names are links through `..data`. An update is one rename.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Payload(NamedTuple):
+    content: bytes
+    mode: int
+
+
+def write(volume: Path, files: Mapping[str, Payload]) -> bool:
+    """Make the volume hold exactly `files`; False when it already did."""
+    volume.mkdir(parents=True, exist_ok=True)
+    link = volume / "..data"
+    if link.is_symlink() and _holds(link, files):
+        return False
+    fresh = Path(tempfile.mkdtemp(prefix="..", dir=volume))
+    fresh.chmod(0o755)
+    for name, payload in files.items():
+        path = fresh / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(payload.content)
+        path.chmod(payload.mode)
+    before = volume / link.readlink() if link.is_symlink() else None
+    swap = volume / "..data_tmp"
+    swap.unlink(missing_ok=True)
+    swap.symlink_to(fresh.name)
+    swap.replace(link)
+    _show(volume, {name.split("/")[0] for name in files})
+    if before:
+        shutil.rmtree(before, ignore_errors=True)
+    return True
+
+
+def _holds(link: Path, files: Mapping[str, Payload]) -> bool:
+    there = {str(path.relative_to(link)) for path in link.rglob("*") if path.is_file()}
+    return there == set(files) and all(
+        (link / name).read_bytes() == payload.content and (link / name).stat().st_mode & 0o777 == payload.mode
+        for name, payload in files.items()
+    )
+
+
+def _show(volume: Path, names: set[str]) -> None:
+    for entry in volume.iterdir():
+        if not entry.name.startswith("..") and entry.name not in names:
+            entry.unlink()
+    for name in names:
+        if not (volume / name).is_symlink():
+            (volume / name).symlink_to(f"..data/{name}")

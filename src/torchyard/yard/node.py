@@ -1,0 +1,24 @@
+"""The plane's own node: its agent, and what the API server asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from torchyard.apiserver.api import Api
+from torchyard.apiserver.streams.pods import PodStreams
+from torchyard.kube.client import Client
+from torchyard.node.agent import Agent
+from torchyard.node.settings import NodeSettings
+from torchyard.node.streams import NodeStreams
+from torchyard.yard.settings import Settings
+
+
+def node_settings(settings: Settings, port: int) -> NodeSettings:
+    root = settings.state / "node"
+    return NodeSettings(root=root, name=settings.node_name, python=settings.python, api_address=(settings.host, port))
+
+
+async def make_agent(settings: NodeSettings, client: Client, api: Api) -> Agent:
+    """Look at the machine and wire the node in; the agent is not yet running."""
+    api.streams = PodStreams(NodeStreams(settings.pods))
+    return await asyncio.to_thread(Agent, client, settings)

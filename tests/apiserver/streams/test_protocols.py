@@ -1,0 +1,258 @@
+"""Channel WebSockets and SPDY, frame by frame, with a scripted client on the other end of the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+import zlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from torchyard.api import errors
+from torchyard.apiserver.streams import channels, dictionary, forward
+from torchyard.apiserver.streams.ends import Connection
+from torchyard.apiserver.streams.pods import choose_container
+
+
+class FakeWire:
+    """What the client sends is queued; what it receives is kept."""
+
+    def __init__(self) -> None:
+        self.incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.sent: list[bytes] = []
+
+    def says(self, *messages: bytes | None) -> None:
+        for message in messages:
+            self.incoming.put_nowait(message)
+
+    async def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    async def receive(self) -> bytes | None:
+        return await self.incoming.get()
+
+
+class Echo:
+    """A process that prints its input and ends with a code when the input ends."""
+
+    def __init__(self, code: int = 0) -> None:
+        self._code, self._queue = code, asyncio.Queue[bytes | None]()
+        self.sizes: list[tuple[int, int]] = []
+        self.closed = False
+        self._ended = asyncio.Event()
+
+    async def write(self, data: bytes) -> None:
+        self._queue.put_nowait(data)
+
+    async def close_input(self) -> None:
+        self._queue.put_nowait(None)
+
+    def resize(self, *, width: int, height: int) -> None:
+        self.sizes.append((width, height))
+
+    async def output(self, stream: str) -> AsyncIterator[bytes]:
+        if stream == "stderr":
+            yield b"warned"
+            return
+        while (data := await self._queue.get()) is not None:
+            yield data
+        self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        return self._code
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def test_a_process_is_served_over_version_5_with_half_close() -> None:
+    wire, process = FakeWire(), Echo(code=3)
+    wire.says(b"\x00some ", b"\x04" + b'{"Width":80,"Height":24}', b"\x00input", b"\xff\x00")
+    await channels.serve_process(wire, process, outputs=("stdout", "stderr"), half_close=True)
+    assert b"".join(one[1:] for one in wire.sent if one[0] == 1) == b"some input"
+    assert [one for one in wire.sent if one[0] == 2] == [b"\x02warned"]
+    status = json.loads(wire.sent[-1][1:])
+    assert wire.sent[-1][0] == 3
+    assert (status["reason"], status["details"]["causes"]) == (
+        "NonZeroExitCode",
+        [{"reason": "ExitCode", "message": "3"}],
+    )
+    assert process.sizes == [(80, 24)]
+    assert process.closed
+
+
+async def test_success_is_a_status_too() -> None:
+    wire, process = FakeWire(), Echo()
+    wire.says(b"\xff\x00")
+    await channels.serve_process(wire, process, outputs=("stdout",), half_close=True)
+    assert json.loads(wire.sent[-1][1:]) == {"metadata": {}, "status": "Success"}
+
+
+async def test_version_4_knows_no_half_close_and_a_client_that_leaves_takes_the_process_along() -> None:
+    wire, process = FakeWire(), Echo()
+    wire.says(b"\x00x", b"\xff\x00", None)
+    await channels.serve_process(wire, process, outputs=("stdout",), half_close=False)
+    assert process.closed
+    assert not any(one[0] == 3 for one in wire.sent)
+
+
+def test_the_header_dictionary_is_the_standards_one() -> None:
+    assert len(dictionary.DICTIONARY) == 1423
+    assert dictionary.CHECKSUM == 0xE3C6A7C2
+
+
+class SpdyClient:
+    """The client's half of a SPDY session, as bytes."""
+
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(zdict=dictionary.DICTIONARY)
+        self._inflate = zlib.decompressobj(zdict=dictionary.DICTIONARY)
+
+    def open(self, number: int, headers: dict[str, str], *, fin: bool = False) -> bytes:
+        raw = struct.pack(">I", len(headers))
+        for name, value in headers.items():
+            raw += struct.pack(">I", len(name)) + name.encode() + struct.pack(">I", len(value)) + value.encode()
+        block = self._deflate.compress(raw) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+        payload = struct.pack(">IIBB", number, 0, 0, 0) + block
+        return struct.pack(">HHI", 0x8003, 1, (fin << 24) | len(payload)) + payload
+
+    @staticmethod
+    def data(number: int, data: bytes, *, fin: bool = False) -> bytes:
+        return struct.pack(">II", number, (fin << 24) | len(data)) + data
+
+    @staticmethod
+    def ping(number: int) -> bytes:
+        return struct.pack(">HHI", 0x8003, 6, 4) + struct.pack(">I", number)
+
+    @staticmethod
+    def frames(raw: bytes) -> list[tuple[str, int, bytes, bool]]:
+        """(kind, stream, data, last)."""
+        found = []
+        while raw:
+            first, second = struct.unpack_from(">II", raw)
+            size = second & 0xFFFFFF
+            payload, raw = raw[8 : 8 + size], raw[8 + size :]
+            if first >> 31:
+                kind = {2: "reply", 6: "ping", 7: "goaway"}[first & 0xFFFF]
+                found.append((kind, struct.unpack_from(">I", payload)[0], b"", False))
+            else:
+                found.append(("data", first, payload, bool(second >> 24 & 1)))
+        return found
+
+
+async def _echo_server() -> tuple[asyncio.Server, int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read()).upper())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    return server, port
+
+
+async def test_port_forward_over_spdy_carries_data_both_ways_and_answers_pings() -> None:
+    server, port = await _echo_server()
+
+    async def connect(asked: int) -> Connection:
+        assert asked == 80
+        return await asyncio.open_connection("127.0.0.1", port)
+
+    wire, client = FakeWire(), SpdyClient()
+    opening = client.open(1, {"streamType": "error", "port": "80", "requestID": "0"}, fin=True)
+    opening += client.open(3, {"streamType": "data", "port": "80", "requestID": "0"})
+    # in pieces that know nothing of frames
+    whole = opening + client.data(3, b"hello ") + client.ping(7) + client.data(3, b"there", fin=True)
+    wire.says(*(whole[start : start + 13] for start in range(0, len(whole), 13)))
+    serving = asyncio.create_task(forward.serve_ports(wire, connect))
+    for _ in range(200):
+        frames = client.frames(b"".join(wire.sent))
+        if ("data", 1, b"", True) in frames:
+            break
+        await asyncio.sleep(0.01)
+    wire.says(None)
+    await serving
+    server.close()
+    assert b"".join(data for kind, number, data, _ in frames if kind == "data" and number == 3) == b"HELLO THERE"
+    assert ("ping", 7, b"", False) in frames
+    assert ("data", 1, b"", True) in frames, "the error stream is closed without a word"
+
+
+async def test_a_refused_port_is_told_on_the_error_stream() -> None:
+    async def connect(_: int) -> Connection:
+        raise errors.internal("connection refused")
+
+    wire, client = FakeWire(), SpdyClient()
+    wire.says(client.open(1, {"streamtype": "error", "port": "80", "requestid": "0"}))
+    wire.says(client.open(3, {"streamtype": "data", "port": "80", "requestid": "0"}))
+    serving = asyncio.create_task(forward.serve_ports(wire, connect))
+    await asyncio.sleep(0.05)
+    wire.says(None)
+    await serving
+    said = b"".join(data for kind, number, data, _ in client.frames(b"".join(wire.sent)) if kind == "data")
+    assert b"connection refused" in said
+
+
+async def test_exec_over_spdy_waits_for_all_streams() -> None:
+    process = Echo(code=5)
+
+    async def start() -> Echo:
+        return process
+
+    wire, client = FakeWire(), SpdyClient()
+    for number, kind in ((1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")):
+        wire.says(client.open(number, {"streamtype": kind}))
+    wire.says(client.data(3, b"typed"), client.data(3, b"", fin=True))
+    streams = frozenset({"error", "stdin", "stdout", "stderr"})
+    await forward.serve_process(wire, start, streams=streams, outputs=("stdout", "stderr"))
+    frames = client.frames(b"".join(wire.sent))
+    by_stream = {
+        n: b"".join(data for kind, number, data, _ in frames if kind == "data" and number == n) for n in (1, 5, 7)
+    }
+    assert by_stream[5] == b"typed"
+    assert by_stream[7] == b"warned"
+    assert json.loads(by_stream[1])["details"]["causes"][0]["message"] == "5"
+
+
+async def test_port_forward_over_channels_opens_each_with_its_number() -> None:
+    server, port = await _echo_server()
+
+    async def connect(_: int) -> Connection:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"abc")
+        writer.write_eof()
+        return reader, writer
+
+    wire = FakeWire()
+    serving = asyncio.create_task(channels.serve_ports(wire, [8080], connect))
+    await asyncio.sleep(0.1)
+    wire.says(None)
+    await serving
+    server.close()
+    assert wire.sent[:2] == [b"\x00" + struct.pack("<H", 8080), b"\x01" + struct.pack("<H", 8080)]
+    assert b"".join(one[1:] for one in wire.sent[2:] if one[0] == 0) == b"ABC"
+
+
+def pod(*containers: str, **more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": name} for name in containers], **more}}
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "answer"),
+    [
+        (pod("a"), "", "a"),
+        (pod("a", "b"), "b", "b"),
+        (pod("a", "b"), "", "a container name must be specified for pod p, choose one of: [a b]"),
+        (pod("a"), "x", "container x is not valid for pod p"),
+        (pod("a", initContainers=[{"name": "i"}]), "i", "i"),
+    ],
+)
+def test_the_container_is_named_or_the_only_one(given: dict[str, Any], asked: str, answer: str) -> None:
+    try:
+        assert choose_container(given, asked, init=True) == answer
+    except errors.StatusError as refused:
+        assert (refused.status, refused.message) == (400, answer)

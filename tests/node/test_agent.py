@@ -1,0 +1,342 @@
+"""Pods on the plane's own node: what the kubelet does, done here, seen through the API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node import support
+from tests.node.conftest import Node
+
+from torchyard.kube.client import Ref
+from torchyard.node.refs import CONFIG_MAPS, NODES, PODS, SECRETS
+from torchyard.yard.plane import Plane
+
+Object = dict[str, Any]
+LEASES = Ref("coordination.k8s.io", "v1", "leases")
+
+
+def state(pod: Object, name: str = "main") -> Object:
+    every = pod["status"].get("initContainerStatuses", []) + pod["status"]["containerStatuses"]
+    found: Object = next(one for one in every if one["name"] == name)
+    return found
+
+
+def waiting(pod: Object) -> Object:
+    statuses = pod["status"].get("containerStatuses") or [{}]
+    found: Object = statuses[0].get("state", {}).get("waiting", {})
+    return found
+
+
+async def test_a_pod_runs_and_tells_how_it_ended(node: Node) -> None:
+    await node.script("p", "echo hello; echo last words > /dev/termination-log; exit 3")
+    pod = await node.phase("p", "Failed")
+    ended = state(pod)["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "last words\n")
+    assert await node.log("p") == "hello\n"
+    assert await node.events("p") == ["Pulled", "Created", "Started"]
+    assert pod["status"]["hostIP"]
+    assert pod["status"]["startTime"]
+
+
+async def test_a_running_pod_is_ready_and_has_an_address(node: Node) -> None:
+    support.need_network()
+    await node.script("p", "hostname -i; sleep 60")
+    pod = await node.phase("p", "Running")
+    assert pod["status"]["podIP"].startswith("10.244.0.")
+    assert {one["type"]: one["status"] for one in pod["status"]["conditions"]} == {
+        "PodReadyToStartContainers": "True",
+        "Initialized": "True",
+        "Ready": "True",
+        "ContainersReady": "True",
+        "PodScheduled": "True",
+    }
+
+
+async def test_init_containers_run_first_and_share_volumes(node: Node) -> None:
+    mounts = [{"name": "shared", "mountPath": "/shared"}]
+
+    def append(number: int) -> list[str]:
+        return ["sh", "-c", f"echo {number} >> /shared/f"]
+
+    spec = {
+        "restartPolicy": "Never",
+        "initContainers": [
+            {
+                "name": "first",
+                "image": "busybox",
+                "command": ["sh", "-c", "echo 1 >> /shared/f"],
+                "volumeMounts": mounts,
+            },
+            {
+                "name": "second",
+                "image": "busybox",
+                "command": ["sh", "-c", "echo 2 >> /shared/f"],
+                "volumeMounts": mounts,
+            },
+        ],
+        "containers": [{"name": "main", "image": "busybox", "command": ["cat", "/shared/f"], "volumeMounts": mounts}],
+        "volumes": [{"name": "shared", "emptyDir": {}}],
+    }
+    if not support.machine().sandbox:
+        pytest.skip("volumes at their path need the sandbox")
+    await node.create("p", spec)
+    pod = await node.phase("p", "Succeeded")
+    assert await node.log("p") == "1\n2\n"
+    assert [one["ready"] for one in pod["status"]["initContainerStatuses"]] == [True, True]
+
+
+async def test_a_failing_container_is_restarted_then_backs_off(node: Node) -> None:
+    await node.script("p", "exit 1", policy="Always")
+    pod = await node.until("p", lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
+    assert state(pod)["restartCount"] == 1
+    assert pod["status"]["phase"] == "Running"
+    assert "BackOff" in await node.events("p")
+
+
+async def test_environment_comes_from_everywhere_it_may_come_from(node: Node) -> None:
+    await node.client.create(
+        CONFIG_MAPS,
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings"},
+            "data": {"COLOUR": "red", "a-b": "x"},
+        },
+        "default",
+    )
+    await node.client.create(
+        SECRETS,
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hidden"}, "data": {"key": "c2VjcmV0"}},
+        "default",
+    )
+    env = [
+        {"name": "PLAIN", "value": "v"},
+        {"name": "BOTH", "value": "$(PLAIN)-$(COLOUR)-$$(PLAIN)-$(NONE)"},
+        {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "hidden", "key": "key"}}},
+        {"name": "MISSING", "valueFrom": {"configMapKeyRef": {"name": "nothing", "key": "x", "optional": True}}},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+        {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}},
+    ]
+    container = {
+        "env": env,
+        "envFrom": [{"configMapRef": {"name": "settings"}}],
+        "resources": {"limits": {"cpu": "1500m"}, "requests": {"cpu": "1"}},
+    }
+    script = 'echo "$BOTH|$KEY|${MISSING-unset}|$POD|$IP|$CPU|$COLOUR|$OMP_NUM_THREADS"'
+    await node.script("p", script, container=container)
+    pod = await node.phase("p", "Succeeded")
+    wanted = f"v-red-$(PLAIN)-$(NONE)|secret|unset|p|{pod['status']['podIP']}|1500|red|2\n"
+    assert await node.log("p") == wanted
+
+
+async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(node: Node) -> None:
+    container = {"envFrom": [{"configMapRef": {"name": "late"}}]}
+    await node.script("p", "echo $X", container=container)
+    pod = await node.until(
+        "p",
+        lambda pod: (
+            (pod["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("waiting", {}).get("message")
+        ),
+    )
+    assert waiting(pod) == {
+        "reason": "CreateContainerConfigError",
+        "message": 'configmap "late" not found',
+    }
+    late = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}, "data": {"X": "arrived"}}
+    await node.client.create(CONFIG_MAPS, late, "default")
+    await node.phase("p", "Succeeded")
+    assert await node.log("p") == "arrived\n"
+
+
+@pytest.mark.parametrize(
+    ("image", "reasons", "words"),
+    [
+        ("nobody/has-this:1", {"ErrImagePull", "ImagePullBackOff"}, "yard image build -t nobody/has-this:1"),
+        ("Not A Name", {"InvalidImageName"}, "invalid reference format"),
+    ],
+)
+async def test_an_image_that_is_not_here_says_what_to_do(node: Node, image: str, reasons: set[str], words: str) -> None:
+    await node.create("p", {"containers": [{"name": "main", "image": image}]})
+    pod = await node.until(
+        "p",
+        lambda pod: (
+            (pod["status"].get("containerStatuses") or [{}])[0].get("state", {}).get("waiting", {}).get("message")
+        ),
+    )
+    assert waiting(pod)["reason"] in reasons
+    assert words in waiting(pod)["message"]
+
+
+async def test_deletion_gives_a_container_its_grace_and_leaves_nothing(node: Node) -> None:
+    script = "trap 'echo stopping; exit 0' TERM; echo ready; while true; do sleep 0.05; done"
+    await node.script("p", script, terminationGracePeriodSeconds=20)
+    pod = await node.phase("p", "Running")
+    assert node.plane.agent
+    home = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
+    await asyncio.sleep(0.2)
+    await node.client.delete(PODS, "p", "default")
+    await node.gone("p", seconds=10)
+    for _ in range(200):
+        if not home.exists():
+            break
+        await asyncio.sleep(0.02)
+    assert not home.exists()
+    assert "Killing" in await node.events("p")
+
+
+async def test_a_deaf_container_is_killed_after_its_grace(node: Node) -> None:
+    await node.script("p", "trap '' TERM; while true; do sleep 1; done", terminationGracePeriodSeconds=1)
+    await node.phase("p", "Running")
+    await node.client.delete(PODS, "p", "default")
+    await node.gone("p", seconds=10)
+
+
+async def test_a_forced_deletion_ends_the_processes_too(node: Node) -> None:
+    support.need_sandbox()
+    await node.script("p", "exec sleep 98765", terminationGracePeriodSeconds=60)
+    await node.phase("p", "Running")
+    await node.client.delete(PODS, "p", "default", grace=0)
+    for _ in range(500):
+        if not _running("98765"):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the process is still there")
+
+
+def _running(mark: str) -> bool:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+async def test_a_deadline_ends_a_pod(node: Node) -> None:
+    await node.script("p", "trap '' TERM; sleep 60 & wait", activeDeadlineSeconds=1)
+    pod = await node.phase("p", "Failed")
+    assert (pod["status"]["reason"], pod["status"]["message"]) == (
+        "DeadlineExceeded",
+        "Pod was active on the node longer than the specified deadline",
+    )
+
+
+async def test_probes_decide_over_readiness_and_life(node: Node) -> None:
+    container = {
+        "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1},
+        "livenessProbe": {
+            "exec": {"command": ["sh", "-c", "! test -e /tmp/sick"]},
+            "periodSeconds": 1,
+            "failureThreshold": 1,
+        },
+    }
+    support.need_sandbox()
+    await node.script(
+        "p", "sleep 1; touch /tmp/ready; sleep 2; touch /tmp/sick; sleep 60", policy="Always", container=container
+    )
+    pod = await node.phase("p", "Running")
+    assert state(pod)["ready"] is False
+    await node.until("p", lambda pod: state(pod)["ready"])
+    pod = await node.until("p", lambda pod: state(pod)["restartCount"] == 1)
+    assert "Unhealthy" in await node.events("p")
+
+
+async def test_http_and_tcp_probes_ask_the_pod_itself(node: Node) -> None:
+    support.need_network()
+    serve = "cd /tmp && echo ok > health && exec python3 -m http.server 8080"
+    container = {
+        "image": "python:3.11",
+        "ports": [{"name": "web", "containerPort": 8080}],
+        "startupProbe": {"tcpSocket": {"port": "web"}, "periodSeconds": 1, "failureThreshold": 20},
+        "readinessProbe": {"httpGet": {"path": "/health", "port": "web"}, "periodSeconds": 1},
+    }
+    await node.script("p", serve, container=container)
+    pod = await node.until("p", lambda pod: (pod["status"].get("containerStatuses") or [{}])[0].get("ready"))
+    assert state(pod)["started"] is True
+
+
+async def test_lifecycle_hooks_run(node: Node) -> None:
+    support.need_sandbox()
+    hooks = {
+        "postStart": {"exec": {"command": ["sh", "-c", "echo post > /shared/post"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", "echo pre > /shared/pre"]}},
+    }
+    shared = node.plane.settings.state.parent / "hooks"
+    shared.mkdir()
+    container = {"lifecycle": hooks, "volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
+    volumes = [{"name": "shared", "hostPath": {"path": str(shared)}}]
+    await node.script("p", "trap 'exit 0' TERM; while true; do sleep 0.05; done", container=container, volumes=volumes)
+    await node.phase("p", "Running")
+    await node.client.delete(PODS, "p", "default", grace=10)
+    await node.gone("p")
+    assert (shared / "post").read_text() == "post\n"
+    assert (shared / "pre").read_text() == "pre\n"
+
+
+async def test_a_volume_that_cannot_be_had_is_told_and_tried_again(node: Node, tmp_path: Path) -> None:
+    support.need_sandbox()
+    wanted = tmp_path / "later"
+    volumes = [{"name": "v", "hostPath": {"path": str(wanted), "type": "Directory"}}]
+    container = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    await node.script("p", "ls /v", container=container, volumes=volumes)
+    for _ in range(200):
+        if "FailedMount" in await node.events("p"):
+            break
+        await asyncio.sleep(0.02)
+    wanted.mkdir()
+    (wanted / "here").touch()
+    await node.phase("p", "Succeeded")
+    assert await node.log("p") == "here\n"
+
+
+async def test_an_agent_that_comes_back_adopts_what_runs(node: Node, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    container = {"volumeMounts": [{"name": "marks", "mountPath": str(marks)}]}
+    volumes = [{"name": "marks", "hostPath": {"path": str(marks)}}]
+    await node.script("p", f"mktemp {marks}/XXXXXX; sleep 2; exit 7", container=container, volumes=volumes)
+    before = await node.phase("p", "Running")
+    settings = node.plane.settings
+    await node.plane.__aexit__()
+    await asyncio.sleep(2.5)
+    async with Plane(settings) as plane:
+        again = Node(plane)
+        after = await again.phase("p", "Failed")
+        assert state(after)["state"]["terminated"]["exitCode"] == 7
+        assert state(after)["containerID"] == state(before)["containerID"]
+    assert len(list(marks.iterdir())) == 1
+
+
+async def test_a_killed_shim_is_a_failure_with_a_reason(node: Node) -> None:
+    await node.script("p", "sleep 60")
+    pod = await node.phase("p", "Running")
+    assert node.plane.agent
+    home = node.plane.agent.context.settings.pods / pod["metadata"]["uid"]
+    os.kill(int((home / "shim.lock").read_text()), 9)
+    pod = await node.phase("p", "Failed")
+    ended = state(pod)["state"]["terminated"]
+    assert ended["exitCode"] == 137
+    assert "supervised" in ended["message"]
+
+
+async def test_the_node_shows_its_rung_and_keeps_its_lease(node: Node) -> None:
+    found = await node.client.get(NODES, "here")
+    assert found["metadata"]["labels"]["torchyard.dev/runtime"] == support.machine().rung
+    ready = {one["type"]: one["status"] for one in found["status"]["conditions"]}
+    assert ready["Ready"] == "True"
+    assert ready["PodsIsolated"] == ("True" if support.machine().network else "False")
+    assert found["status"]["capacity"]["cpu"] == str(os.cpu_count())
+    for _ in range(200):
+        lease = await node.client.find(LEASES, "here", "kube-node-lease")
+        if lease:
+            break
+        await asyncio.sleep(0.02)
+    assert lease
+    assert lease["spec"]["holderIdentity"] == "here"
