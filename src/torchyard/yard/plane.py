@@ -20,7 +20,7 @@ from torchyard.apiserver.access import certificates
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.guard import Guard
 from torchyard.apiserver.access.rbac import Authorizer
-from torchyard.apiserver.access.tls import server_context
+from torchyard.apiserver.access.tls import keep_current, server_context
 from torchyard.apiserver.access.tokens import ISSUER, AccountTokens
 from torchyard.apiserver.access.users import (
     MASTERS,
@@ -106,6 +106,7 @@ class Plane:
         self.url = f"https://{_authority(settings.host, port)}"
         await bootstrap(self.api, ADMIN, url=self.url)
         self._run("crds", keeper.run())
+        self._run("certificates", keep_current(credentials, context, names=settings.names))
         self._run("upkeep", Upkeep(self.api).run())
         for name, work in controllers(
             self.client("torchyard-controllers"), self.api, chosen, authority=credentials.authority.read_text()

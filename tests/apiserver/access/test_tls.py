@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
-from torchyard.apiserver.access.certificates import Credentials, ensure, renew
-from torchyard.apiserver.access.tls import peer_certificate, server_context
+from torchyard.apiserver.access.certificates import Credentials, ensure
+from torchyard.apiserver.access.tls import keep_current, peer_certificate, server_context
 from torchyard.apiserver.access.users import CertificateUsers
 
 
@@ -66,9 +68,12 @@ async def test_a_strangers_certificate_connects_but_is_nobody(ours: Credentials,
 
 async def test_a_running_server_shows_its_renewed_certificate(ours: Credentials) -> None:
     context = server_context(ours)
+    before = ours.server_certificate.read_bytes()
+    keeper = asyncio.create_task(keep_current(ours, context, names=["new.example"], every=0.01))
     async with serving(context, ours) as port:
-        ours.server_certificate.unlink()
-        renew(ours, context)
-        renewed = ours.server_certificate.read_bytes()
-        shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
-        assert ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(renewed.decode())
+        shown = before
+        while shown == before:
+            pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+            shown = x509.load_pem_x509_certificate(pem.encode()).public_bytes(Encoding.PEM)
+    keeper.cancel()
+    assert shown == ours.server_certificate.read_bytes()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-import ssl
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -83,7 +82,7 @@ def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None =
     """Make the directory hold a current authority, server certificate, admin certificate and token key.
 
     `names` are further host names or addresses that clients will use for the server. Calling it again is cheap and
-    is also how certificates are rotated: see `renew`.
+    is also how certificates are rotated: see `tls.keep_current`.
     """
     now = now or datetime.now(UTC)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -111,12 +110,6 @@ def issue_client(
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _sign(_client_request(user, groups), key.public_key(), authority, life=life, now=now)
     return KeyPair(_certificate_pem(certificate), _key_pem(key))
-
-
-def renew(credentials: Credentials, context: ssl.SSLContext, *, names: Iterable[str] = ()) -> None:
-    """Replace what comes near its end; new connections of a running server get the new certificate."""
-    ensure(credentials.directory, names=names)
-    context.load_cert_chain(credentials.server_certificate, credentials.server_key)
 
 
 @dataclass(frozen=True, slots=True)

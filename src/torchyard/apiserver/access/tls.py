@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import ssl
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from torchyard.apiserver.access.certificates import Credentials
+from torchyard.apiserver.access.certificates import Credentials, ensure
+
+# Certificates last a year and are replaced months before their end: twice a day is often enough.
+LOOK_AGAIN = 12 * 3600.0
 
 
 def server_context(credentials: Credentials) -> ssl.SSLContext:
@@ -25,6 +30,16 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     context.set_alpn_protocols(["http/1.1"])
     _leave_chain_to_us(context)
     return context
+
+
+async def keep_current(
+    credentials: Credentials, context: ssl.SSLContext, *, names: Iterable[str] = (), every: float = LOOK_AGAIN
+) -> None:
+    """Replace, until cancelled, what comes near its end; new connections get the new certificate."""
+    while True:
+        await asyncio.sleep(every)
+        ensure(credentials.directory, names=names)
+        context.load_cert_chain(credentials.server_certificate, credentials.server_key)
 
 
 def peer_certificate(ssl_object: Any) -> bytes | None:
