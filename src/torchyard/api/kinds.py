@@ -2,64 +2,69 @@
 
 from __future__ import annotations
 
-from torchyard.api.access.behaviour import RbacBehaviour
+from torchyard.api.access import behaviour as access
+from torchyard.api.access import webhooks
 from torchyard.api.behaviour import Behaviour
-from torchyard.api.job.behaviour import CronJobBehaviour, JobBehaviour
-from torchyard.api.pod.behaviour import PodBehaviour, PodTemplateBehaviour
-from torchyard.api.service.behaviour import (
-    EndpointsBehaviour,
-    EndpointSliceBehaviour,
-    IngressBehaviour,
-    IngressClassBehaviour,
-    NetworkPolicyBehaviour,
-    ServiceBehaviour,
-)
-from torchyard.api.volume.behaviour import (
-    AttachmentBehaviour,
-    AttributesClassBehaviour,
-    CapacityBehaviour,
-    ClaimBehaviour,
-    CSINodeBehaviour,
-    DriverBehaviour,
-    StorageClassBehaviour,
-    VolumeBehaviour,
-)
-from torchyard.api.workload.behaviour import (
-    ControllerRevisionBehaviour,
-    DaemonSetBehaviour,
-    DeploymentBehaviour,
-    ReplicaSetBehaviour,
-    ReplicationControllerBehaviour,
-    StatefulSetBehaviour,
-)
+from torchyard.api.cluster import behaviour as cluster
+from torchyard.api.event import behaviour as event
+from torchyard.api.job import behaviour as job
+from torchyard.api.pod import behaviour as pod
+from torchyard.api.quota import behaviour as quota
+from torchyard.api.service import behaviour as service
+from torchyard.api.volume import behaviour as volume
+from torchyard.api.workload import behaviour as workload
+from torchyard.api.workload.autoscaler import AutoscalerBehaviour
+from torchyard.api.workload.budget import BudgetBehaviour
+
+_ADMISSION = "admissionregistration.k8s.io"
+_NETWORKING = "networking.k8s.io"
+_RBAC = "rbac.authorization.k8s.io"
+_STORAGE = "storage.k8s.io"
 
 BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
-    ("", "pods"): PodBehaviour(),
-    ("", "podtemplates"): PodTemplateBehaviour(),
-    ("", "services"): ServiceBehaviour(),
-    ("", "endpoints"): EndpointsBehaviour(),
-    ("discovery.k8s.io", "endpointslices"): EndpointSliceBehaviour(),
-    ("networking.k8s.io", "ingresses"): IngressBehaviour(),
-    ("networking.k8s.io", "ingressclasses"): IngressClassBehaviour(),
-    ("networking.k8s.io", "networkpolicies"): NetworkPolicyBehaviour(),
-    ("", "persistentvolumes"): VolumeBehaviour(),
-    ("", "persistentvolumeclaims"): ClaimBehaviour(),
-    ("storage.k8s.io", "storageclasses"): StorageClassBehaviour(),
-    ("storage.k8s.io", "volumeattributesclasses"): AttributesClassBehaviour(),
-    ("storage.k8s.io", "csidrivers"): DriverBehaviour(),
-    ("storage.k8s.io", "csinodes"): CSINodeBehaviour(),
-    ("storage.k8s.io", "volumeattachments"): AttachmentBehaviour(),
-    ("storage.k8s.io", "csistoragecapacities"): CapacityBehaviour(),
-    ("", "replicationcontrollers"): ReplicationControllerBehaviour(),
-    ("apps", "deployments"): DeploymentBehaviour(),
-    ("apps", "replicasets"): ReplicaSetBehaviour(),
-    ("apps", "statefulsets"): StatefulSetBehaviour(),
-    ("apps", "daemonsets"): DaemonSetBehaviour(),
-    ("apps", "controllerrevisions"): ControllerRevisionBehaviour(),
-    ("batch", "jobs"): JobBehaviour(),
-    ("batch", "cronjobs"): CronJobBehaviour(),
-    ("rbac.authorization.k8s.io", "clusterrolebindings"): RbacBehaviour(),
-    ("rbac.authorization.k8s.io", "clusterroles"): RbacBehaviour(),
-    ("rbac.authorization.k8s.io", "rolebindings"): RbacBehaviour(),
-    ("rbac.authorization.k8s.io", "roles"): RbacBehaviour(),
+    ("", "configmaps"): cluster.ConfigMapBehaviour(),
+    ("", "endpoints"): service.EndpointsBehaviour(),
+    ("", "events"): event.EventBehaviour(),
+    ("", "limitranges"): quota.LimitRangeBehaviour(),
+    ("", "namespaces"): cluster.NamespaceBehaviour(),
+    ("", "nodes"): cluster.NodeBehaviour(),
+    ("", "persistentvolumeclaims"): volume.ClaimBehaviour(),
+    ("", "persistentvolumes"): volume.VolumeBehaviour(),
+    ("", "pods"): pod.PodBehaviour(),
+    ("", "podtemplates"): pod.PodTemplateBehaviour(),
+    ("", "replicationcontrollers"): workload.ReplicationControllerBehaviour(),
+    ("", "resourcequotas"): quota.QuotaBehaviour(),
+    ("", "secrets"): cluster.SecretBehaviour(),
+    ("", "serviceaccounts"): cluster.ServiceAccountBehaviour(),
+    ("", "services"): service.ServiceBehaviour(),
+    (_ADMISSION, "mutatingwebhookconfigurations"): webhooks.MutatingWebhookBehaviour(),
+    (_ADMISSION, "validatingwebhookconfigurations"): webhooks.ValidatingWebhookBehaviour(),
+    ("apiregistration.k8s.io", "apiservices"): webhooks.APIServiceBehaviour(),
+    ("apps", "controllerrevisions"): workload.ControllerRevisionBehaviour(),
+    ("apps", "daemonsets"): workload.DaemonSetBehaviour(),
+    ("apps", "deployments"): workload.DeploymentBehaviour(),
+    ("apps", "replicasets"): workload.ReplicaSetBehaviour(),
+    ("apps", "statefulsets"): workload.StatefulSetBehaviour(),
+    ("autoscaling", "horizontalpodautoscalers"): AutoscalerBehaviour(),
+    ("batch", "cronjobs"): job.CronJobBehaviour(),
+    ("batch", "jobs"): job.JobBehaviour(),
+    ("coordination.k8s.io", "leases"): cluster.LeaseBehaviour(),
+    ("discovery.k8s.io", "endpointslices"): service.EndpointSliceBehaviour(),
+    ("events.k8s.io", "events"): event.NewEventBehaviour(),
+    (_NETWORKING, "ingressclasses"): service.IngressClassBehaviour(),
+    (_NETWORKING, "ingresses"): service.IngressBehaviour(),
+    (_NETWORKING, "networkpolicies"): service.NetworkPolicyBehaviour(),
+    ("node.k8s.io", "runtimeclasses"): cluster.RuntimeClassBehaviour(),
+    ("policy", "poddisruptionbudgets"): BudgetBehaviour(),
+    (_RBAC, "clusterrolebindings"): access.ClusterRoleBindingBehaviour(),
+    (_RBAC, "clusterroles"): access.ClusterRoleBehaviour(),
+    (_RBAC, "rolebindings"): access.RoleBindingBehaviour(),
+    (_RBAC, "roles"): access.RoleBehaviour(),
+    ("scheduling.k8s.io", "priorityclasses"): cluster.PriorityClassBehaviour(),
+    (_STORAGE, "csidrivers"): volume.DriverBehaviour(),
+    (_STORAGE, "csinodes"): volume.CSINodeBehaviour(),
+    (_STORAGE, "csistoragecapacities"): volume.CapacityBehaviour(),
+    (_STORAGE, "storageclasses"): volume.StorageClassBehaviour(),
+    (_STORAGE, "volumeattachments"): volume.AttachmentBehaviour(),
+    (_STORAGE, "volumeattributesclasses"): volume.AttributesClassBehaviour(),
 }

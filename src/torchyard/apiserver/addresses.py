@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors, faults
+from torchyard.api.service.allocation import needs_cluster_ip, needs_node_ports
 from torchyard.apiserver.store.events import Event
 from torchyard.apiserver.store.store import Store
 
@@ -60,12 +61,11 @@ class ServiceAddresses:
 
     def allocate(self, api: Api, new: Object, old: Object | None) -> None:
         """Fill in what a service asks for; 422 when it asks for what another has."""
-        spec = new.get("spec") or {}
-        kind = spec.get("type", "ClusterIP")
-        if kind == "ExternalName":
+        spec = new["spec"]
+        if not needs_cluster_ip(new):
             return
         self._address(new, spec, old)
-        if kind in ("NodePort", "LoadBalancer") and spec.get("allocateLoadBalancerNodePorts") is not False:
+        if needs_node_ports(new):
             self._node_ports(new, spec)
 
     def _address(self, service: Object, spec: Object, old: Object | None) -> None:

@@ -16,10 +16,7 @@ from torchyard.api import names
 from torchyard.api.behaviour import Behaviour
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.faults import Fault
-from torchyard.api.pod.admission import add_default_tolerations, resolve_priority
 from torchyard.api.resources import Resource
-from torchyard.api.service.allocation import wants_cluster_ip
-from torchyard.api.volume.admission import protect
 
 Object = dict[str, Any]
 
@@ -88,6 +85,9 @@ class Judge:
         path = f"{_path(resource_of(obj), self.namespace)}/{obj['metadata']['name']}"
         self._client.patch(path, {"metadata": {"finalizers": None}})
         self._client.delete(path, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+        if obj["kind"] == "Namespace":
+            # nobody empties namespaces here
+            self._client.put(f"{path}/finalize", {**self._client.get(path).json, "spec": {}})
 
     def _send(self, method: str, path: str, obj: Object) -> Verdict:
         response = self._client.request(method, path, obj)
@@ -109,8 +109,6 @@ class Judge:
         if admit := ADMISSION.get(resource.kind):
             admit(mine)
         behaviour.prepare_create(mine)
-        if resource.kind == "Service" and wants_cluster_ip(mine):
-            mine["spec"].update(clusterIP="10.96.0.0", clusterIPs=["10.96.0.0"])
         found = names.validate_metadata(
             mine["metadata"], namespaced=resource.namespaced, name_rule=behaviour.name_rule
         ) + behaviour.validate(mine)
@@ -130,17 +128,38 @@ class Judge:
         return _verdict(found, mine, behaviour)
 
 
+def add_default_tolerations(pod: Object) -> None:
+    tolerated = {(one.get("key"), one.get("effect") or "NoExecute") for one in pod["spec"].get("tolerations") or ()}
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not tolerated & {(key, "NoExecute"), (None, "NoExecute")}:
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            pod["spec"]["tolerations"] = [*(pod["spec"].get("tolerations") or ()), added]
+
+
 def _admit_pod(pod: Object) -> None:
-    resolve_priority(pod, ())
     add_default_tolerations(pod)
+    pod["spec"] |= {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
+
+
+def _protect(prefix: str) -> Callable[[Object], None]:
+    def protect(obj: Object) -> None:
+        obj["metadata"]["finalizers"] = [f"kubernetes.io/{prefix}-protection"]
+
+    return protect
+
+
+def _taint(node: Object) -> None:
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    node["spec"]["taints"] = [*(node["spec"].get("taints") or ()), taint]
 
 
 # What the real server's own admission does to an object before it is validated.
 ADMISSION: dict[str, Callable[[Object], None]] = {
+    "Node": _taint,
     "Pod": _admit_pod,
-    "PersistentVolume": protect,
-    "PersistentVolumeClaim": protect,
-    "VolumeAttributesClass": protect,
+    "PersistentVolume": _protect("pv"),
+    "PersistentVolumeClaim": _protect("pvc"),
+    "VolumeAttributesClass": _protect("vac"),
 }
 
 
@@ -196,6 +215,10 @@ def _comparable_object(obj: Object) -> Any:
     comparable = _without_uids(obj)
     meta = comparable["metadata"]
     comparable["metadata"] = {key: meta.get(key) for key in _OWN_METADATA}
+    if obj["kind"] == "Service" and comparable["spec"].get("clusterIP") != "None":
+        # allocated once the service was found valid
+        for name in ("clusterIP", "clusterIPs"):
+            comparable["spec"].pop(name, None)
     return without_empty({key: value for key, value in comparable.items() if key not in ("apiVersion", "kind")})
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.differential import cases_job, cases_pod, cases_service, cases_volume, cases_workload
+from tests.api.differential import cases_cluster, cases_job, cases_pod, cases_service, cases_volume, cases_workload
 from tests.api.differential.judge import Case, Judge, compare
 from tests.support.kubernetes import Server
 
-NAMESPACE = "differential"
+NAMESPACE = "diff"
 CASES = [
     pytest.param(case, id=f"{module.__name__.rpartition('_')[2]}: {case.name}")
-    for module in (cases_pod, cases_job, cases_service, cases_volume, cases_workload)
+    for module in (cases_cluster, cases_pod, cases_job, cases_service, cases_volume, cases_workload)
     for case in module.CASES
 ]
 

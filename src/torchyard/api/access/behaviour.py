@@ -1,13 +1,41 @@
-"""The behaviour of the RBAC kinds: their names may hold what a URL path may."""
+"""The behaviour of roles and bindings."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from torchyard.api.access import validation
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
 
-from torchyard.api.behaviour import Behaviour, NameRule
+
+class RoleBehaviour(Behaviour):
+    name_rule = "path-segment"
+    create_on_update = True
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_role(obj)
 
 
-class RbacBehaviour(Behaviour):
-    name_rule: ClassVar[NameRule] = "path-segment"
-    generation_fields: ClassVar[tuple[str, ...] | None] = None
-    create_on_update: ClassVar[bool] = True
+class ClusterRoleBehaviour(RoleBehaviour):
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_cluster_role(obj)
+
+
+class RoleBindingBehaviour(Behaviour):
+    name_rule = "path-segment"
+    create_on_update = True
+    generation_fields = None
+    _namespaced = True
+
+    def default(self, obj: Object) -> None:
+        validation.default_binding(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_binding(obj, namespaced=self._namespaced)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_binding_update(new, old, namespaced=self._namespaced)
+
+
+class ClusterRoleBindingBehaviour(RoleBindingBehaviour):
+    _namespaced = False

@@ -8,6 +8,7 @@ from functools import lru_cache
 from torchyard.api import quantity
 from torchyard.api.amounts import HUGE_PAGES, canonical_list
 from torchyard.api.behaviour import Object
+from torchyard.api.pod.totals import Amounts, pod_total
 from torchyard.api.volume.defaults import default_claim_spec, default_source
 
 GRACE_PERIOD = 30
@@ -178,37 +179,9 @@ def _default_pod_level(spec: Object) -> None:
         resources["requests"] = requests
 
 
-def container_requests(spec: Object) -> dict[str, quantity.Quantity]:
-    """What the containers of a pod ask for together: the sum of those that run side by side, or more for an init step.
-
-    Sidecars (init containers that keep running) count beside everything that starts after them.
-    """
-    total: dict[str, quantity.Quantity] = {}
-    for container in spec.get("containers") or ():
-        _add(total, container)
-    beside: dict[str, quantity.Quantity] = {}
-    peak: dict[str, quantity.Quantity] = {}
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            _add(total, container)
-            _add(beside, container)
-            step = beside
-        else:
-            step = dict(beside)
-            _add(step, container)
-        for name, amount in step.items():
-            if name not in peak or amount > peak[name]:
-                peak[name] = amount
-    for name, amount in peak.items():
-        if name not in total or amount > total[name]:
-            total[name] = amount
-    return total
-
-
-def _add(total: dict[str, quantity.Quantity], container: Object) -> None:
-    for name, text in ((container.get("resources") or {}).get("requests") or {}).items():
-        amount = quantity.parse(text)
-        total[name] = total[name] + amount if name in total else amount
+def container_requests(spec: Object) -> Amounts:
+    """What the containers of a pod ask for together, whatever the pod asks for as a whole."""
+    return pod_total({name: spec.get(name) for name in ("containers", "initContainers")}, "requests")
 
 
 def _default_volume(volume: Object) -> None:

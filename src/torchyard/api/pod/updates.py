@@ -1,14 +1,14 @@
 """What may change in a pod after it was made, by which endpoint.
 
 Almost nothing of the spec may; each endpoint opens one door: the main one for images and deadlines, `status` for the
-node agent, `ephemeralcontainers` for debugging, `resize` for cpu and memory, `binding` for the scheduler.
+node agent, `ephemeralcontainers` for debugging, `resize` for cpu and memory.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import checks, faults, names, quantity
+from torchyard.api import checks, faults, names
 from torchyard.api.behaviour import Object
 from torchyard.api.differences import differences
 from torchyard.api.faults import Fault
@@ -317,19 +317,3 @@ def _with_old_resources(container: Object, before: Object) -> Object:
     if claims := (container.get("resources") or {}).get("claims"):
         restored["claims"] = claims
     return {**container, "resources": restored, "resizePolicy": before.get("resizePolicy")}
-
-
-def validate_binding(binding: Object) -> list[Fault]:
-    """What the scheduler posts to `binding`."""
-    found: list[Fault] = []
-    target = binding.get("target") or {}
-    if target.get("kind") not in (None, "", "Node"):
-        found.append(faults.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
-    if not target.get("name"):
-        found.append(faults.required("target.name"))
-    return found
-
-
-def same_amount(one: Any, other: Any) -> bool:
-    """Whether two quantities are worth the same, however they are spelled."""
-    return quantity.compare(one, other) == 0

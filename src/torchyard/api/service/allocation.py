@@ -1,8 +1,7 @@
 """The addresses and ports of a Service: what is wanted, what carries over, what may be asked for.
 
-Pure: the server owns the ranges and hands out numbers. Order: `default`, `prepare_create` or `prepare_update` (which
-call `carry_over` and `fill_families`), then the server allocates for whatever `wants_*` names, then `validate`.
-This cluster has one family, IPv4.
+Pure: the server owns the ranges and hands out numbers, after a Service has been found valid. This cluster has one
+family of addresses, IPv4.
 """
 
 from __future__ import annotations
@@ -25,17 +24,6 @@ def needs_cluster_ip(service: Object) -> bool:
     return service["spec"].get("type") in _WITH_ADDRESS
 
 
-def wants_cluster_ip(service: Object) -> bool:
-    """Whether an address must be allocated now; never for a service that will be refused."""
-    return needs_cluster_ip(service) and not service["spec"].get("clusterIP") and not family_faults(service)
-
-
-def asks_for_cluster_ip(service: Object) -> str:
-    """The address the user asks for, if it names one."""
-    address = service["spec"].get("clusterIP") or ""
-    return address if needs_cluster_ip(service) and address != HEADLESS else ""
-
-
 def needs_node_ports(service: Object) -> bool:
     spec = service["spec"]
     if spec.get("type") == "NodePort":
@@ -43,20 +31,9 @@ def needs_node_ports(service: Object) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
 
 
-def wants_node_ports(service: Object) -> list[int]:
-    """The places in `spec.ports` that must be given a node port now."""
-    if not needs_node_ports(service):
-        return []
-    return [index for index, port in enumerate(service["spec"].get("ports") or ()) if not port.get("nodePort")]
-
-
 def needs_health_check_port(service: Object) -> bool:
     spec = service["spec"]
     return (spec.get("type"), spec.get("externalTrafficPolicy")) == ("LoadBalancer", "Local")
-
-
-def wants_health_check_port(service: Object) -> bool:
-    return needs_health_check_port(service) and not service["spec"].get("healthCheckNodePort")
 
 
 def is_externally_accessible(service: Object) -> bool:

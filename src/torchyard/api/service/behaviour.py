@@ -10,7 +10,7 @@ from torchyard.api.stateful import StatefulBehaviour
 
 
 class ServiceBehaviour(StatefulBehaviour):
-    """The server allocates addresses and ports between `prepare_*` and `validate`: see `service.allocation`."""
+    """The server allocates addresses and ports once a service is valid: see `service.allocation`."""
 
     name_rule = "service"
     returns_deleted = True

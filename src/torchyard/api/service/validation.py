@@ -23,7 +23,7 @@ _ONCE_SET = "may not change once set"
 
 
 def validate_service(service: Object) -> list[Fault]:
-    """The faults of a Service whose addresses have been allocated."""
+    """The faults of a Service before its addresses and ports are allocated."""
     return family_faults(service) or _faults(service)
 
 
@@ -172,9 +172,7 @@ def _check_traffic(service: Object, found: list[Fault]) -> None:
         if health:
             detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
             found.append(faults.invalid("spec.healthCheckNodePort", health, detail))
-    elif not health:
-        found.append(faults.required("spec.healthCheckNodePort"))
-    else:
+    elif health:
         checks.port_number(health, "spec.healthCheckNodePort", found)
     internal = spec.get("internalTrafficPolicy")
     if internal is None and spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):

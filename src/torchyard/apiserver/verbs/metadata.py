@@ -53,14 +53,15 @@ def begin_create(api: Api, call: Call, obj: Object) -> bool:
     metadata["creationTimestamp"] = timestamp(call.now)
     if call.resource.behaviour.generation_fields is not None:
         metadata["generation"] = 1
-    call.resource.behaviour.prepare_create(obj)
-    if not metadata.get("name"):
+    generated = not metadata.get("name")
+    if generated:
         metadata.pop("name", None)
         if not metadata.get("generateName"):
             raise call.invalid("", [faults.required("metadata.name", "name or generateName is required")])
         metadata["name"] = generate_name(metadata["generateName"], api.random)
-        return True
-    return False
+    # a Job writes its name into the labels of its pods
+    call.resource.behaviour.prepare_create(obj)
+    return generated
 
 
 def carry_over(new: Object, old: Object) -> None:

@@ -1,0 +1,153 @@
+"""The behaviour of namespaces, nodes, secrets and the small kinds every cluster has."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.cluster import defaults, validation
+from torchyard.api.faults import Fault
+from torchyard.api.stateful import StatefulBehaviour
+
+
+class NamespaceBehaviour(StatefulBehaviour):
+    name_rule = "label"
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_namespace(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        """The finalizer in the spec keeps the namespace until all in it is gone."""
+        defaults.default_namespace(obj)
+        obj["status"] = {"phase": "Active"}
+        spec = obj.get("spec") or {}
+        finalizers = spec.get("finalizers") or []
+        if "kubernetes" not in finalizers:
+            finalizers = [*finalizers, "kubernetes"]
+        obj["spec"] = {**spec, "finalizers": finalizers}
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        # finalizers of the spec have an endpoint of their own
+        new["spec"] = old.get("spec") or {}
+        super().prepare_update(new, old)
+
+    def on_delete(self, obj: Object, now: datetime) -> None:
+        obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_namespace(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return []
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_namespace_status(new, old)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        name = (obj.get("metadata") or {}).get("name") or ""
+        return {"status.phase": (obj.get("status") or {}).get("phase") or "", "name": name}
+
+
+class NodeBehaviour(StatefulBehaviour):
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_node(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        """A node may bring its status along: it registers itself."""
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_node(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_node_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_node_status(new, old)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
+
+
+class ServiceAccountBehaviour(Behaviour):
+    returns_deleted = True
+    generation_fields = None
+
+
+class ConfigMapBehaviour(Behaviour):
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_config_map(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_config_map_update(new, old)
+
+
+class SecretBehaviour(Behaviour):
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_secret(obj)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        # an old client that does not know types means the one that is there
+        if new.get("type") == "Opaque" and not old.get("type"):
+            new["type"] = old.get("type")
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_secret(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_secret_update(new, old)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        return {"type": obj.get("type") or ""}
+
+
+class LeaseBehaviour(Behaviour):
+    unconditional_update = False
+    create_on_update = True
+    generation_fields = None
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_lease(obj)
+
+
+class PriorityClassBehaviour(Behaviour):
+    generation_fields = ("value", "globalDefault", "description", "preemptionPolicy")
+
+    def default(self, obj: Object) -> None:
+        defaults.default_priority_class(obj)
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        return False
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_priority_class(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_priority_class_update(new, old)
+
+
+class RuntimeClassBehaviour(Behaviour):
+    unconditional_update = False
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        defaults.default_runtime_class(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_runtime_class(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_runtime_class_update(new, old)
+
+
+class PlainBehaviour(Behaviour):
+    """A kind that is kept as it is written and has no generation."""
+
+    generation_fields = None

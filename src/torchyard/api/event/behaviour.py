@@ -1,0 +1,47 @@
+"""The behaviour of events, in both of their groups."""
+
+from __future__ import annotations
+
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.event import validation
+from torchyard.api.faults import Fault
+
+
+def _about(obj: Object, field: str) -> dict[str, str]:
+    """The selectable fields of the object an event is about. The event itself is as it is kept, in core/v1."""
+    involved = obj.get("involvedObject") or {}
+    names = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    return {f"{field}.{name}": involved.get(name) or "" for name in names}
+
+
+class EventBehaviour(Behaviour):
+    create_on_update = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        validation.default_event(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_event(obj)
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        source = (obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""
+        return {
+            **_about(obj, "involvedObject"),
+            "reason": obj.get("reason") or "",
+            "reportingComponent": obj.get("reportingComponent") or "",
+            "source": source,
+            "type": obj.get("type") or "",
+        }
+
+
+class NewEventBehaviour(EventBehaviour):
+    """The same objects by the names of events.k8s.io."""
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        return {
+            **_about(obj, "regarding"),
+            "reason": obj.get("reason") or "",
+            "reportingController": obj.get("reportingComponent") or "",
+            "type": obj.get("type") or "",
+        }

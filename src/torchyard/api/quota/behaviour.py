@@ -1,0 +1,39 @@
+"""The behaviour of ResourceQuota and LimitRange."""
+
+from __future__ import annotations
+
+from torchyard.api.amounts import canonical_list
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.quota import validation
+from torchyard.api.stateful import StatefulBehaviour
+
+
+class QuotaBehaviour(StatefulBehaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        canonical_list((obj.setdefault("spec", {})).get("hard"))
+        status = obj.get("status") or {}
+        canonical_list(status.get("hard"))
+        canonical_list(status.get("used"))
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_quota(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_quota_update(new, old)
+
+    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_quota_status(new, old)
+
+
+class LimitRangeBehaviour(Behaviour):
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        validation.default_limit_range(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_limit_range(obj)

@@ -1,0 +1,147 @@
+"""A HorizontalPodAutoscaler as autoscaling/v1 writes it.
+
+That version knows one metric, the use of cpu; all others, and the newer parts of spec and status, travel in
+annotations, so that a client of the old version can write the object back without losing them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from torchyard.api.behaviour import Object
+from torchyard.api.workload.autoscaler import SOURCES, source_of
+
+_PREFIX = "autoscaling.alpha.kubernetes.io/"
+_METRICS, _BEHAVIOUR = f"{_PREFIX}metrics", f"{_PREFIX}behavior"
+_CURRENT, _CONDITIONS = f"{_PREFIX}current-metrics", f"{_PREFIX}conditions"
+_OURS = (_METRICS, _BEHAVIOUR, _CURRENT, _CONDITIONS)
+
+
+def to_v1(autoscaler: Object) -> Object:
+    """From autoscaling/v2."""
+    obj = {**autoscaler, "metadata": dict(autoscaler["metadata"])}
+    spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+    carried: dict[str, Any] = {}
+    metrics = spec.pop("metrics", None) or []
+    cpu = next((one for one in metrics if _is_cpu_use(one, "target")), None)
+    if cpu is not None:
+        spec["targetCPUUtilizationPercentage"] = cpu["resource"]["target"]["averageUtilization"]
+    carried[_METRICS] = [_old_metric(one, "target") for one in metrics if one is not cpu]
+    behaviour = spec.pop("behavior", None)
+    carried[_BEHAVIOUR] = _capitalised(behaviour) if behaviour else None
+    current = status.pop("currentMetrics", None) or []
+    used = next((one for one in current if _is_cpu_use(one, "current")), None)
+    if used is not None:
+        status["currentCPUUtilizationPercentage"] = used["resource"]["current"]["averageUtilization"]
+    carried[_CURRENT] = [_old_metric(one, "current") for one in current]
+    carried[_CONDITIONS] = status.pop("conditions", None)
+    annotations = dict(obj["metadata"].get("annotations") or {})
+    annotations |= {key: json.dumps(value, separators=(",", ":")) for key, value in carried.items() if value}
+    if annotations:
+        obj["metadata"]["annotations"] = annotations
+    return {**obj, "spec": spec, "status": status}
+
+
+def from_v1(autoscaler: Object) -> Object:
+    """To autoscaling/v2. What an annotation says wins where it can be read; what it cannot say is left out."""
+    obj = {**autoscaler, "metadata": dict(autoscaler["metadata"])}
+    spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
+    annotations = dict(obj["metadata"].get("annotations") or {})
+    carried = {key: _read(annotations.pop(key)) for key in _OURS if key in annotations}
+    metrics = [_new_metric(one, "target") for one in carried.get(_METRICS) or ()]
+    use = spec.pop("targetCPUUtilizationPercentage", None)
+    if use is not None:
+        target = {"type": "Utilization", "averageUtilization": use}
+        metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
+    if metrics:
+        spec["metrics"] = metrics
+    if carried.get(_BEHAVIOUR):
+        spec["behavior"] = _uncapitalised(carried[_BEHAVIOUR])
+    status.pop("currentCPUUtilizationPercentage", None)
+    if carried.get(_CURRENT):
+        status["currentMetrics"] = [_new_metric(one, "current") for one in carried[_CURRENT]]
+    if carried.get(_CONDITIONS):
+        status["conditions"] = carried[_CONDITIONS]
+    if annotations:
+        obj["metadata"]["annotations"] = annotations
+    else:
+        obj["metadata"].pop("annotations", None)
+    return {**obj, "spec": spec, "status": status}
+
+
+def _is_cpu_use(metric: Object, which: str) -> bool:
+    resource = metric.get("resource") or {}
+    return resource.get("name") == "cpu" and (resource.get(which) or {}).get("averageUtilization") is not None
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _prefixed(which: str, name: str) -> str:
+    return f"{which}{name[:1].upper()}{name[1:]}"
+
+
+def _old_metric(metric: Object, which: str) -> Object:
+    """A metric in the flat form the annotations have: `targetAverageValue` instead of `target.averageValue`."""
+    source = source_of(metric)
+    body = dict(metric.get(source) or {})
+    values = body.pop(which, None) or {}
+    flat: Object = {}
+    if "describedObject" in body:
+        flat["target"] = body.pop("describedObject")
+    identifier = body.pop("metric", None) or {}
+    if identifier.get("name"):
+        flat["metricName"] = identifier["name"]
+    if "name" in body:
+        flat["name"] = body.pop("name")
+    renamed = {"value": _prefixed(which, "value"), "averageUtilization": _prefixed(which, "averageUtilization")}
+    average = "averageValue" if source == "object" else _prefixed(which, "averageValue")
+    for name, value in values.items():
+        if name == "averageValue":
+            flat[average] = value
+        elif name in renamed:
+            flat[renamed[name]] = value
+    if identifier.get("selector"):
+        flat["selector"] = identifier["selector"]
+    return {"type": metric.get("type"), source: {**flat, **body}}
+
+
+def _new_metric(metric: Object, which: str) -> Object:
+    source = next((name for name in SOURCES if metric.get(name) is not None), source_of(metric))
+    flat = dict(metric.get(source) or {})
+    body: Object = {}
+    if source == "object" and "target" in flat:
+        body["describedObject"] = flat.pop("target")
+    if "metricName" in flat:
+        body["metric"] = {"name": flat.pop("metricName")}
+        if "selector" in flat:
+            body["metric"]["selector"] = flat.pop("selector")
+    values: Object = {}
+    for name in ("value", "averageValue", "averageUtilization"):
+        for written in (_prefixed(which, name), name):
+            if written in flat:
+                values[name] = flat.pop(written)
+    if which == "target":
+        kinds = {"averageUtilization": "Utilization", "averageValue": "AverageValue", "value": "Value"}
+        chosen = next((kind for name, kind in kinds.items() if name in values), "Value")
+        values = {"type": chosen, **values}
+    return {"type": metric.get("type"), source: {**body, **flat, which: values}}
+
+
+def _capitalised(value: Any) -> Any:
+    """The behaviour is kept in upstream's internal form, whose names begin with a capital."""
+    if isinstance(value, dict):
+        return {f"{key[:1].upper()}{key[1:]}": _capitalised(one) for key, one in value.items()}
+    return [_capitalised(one) for one in value] if isinstance(value, list) else value
+
+
+def _uncapitalised(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = {f"{key[:1].lower()}{key[1:]}": _uncapitalised(one) for key, one in value.items()}
+        return {key: one for key, one in pairs.items() if one is not None}
+    return [_uncapitalised(one) for one in value] if isinstance(value, list) else value
