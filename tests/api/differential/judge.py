@@ -16,7 +16,9 @@ from torchyard.api import names
 from torchyard.api.behaviour import Behaviour
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.faults import Fault
+from torchyard.api.pod.admission import add_default_tolerations, resolve_priority
 from torchyard.api.resources import Resource
+from torchyard.api.volume.admission import protect
 
 Object = dict[str, Any]
 
@@ -128,24 +130,9 @@ class Judge:
         return _verdict(found, mine, behaviour)
 
 
-def add_default_tolerations(pod: Object) -> None:
-    tolerated = {(one.get("key"), one.get("effect") or "NoExecute") for one in pod["spec"].get("tolerations") or ()}
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not tolerated & {(key, "NoExecute"), (None, "NoExecute")}:
-            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            pod["spec"]["tolerations"] = [*(pod["spec"].get("tolerations") or ()), added]
-
-
 def _admit_pod(pod: Object) -> None:
+    resolve_priority(pod, ())
     add_default_tolerations(pod)
-    pod["spec"] |= {"priority": 0, "preemptionPolicy": "PreemptLowerPriority"}
-
-
-def _protect(prefix: str) -> Callable[[Object], None]:
-    def protect(obj: Object) -> None:
-        obj["metadata"]["finalizers"] = [f"kubernetes.io/{prefix}-protection"]
-
-    return protect
 
 
 def _taint(node: Object) -> None:
@@ -157,9 +144,9 @@ def _taint(node: Object) -> None:
 ADMISSION: dict[str, Callable[[Object], None]] = {
     "Node": _taint,
     "Pod": _admit_pod,
-    "PersistentVolume": _protect("pv"),
-    "PersistentVolumeClaim": _protect("pvc"),
-    "VolumeAttributesClass": _protect("vac"),
+    "PersistentVolume": protect,
+    "PersistentVolumeClaim": protect,
+    "VolumeAttributesClass": protect,
 }
 
 
