@@ -93,6 +93,7 @@ class Kubernetes:
         scheduler: bool = False,
         users: str = "",
         flags: tuple[str, ...] = (),
+        fsync: bool = False,
     ) -> None:
         found = assets()
         if found is None:
@@ -103,6 +104,7 @@ class Kubernetes:
         self.scheduler = scheduler
         self.users = users
         self.flags = flags
+        self.fsync = fsync
         self.processes: list[Process] = []
         self.etcd_url = ""
 
@@ -175,7 +177,8 @@ class Kubernetes:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         etcd = self._run(
             "etcd",
-            *("--data-dir", str(self.directory / "etcd"), "--log-level", "error", "--unsafe-no-fsync"),
+            *("--data-dir", str(self.directory / "etcd"), "--log-level", "error"),
+            *([] if self.fsync else ["--unsafe-no-fsync"]),
             *("--listen-client-urls", client, "--advertise-client-urls", client),
             *(
                 "--listen-peer-urls",

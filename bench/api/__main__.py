@@ -1,0 +1,146 @@
+"""`python -m bench.api`: one line of figures per server, then the ratios.
+
+Both servers do the same work one after the other on the same machine: kube-apiserver with etcd (writes synced to disk,
+as in production) and `yard up`. Needs wrk and curl, and for the peer the binaries of a real Kubernetes
+(KUBEBUILDER_ASSETS). `--seconds` is the length of each load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+import psutil
+from tests.support.kubernetes import Kubernetes, Server, assets
+from tests.support.yard import Yard
+
+from bench.api import load
+
+PODS = 5000
+WATCHERS = 20
+
+
+@dataclass(frozen=True)
+class Figures:
+    startup_s: float
+    creates_per_s: float
+    gets_per_s: float
+    list_5000_ms: float
+    watched_creates_per_s: float
+    events_per_s: float
+    rss_mb: float
+
+
+# Whether more is better.
+MORE = {"creates_per_s", "gets_per_s", "watched_creates_per_s", "events_per_s"}
+
+
+@contextlib.contextmanager
+def _kube(directory: Path) -> Iterator[tuple[Server, float]]:
+    start = time.monotonic()
+    # The admission plugins that a production server has, service accounts among them.
+    with Kubernetes(directory, fsync=True, flags=("--disable-admission-plugins", "")) as server:
+        _first_answer(server)
+        yield server, time.monotonic() - start
+
+
+@contextlib.contextmanager
+def _yard(directory: Path, *flags: str) -> Iterator[tuple[Server, float]]:
+    start = time.monotonic()
+    with Yard(directory, flags=flags) as server:
+        _first_answer(server)
+        yield server, time.monotonic() - start
+
+
+def _first_answer(server: Server) -> None:
+    kubectl = str((assets() or Path("/usr/bin")) / "kubectl")
+    subprocess.run([kubectl, "--kubeconfig", server.kubeconfig, "get", "namespaces"], capture_output=True, check=True)
+
+
+def _prepare(server: Server) -> None:
+    """What pods need and a bare kube-apiserver does not make: the default service account."""
+    server.admin.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+
+
+def _rss(directory: Path) -> float:
+    """Memory of every process whose command names the server's directory, in MB."""
+    found = 0
+    for process in psutil.process_iter(["cmdline", "memory_info"]):
+        if any(str(directory) in word for word in process.info["cmdline"] or ()):
+            found += process.info["memory_info"].rss
+    return found / 1e6
+
+
+def _measure(server: Server, startup: float, directory: Path, seconds: float) -> Figures:
+    _prepare(server)
+    made = 0
+    while made < PODS:  # also warms the server up
+        made += int(load.creates(server, f"fill-{made}", 2) * 2)
+    one = _trim(server)
+    rss = _rss(directory)
+    listed = load.list_seconds(server, "/api/v1/namespaces/default/pods")
+    creates = load.creates(server, "create", seconds)
+    gets = load.gets(server, f"/api/v1/namespaces/default/pods/{one}", seconds)
+    revision = server.admin.get("/api/v1/namespaces?limit=1").json["metadata"]["resourceVersion"]
+    watchers = load.Watchers(server, f"/api/v1/pods?watch=true&resourceVersion={revision}", WATCHERS)
+    watched = load.creates(server, "watched", seconds)
+    events = watchers.stop() / seconds
+    return Figures(startup, creates, gets, listed * 1000, watched, events, rss)
+
+
+def _trim(server: Server) -> str:
+    """Leave exactly as many pods as the list and the memory are measured with; answers the name of one."""
+    at = "/api/v1/namespaces/default/pods"
+    names = [one["metadata"]["name"] for one in server.admin.get(at).json["items"]]
+    for name in names[PODS:]:
+        server.admin.delete(f"{at}/{name}", {"gracePeriodSeconds": 0})
+    return str(names[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.api", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--fsync", choices=("normal", "full"), default="full", help="how our store writes")
+    arguments = parser.parse_args()
+    if lacking := load.missing():
+        raise SystemExit(f"needs {lacking}: install it from the system's packages")
+    with tempfile.TemporaryDirectory(prefix="bench-api-") as temporary:
+        ours = _run(
+            "torchyard",
+            _yard(Path(temporary) / "yard", "--fsync", arguments.fsync),
+            Path(temporary) / "yard",
+            arguments.seconds,
+        )
+        if assets() is None:
+            print("kube-apiserver: no binaries here (set KUBEBUILDER_ASSETS), so no ratio")
+            return
+        peer = _run(
+            "kube-apiserver + etcd", _kube(Path(temporary) / "kube"), Path(temporary) / "kube", arguments.seconds
+        )
+    ratios = []
+    for field, mine, theirs in zip(fields(Figures), astuple(ours), astuple(peer), strict=True):
+        ratio = mine / theirs if field.name in MORE else theirs / mine
+        ratios.append(f"{field.name} {ratio:.1f}×")
+    print("better by: " + ", ".join(ratios))
+
+
+def _run(
+    name: str, running: contextlib.AbstractContextManager[tuple[Server, float]], directory: Path, seconds: float
+) -> Figures:
+    with running as (server, startup):
+        figures = _measure(server, startup, directory, seconds)
+    print(
+        f"{name}: " + ", ".join(f"{f.name} {v:,.1f}" for f, v in zip(fields(Figures), astuple(figures), strict=True)),
+        flush=True,
+    )
+    return figures
+
+
+if __name__ == "__main__":
+    main()
