@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torchyard.api.errors import StatusError, forbidden
 from torchyard.apiserver.access.lookup import Lookup, Object
@@ -12,8 +11,7 @@ from torchyard.apiserver.access.users import User
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """One write. `obj` is None for deletions, `old` for creations."""
 
     operation: Operation

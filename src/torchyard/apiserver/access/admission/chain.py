@@ -7,16 +7,37 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from random import Random, SystemRandom
 
+from torchyard.apiserver.access import rbac
 from torchyard.apiserver.access.admission import limits, namespaces, pods, roles, service_account, storage
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.admission.quota import Quotas, Used
 from torchyard.apiserver.access.rbac import Authorizer
 
 Rule = Callable[[Attributes], None]
+# A rule and the resources it is about; None means all.
+Entry = tuple[Rule, tuple[str, ...] | None]
+
+PODS = ("pods",)
+CLAIMS = ("persistentvolumeclaims",)
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class _Rules:
+    """Rules in order, found by resource, so that a write passes only those that could say something."""
+
+    def __init__(self, *entries: Entry) -> None:
+        named = {resource for _, resources in entries for resource in resources or ()}
+        self._by_resource = {
+            one: tuple(rule for rule, resources in entries if resources is None or one in resources) for one in named
+        }
+        self._others = tuple(rule for rule, resources in entries if resources is None)
+
+    def apply(self, attributes: Attributes) -> None:
+        for rule in self._by_resource.get(attributes.resource, self._others):
+            rule(attributes)
 
 
 class BuiltInAdmission:
@@ -32,35 +53,33 @@ class BuiltInAdmission:
     ) -> None:
         chance = random or SystemRandom()
         self._quotas = Quotas(now, monotonic)
-        self._mutating: tuple[Rule, ...] = (
-            namespaces.check_namespace,
-            limits.set_limits,
-            lambda attributes: service_account.give_account(attributes, chance),
-            pods.set_priority,
-            pods.tolerate_troubles,
-            storage.set_storage_class,
-            storage.protect_in_use,
-            pods.use_runtime_class,
-            storage.set_ingress_class,
+        self._mutating = _Rules(
+            (namespaces.check_namespace, None),
+            (limits.set_limits, PODS),
+            (lambda attributes: service_account.give_account(attributes, chance), PODS),
+            (pods.set_priority, PODS),
+            (pods.tolerate_troubles, PODS),
+            (storage.set_storage_class, CLAIMS),
+            (storage.protect_in_use, tuple(resource for _, resource in storage.PROTECTED)),
+            (pods.use_runtime_class, PODS),
+            (storage.set_ingress_class, ("ingresses",)),
         )
-        self._validating: tuple[Rule, ...] = (
-            namespaces.check_namespace,
-            limits.check_limits,
-            service_account.check_mirror,
-            pods.check_priority_class,
-            storage.check_resize,
-            lambda attributes: roles.check_rights(attributes, authorizer),
+        self._validating = _Rules(
+            (namespaces.keep_immortal, ("namespaces",)),
+            (limits.check_limits, (*PODS, *CLAIMS)),
+            (service_account.check_mirror, PODS),
+            (pods.check_priority_class, ("priorityclasses",)),
+            (storage.check_resize, CLAIMS),
+            (lambda attributes: roles.check_rights(attributes, authorizer), rbac.RESOURCES),
         )
 
     def mutate(self, attributes: Attributes) -> None:
         """Complete the new object, or refuse it."""
-        for rule in self._mutating:
-            rule(attributes)
+        self._mutating.apply(attributes)
 
     def validate(self, attributes: Attributes) -> None:
         """Refuse the write as it will be stored."""
-        for rule in self._validating:
-            rule(attributes)
+        self._validating.apply(attributes)
 
     def charge(self, attributes: Attributes) -> dict[str, Used]:
         """Count the write against the quotas of its namespace; answers what is used of them now, by their names."""

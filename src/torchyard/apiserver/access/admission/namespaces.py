@@ -6,18 +6,20 @@ from torchyard.api.errors import forbidden, not_found
 from torchyard.apiserver.access.admission.attributes import Attributes
 
 IMMORTAL = ("default", "kube-system", "kube-public")
+REVIEWED = ("", "authorization.k8s.io")
+
+
+def keep_immortal(attributes: Attributes) -> None:
+    if attributes.is_for("namespaces", operations=("DELETE",)) and attributes.name in IMMORTAL:
+        raise attributes.refusal("this namespace may not be deleted")
 
 
 def check_namespace(attributes: Attributes) -> None:
-    if attributes.resource == "namespaces" and not attributes.group:
-        if attributes.operation == "DELETE" and attributes.name in IMMORTAL and not attributes.subresource:
-            raise attributes.refusal("this namespace may not be deleted")
-        return
     namespace = attributes.namespace
     if not namespace or attributes.operation not in ("CREATE", "UPDATE"):
         return
-    if attributes.resource == "localsubjectaccessreviews":
-        return  # asking is always allowed
+    if attributes.resource in ("namespaces", "localsubjectaccessreviews") and attributes.group in REVIEWED:
+        return  # a namespace is not in itself, and asking is always allowed
     found = attributes.lookup.get("", "namespaces", "", namespace)
     if found is None:
         raise not_found("namespaces", "", namespace)
