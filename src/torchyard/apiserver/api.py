@@ -14,6 +14,7 @@ from torchyard.apiserver.catalog import Catalog, object_key
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.lookup import StoreLookup
 from torchyard.apiserver.store.store import Store
+from torchyard.apiserver.usage import Usage
 
 Object = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -66,6 +67,7 @@ class Api:
     admission: Admission = field(default_factory=NoAdmission)
     allocators: dict[tuple[str, str], Allocator] = field(default_factory=dict)
     streams: PodStreams | None = None
+    usage: Usage | None = None
     clock: Callable[[], datetime] = utc_now
     random: Random = field(default_factory=SystemRandom)
     # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from torchyard.api import errors
+from torchyard.apiserver import usage
 from torchyard.apiserver.access import reviews
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
@@ -38,6 +39,8 @@ def _reviewed(answer: Answer) -> Handler:
 
 VIRTUAL: dict[tuple[str, str], Handler] = {
     ("", "bindings"): bind,
+    (usage.GROUP, "nodes"): usage.answer,
+    (usage.GROUP, "pods"): usage.answer,
     ("authentication.k8s.io", "selfsubjectreviews"): _reviewed(
         lambda _server, call, _review: reviews.self_subject_review(call.user)
     ),

@@ -141,6 +141,18 @@ class Agent:
                 metadata = {"uid": home.name, "namespace": plan.get("namespace", ""), "name": plan.get("name", "")}
                 await Surroundings(self.context, {"metadata": metadata, "spec": {}}).tear_down()
 
+    def figures(self, kind: str) -> list[Object]:
+        """What `kubectl top` shows, with the labels it selects by."""
+        if kind == "nodes":
+            figures = self.metrics.node(self._settings.name)
+            figures["metadata"]["labels"] = self._node["metadata"].get("labels") or {}
+            return [figures]
+        found = self.metrics.pods()
+        for one in found:
+            pod = self._pods.get(one["metadata"]["namespace"], one["metadata"]["name"])
+            one["metadata"]["labels"] = (pod["metadata"].get("labels") if pod else None) or {}
+        return found
+
     def _names_changed(self) -> None:
         for worker, _ in self._workers.values():
             worker.names_changed()

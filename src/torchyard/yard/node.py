@@ -21,4 +21,6 @@ def node_settings(settings: Settings, port: int) -> NodeSettings:
 async def make_agent(settings: NodeSettings, client: Client, api: Api) -> Agent:
     """Look at the machine and wire the node in; the agent is not yet running."""
     api.streams = PodStreams(NodeStreams(settings.pods))
-    return await asyncio.to_thread(Agent, client, settings)
+    agent = await asyncio.to_thread(Agent, client, settings)
+    api.usage = agent
+    return agent

@@ -15,7 +15,9 @@ from multidict import CIMultiDict
 
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.errors import YardError
+from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
+from torchyard.apiserver import usage
 from torchyard.apiserver.access import certificates
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.guard import Guard
@@ -44,6 +46,7 @@ from torchyard.apiserver.paths import Paths
 from torchyard.apiserver.server import Server
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.upkeep import Upkeep
+from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
@@ -115,11 +118,12 @@ class Plane:
         if settings.node:
             self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
             self._run("node", self.agent.run())
+            self._run("scheduler", Scheduler(self.client("torchyard-scheduler")).run())
         self._write_kubeconfig(credentials)
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
 
     def _api(self, store: Store, chosen: frozenset[str]) -> Api:
-        api = Api(store, Catalog(with_definitions(builtin_resources())), controllers=chosen)
+        api = Api(store, Catalog(with_definitions(_resources(self.settings))), controllers=chosen)
         api.allocators[("", "services")] = ServiceAddresses(store)
         return api
 
@@ -199,6 +203,11 @@ class Plane:
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()
         )
         kubeconfig_entry.write(self.settings.kubeconfig, config)
+
+
+def _resources(settings: Settings) -> list[Resource]:
+    """What is served from the start; usage figures only where there is a node to tell them."""
+    return [*builtin_resources(), *(usage.RESOURCES if settings.node else ())]
 
 
 def _authority(host: str, port: int) -> str:

@@ -1,0 +1,54 @@
+"""metrics.k8s.io: what pods and nodes really use, answered by the plane's node and never stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from torchyard.api import errors, selectors
+from torchyard.api.resources import Resource
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.exchange import Request, Response
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.server import Server
+
+Object = dict[str, Any]
+GROUP, VERSION = "metrics.k8s.io", "v1beta1"
+RESOURCES = (
+    Resource(GROUP, VERSION, "nodes", "", "NodeMetrics", namespaced=False, verbs=("get", "list")),
+    Resource(GROUP, VERSION, "pods", "", "PodMetrics", namespaced=True, verbs=("get", "list")),
+)
+
+
+class Usage(Protocol):
+    """Figures by kind: objects with metadata (labels too), timestamp, window and usage."""
+
+    def figures(self, kind: str) -> list[Object]: ...
+
+
+async def answer(server: Server, call: Call, request: Request) -> Response:
+    usage = server.api.usage
+    if usage is None:
+        raise errors.unavailable("the metrics API needs a node: start the plane with `yard up --node`")
+    if call.verb not in ("get", "list"):
+        raise errors.method_not_allowed()
+    resource = call.resource
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    found = [one for one in usage.figures(resource.plural) if _is_meant(one, call)]
+    if call.name:
+        if not found:
+            raise errors.not_found(resource.plural, GROUP, call.name)
+        return Response(200, orjson.dumps({**head, **found[0]}))
+    listing = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": {}, "items": found}
+    return Response(200, orjson.dumps(listing))
+
+
+def _is_meant(one: Object, call: Call) -> bool:
+    metadata = one["metadata"]
+    if call.namespace and metadata.get("namespace") != call.namespace:
+        return False
+    if call.name and metadata["name"] != call.name:
+        return False
+    return selectors.parse_labels(call.query.get("labelSelector")).matches(metadata.get("labels") or {})

@@ -1,0 +1,196 @@
+"""The scheduler of the one-machine plane: binds pods to nodes as `core.placement` decides. A cluster has its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.times import to_rfc3339
+from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
+from torchyard.core.placement.view import NodeView
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Informer
+from torchyard.kube.recorder import Recorder
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+PODS = Ref("", "v1", "pods")
+NODES = Ref("", "v1", "nodes", namespaced=False)
+CLAIMS = Ref("", "v1", "persistentvolumeclaims")
+NAME = "default-scheduler"
+_RETRY_SECONDS = 1.0
+
+
+class Scheduler:
+    """One pass looks at everything that waits; passes follow changes, not a clock."""
+
+    def __init__(self, client: Client, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._client, self._clock = client, clock
+        self.recorder = Recorder(client, NAME)
+        self._nodes = Informer(client, NODES)
+        self._pods = Informer(client, PODS)
+        self._claims = Informer(client, CLAIMS)
+        self._changed = asyncio.Event()
+        self._assumed: dict[str, str] = {}  # uid → node, until the watch shows it
+        self._told: dict[str, str] = {}  # uid → the refusal last written
+        for informer in (self._nodes, self._pods, self._claims):
+            informer.on_change(lambda *_: self._changed.set())
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._nodes, self._pods, self._claims):
+                group.create_task(informer.run())
+            group.create_task(self.recorder.run())
+            group.create_task(self._passes())
+
+    async def _passes(self) -> None:
+        for informer in (self._nodes, self._pods, self._claims):
+            await informer.synced.wait()
+        while True:
+            self._changed.clear()
+            try:
+                await self._schedule()
+            except YardError as failed:
+                log.warning("scheduling: %s; again in %g s", failed, _RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            await self._changed.wait()
+
+    async def _schedule(self) -> None:
+        views = self._views()
+        waiting = [pod for pod in self._pods.all() if self._waits(pod)]
+        alive = {pod["metadata"]["uid"] for pod in waiting}
+        self._told = {uid: said for uid, said in self._told.items() if uid in alive}
+        gangs: dict[tuple[str, str], list[Object]] = {}
+        for pod in sorted(waiting, key=_urgency):
+            gang = gang_of(pod)
+            if gang:
+                gangs.setdefault(gang, []).append(pod)
+            else:
+                await self._settle(pod, place(pod, views, blocked=self._blocked(pod)), views)
+        for gang, pods in gangs.items():
+            await self._settle_gang(gang, pods, views)
+
+    def _views(self) -> list[NodeView]:
+        by_node: dict[str, list[Object]] = {}
+        for pod in self._pods.all():
+            uid = pod["metadata"]["uid"]
+            bound = pod["spec"].get("nodeName")
+            if bound:
+                self._assumed.pop(uid, None)
+            node = bound or self._assumed.get(uid)
+            if node:
+                by_node.setdefault(node, []).append(pod)
+        return [
+            NodeView.of(node, by_node.get(node["metadata"]["name"], ())) for node in self._nodes.all() if _usable(node)
+        ]
+
+    def _waits(self, pod: Object) -> bool:
+        spec, metadata = pod["spec"], pod["metadata"]
+        if spec.get("nodeName") or metadata["uid"] in self._assumed or metadata.get("deletionTimestamp"):
+            return False
+        return not spec.get("schedulingGates") and (spec.get("schedulerName") or NAME) == NAME
+
+    def _blocked(self, pod: Object) -> str:
+        """A claim the pod cannot do without; one that waits for its first consumer is no hindrance."""
+        namespace = pod["metadata"]["namespace"]
+        for volume in pod["spec"].get("volumes") or ():
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if not name:
+                continue
+            claim = self._claims.get(namespace, name)
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found'
+            if (claim.get("status") or {}).get("phase") == "Lost":
+                return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume'
+            if not claim["spec"].get("volumeName") and not _waits_for_consumer(claim):
+                return "pod has unbound immediate PersistentVolumeClaims"
+        return ""
+
+    async def _settle(self, pod: Object, answer: str | Refusal, views: list[NodeView]) -> None:
+        if isinstance(answer, Refusal):
+            await self._refuse(pod, str(answer))
+            return
+        next(view for view in views if view.name == answer).assume(pod)
+        await self._bind(pod, answer)
+
+    async def _settle_gang(self, gang: tuple[str, str], pods: list[Object], views: list[NodeView]) -> None:
+        members = [pod for pod in self._pods.all() if gang_of(pod) == gang]
+        placed = len(members) - len(pods)
+        blocked = next((said for pod in pods if (said := self._blocked(pod))), "")
+        if blocked:
+            answer: dict[str, str] | Refusal = Refusal(f"gang waits: {blocked}")
+        else:
+            answer = place_gang(pods, views, size=gang_size(members), placed=placed)
+        for pod in pods:
+            chosen = answer if isinstance(answer, Refusal) else answer[pod["metadata"]["uid"]]
+            await self._settle(pod, chosen, views)
+
+    async def _bind(self, pod: Object, node: str) -> None:
+        metadata = pod["metadata"]
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"]},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        self._assumed[metadata["uid"]] = node
+        try:
+            await self._client.create(
+                PODS, binding, metadata["namespace"], name=metadata["name"], subresource="binding"
+            )
+        except StatusError as failed:
+            self._assumed.pop(metadata["uid"], None)
+            if failed.status not in (404, 409):
+                raise
+            return
+        self._told.pop(metadata["uid"], None)
+        said = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
+        self.recorder.event(_about(pod), "Normal", "Scheduled", said)
+
+    async def _refuse(self, pod: Object, message: str) -> None:
+        metadata = pod["metadata"]
+        if self._told.get(metadata["uid"]) == message:
+            return
+        self._told[metadata["uid"]] = message
+        self.recorder.event(_about(pod), "Warning", "FailedScheduling", message)
+        conditions = [one for one in (pod.get("status") or {}).get("conditions") or () if one["type"] != "PodScheduled"]
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": to_rfc3339(self._clock()),
+        }
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": [*conditions, condition]}}
+        try:
+            await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
+        except StatusError as failed:
+            if failed.status not in (404, 409):
+                raise
+
+
+def _urgency(pod: Object) -> tuple[int, str, str]:
+    """Higher priority first, then the older one, as the scheduler's queue sorts."""
+    return -(pod["spec"].get("priority") or 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
+
+
+def _usable(node: Object) -> bool:
+    """A node that was heard of lately; a silent one gets no new pods."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _waits_for_consumer(claim: Object) -> bool:
+    annotations = claim["metadata"].get("annotations") or {}
+    return annotations.get("torchyard.dev/binding-mode") == "WaitForFirstConsumer"
+
+
+def _about(pod: Object) -> Object:
+    return {"apiVersion": "v1", "kind": "Pod", **pod}

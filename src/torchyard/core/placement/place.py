@@ -1,0 +1,112 @@
+"""Choosing nodes: one pod at a time, or a gang whole or not at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.core.placement import fit
+from torchyard.core.placement.view import NodeView, requests
+from torchyard.core.placement.words import hint
+
+Object = dict[str, Any]
+
+GANG_NAME, GANG_SIZE = "torchyard.dev/gang", "torchyard.dev/gang-size"
+# what Kubernetes' own gang plugins write; minMember is then taken from the number of pods with the name
+_GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing was placed: the scheduler's sentence, and what would change it."""
+
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+
+def place(pod: Object, nodes: list[NodeView], *, blocked: str = "") -> str | Refusal:
+    """The best node's name. `blocked` is a reason that holds whatever the node: an unbound claim, say."""
+    if not nodes:
+        return Refusal("no nodes available to schedule pods", "Start the plane with a node: yard up --node.")
+    if blocked:
+        return Refusal(
+            _sentence(Counter({blocked: len(nodes)}), len(nodes), preemptible=False), hint(pod, nodes, [blocked])
+        )
+    counted: Counter[str] = Counter()
+    candidates = []
+    preemptible = False
+    for view in nodes:
+        said = fit.reasons(pod, view, nodes)
+        counted.update(said)
+        preemptible |= bool(fit.insufficient(pod, view)) and not _never_fits(pod, view)
+        if not said:
+            candidates.append(view)
+    if not candidates:
+        return Refusal(_sentence(counted, len(nodes), preemptible=preemptible), hint(pod, nodes, list(counted)))
+    return max(candidates, key=lambda view: (_preference(pod, view), _room(pod, view), view.name)).name
+
+
+def _never_fits(pod: Object, view: NodeView) -> bool:
+    whole = view.allocatable
+    return any(amount > whole.get(name, 0) for name, amount in requests(pod).items())
+
+
+def _sentence(counted: Counter[str], total: int, *, preemptible: bool) -> str:
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
+    why = "No preemption victims found for incoming pod" if preemptible else "Preemption is not helpful for scheduling"
+    said = f"0/{total} nodes are available: {listed}."
+    return f"{said} preemption: 0/{total} nodes are available: {total} {why}."
+
+
+def _preference(pod: Object, view: NodeView) -> int:
+    wanted = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    )
+    return sum(int(one["weight"]) for one in wanted or () if fit.matches_term(view, one["preference"]))
+
+
+def _room(pod: Object, view: NodeView) -> float:
+    """The emptier node, as upstream's LeastAllocated scores it: the mean free share after the pod is there."""
+    asked, whole, free = requests(pod), view.allocatable, view.free()
+    shares = [(free[name] - asked.get(name, 0)) / whole[name] for name in ("cpu", "memory") if whole.get(name)]
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def gang_of(pod: Object) -> tuple[str, str] | None:
+    """(namespace, name) of the gang a pod belongs to."""
+    metadata = pod["metadata"]
+    marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    for key in (GANG_NAME, *_GANG_LABELS):
+        if marks.get(key):
+            return metadata.get("namespace", ""), marks[key]
+    return None
+
+
+def gang_size(pods: list[Object]) -> int:
+    """How many pods make the gang whole: the size they state, or as many as there are."""
+    stated = [
+        int(text) for pod in pods if (text := (pod["metadata"].get("annotations") or {}).get(GANG_SIZE, "")).isdigit()
+    ]
+    return max(stated, default=len(pods))
+
+
+def place_gang(pods: list[Object], nodes: list[NodeView], *, size: int, placed: int = 0) -> dict[str, str] | Refusal:
+    """A node for every pod of a gang (by uid), or the reason why the whole gang waits."""
+    missing = size - placed - len(pods)
+    if missing > 0:
+        there = placed + len(pods)
+        return Refusal(f"gang has {there} of {size} pods.", f"It starts when {missing} more are created.")
+    trial = [view.copy() for view in nodes]
+    chosen: dict[str, str] = {}
+    for pod in sorted(pods, key=lambda one: (-sum(requests(one).values()), one["metadata"]["name"])):
+        answer = place(pod, trial)
+        if isinstance(answer, Refusal):
+            fits = len(chosen) + placed
+            return Refusal(f"gang of {size} fits only {fits} at once: {answer.message}", answer.hint)
+        next(view for view in trial if view.name == answer).assume(pod)
+        chosen[pod["metadata"]["uid"]] = answer
+    return chosen

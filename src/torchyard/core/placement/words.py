@@ -1,0 +1,62 @@
+"""What would let a pod start, in a sentence people can act on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.quantity import Format, Quantity
+from torchyard.core.placement.view import PODS, NodeView, requests
+
+Object = dict[str, Any]
+_INSUFFICIENT = "Insufficient "
+
+
+def hint(pod: Object, nodes: list[NodeView], reasons: list[str]) -> str:
+    """One sentence for the first reason that has a remedy; empty if none is known."""
+    for reason in reasons:
+        if reason.startswith(_INSUFFICIENT):
+            return _amount(pod, nodes, reason.removeprefix(_INSUFFICIENT))
+        if reason == "Too many pods":
+            return "Delete pods that have ended, or give the node a larger limit."
+        if "untolerated taint" in reason:
+            return f"Add a toleration for the {reason.partition('taint ')[2]} taint, or remove it from the node."
+        if "affinity/selector" in reason:
+            return _labels(pod, nodes)
+        if "unschedulable" in reason:
+            return f"Allow pods again: kubectl uncordon {nodes[0].name}."
+        if "free ports" in reason:
+            return "Leave out hostPort, or end the pod that holds it."
+        if "PersistentVolumeClaim" in reason or "persistentvolumeclaim" in reason:
+            return "Create the claim, or a volume that it can bind to."
+    return ""
+
+
+def _amount(pod: Object, nodes: list[NodeView], name: str) -> str:
+    asked = requests(pod).get(name, 0)
+    most_free = max(nodes, key=lambda view: view.free().get(name, 0))
+    free, whole = most_free.free().get(name, 0), max(view.allocatable.get(name, 0) for view in nodes)
+    if whole == 0:
+        return f"No node has any {name}: remove the request, or start the node on a machine that has it."
+    if asked > whole:
+        most = _written(name, whole)
+        return f"No node has more than {most} of {name} in all: it asks for {_written(name, asked)}."
+    left = _written(name, max(0, free))
+    return f"It asks for {_written(name, asked)} of {name}; {left} is free now: wait, end something, or ask for less."
+
+
+def _written(name: str, milli: int) -> str:
+    if name in ("memory", "ephemeral-storage"):
+        return str(Quantity(milli * 10**6, Format.BINARY))
+    if name == PODS:
+        return str(milli // 1000)
+    return str(Quantity(milli * 10**6))
+
+
+def _labels(pod: Object, nodes: list[NodeView]) -> str:
+    wanted = pod["spec"].get("nodeSelector") or {}
+    for view in nodes:
+        lacking = {key: value for key, value in wanted.items() if view.labels.get(key) != value}
+        if lacking:
+            pairs = " ".join(f"{key}={value}" for key, value in sorted(lacking.items()))
+            return f"Label a node that should take it: kubectl label node {view.name} {pairs}."
+    return "Change the node affinity, or label a node so that it matches."
