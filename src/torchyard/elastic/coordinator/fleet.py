@@ -79,6 +79,7 @@ class Fleet:
     forming: bool = False
     urgent: bool = False
     reason: str = ""
+    awaited: set[str] = field(default_factory=set)
     _summoned: tuple[str, ...] = ()
     _arrivals: int = 0
 
@@ -87,8 +88,12 @@ class Fleet:
         return bool(self.world) and not self.forming
 
     def adopt(self, fence: Fence, world: tuple[str, ...]) -> None:
-        """Take over a world from an earlier incarnation: it goes on training while its members return."""
+        """Take over a world from an earlier incarnation: it goes on training while its members return.
+
+        Until they have, or are known to be gone, nothing is changed: a second world beside it would fork the lineage.
+        """
         self.fence, self.world, self.started = fence, world, True
+        self.awaited = set(world) - set(self.members)
 
     def joined(self, hello: Hello) -> list[Order]:
         """A worker has connected, or has come back."""
@@ -96,10 +101,11 @@ class Fleet:
         name = hello.name
         self.members[name] = Member(name, hello.standing, self._arrivals, done=hello.done)
         self.step = max(self.step, hello.standing.step if hello.standing.live else 0)
+        self.awaited.discard(name)
         if hello.running and hello.standing.fence > self.fence:
             self.adopt(hello.standing.fence, hello.members)
         if hello.running and hello.standing.fence == self.fence and name in self.world and not self.forming:
-            return []
+            return self.consider("the world is complete again")
         if self.forming and name in self._summoned:
             return [Send(name, Reform(self.fence, self.urgent, self.reason))]
         if name in self.world and not self.forming:
@@ -117,10 +123,12 @@ class Fleet:
         return []
 
     def vanished(self, names: Sequence[str], why: str) -> list[Order]:
-        """Members of an adopted world that never came back."""
-        if self.forming or not set(names) & set(self.world):
+        """Members of an adopted world that will not come back."""
+        gone = [name for name in names if name in self.awaited]
+        self.awaited -= set(gone)
+        if not gone or self.forming:
             return []
-        return self._reform(f"{', '.join(names)} {why}", urgent=True)
+        return self._reform(f"{', '.join(gone)} {why}", urgent=True)
 
     def broken(self, name: str, fence: Fence, why: str) -> list[Order]:
         if fence != self.fence or self.forming:
@@ -148,7 +156,7 @@ class Fleet:
         """Change the world at a step boundary if it should look different. Never disturbs a change under way."""
         chosen = self._choose()
         enough = len(chosen) >= (self.limits.least if self.started else min(self.limits.want, self.limits.most))
-        if self.forming or not enough or set(chosen) == set(self.world):
+        if self.forming or self.awaited or not enough or set(chosen) == set(self.world):
             return []
         return self._reform(reason, urgent=False)
 

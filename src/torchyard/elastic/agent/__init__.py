@@ -1,0 +1,1 @@
+"""The agent of one machine: keeps the wanted number of workers alive. Never imports torch itself."""

@@ -1,0 +1,225 @@
+"""Keeps the wanted number of workers alive on this machine and tells the coordinator what it sees.
+
+Decides only how many processes run here and when one is restarted; who is in the world is the coordinator's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchyard.elastic import wire
+from torchyard.elastic.agent.spawner import Spawner
+
+QUICK = 20.0
+"""A worker that fails sooner than this after its start has not recovered from anything."""
+QUICK_FAILURES = 3
+BACKOFF = (0.0, 0.5, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Where an agent works: its coordinator, and what a worker is on this machine."""
+
+    coordinator: tuple[str, int]
+    job: str
+    token: str
+    node: str
+    command: tuple[str, ...]
+    directory: Path
+    first_number: int = 0
+    zygote: bool = True
+    share: int | None = None
+    """How many workers belong here when others run elsewhere; all the wanted ones otherwise."""
+
+
+@dataclass(slots=True)
+class Child:
+    name: str
+    pid: int
+    born: float
+    tail: list[str] = field(default_factory=list)
+
+
+class Agent:
+    def __init__(self, post: Post, *, say: Callable[[str], None]) -> None:
+        self.post = post
+        self._say = say
+        self._spawner = Spawner(post.command, self._exited, zygote=post.zygote)
+        self.children: dict[int, Child] = {}
+        self._early_exits: dict[int, int] = {}
+        self._next = post.first_number
+        self._target = 0
+        self._starting = 0
+        self._quick_failures = 0
+        self._writer: asyncio.StreamWriter | None = None
+        self._wake = asyncio.Event()
+        self._tails: list[asyncio.Task[None]] = []
+        self._stopping = False
+        self.stop: wire.Stop | None = None
+
+    @property
+    def next_number(self) -> int:
+        return self._next
+
+    async def run(self) -> wire.Stop:
+        """Until the job ends or the agent is told to leave."""
+        self._spawner.start()
+        listening = asyncio.create_task(self._listen())
+        try:
+            while self.stop is None:
+                await self._fill()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        await self._wake.wait()
+                self._wake.clear()
+            await self._drain()
+        finally:
+            listening.cancel()
+            self._kill_all()
+            await self._spawner.close()
+            await asyncio.gather(*self._tails, return_exceptions=True)
+        return self.stop
+
+    async def _listen(self) -> None:
+        host, port = self.post.coordinator
+        while True:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                reader, self._writer = await asyncio.open_connection(host, port)
+                names = tuple(child.name for child in self.children.values())
+                post = self.post
+                self._send(wire.Hello(post.job, post.token, post.node, "agent", node=post.node, members=names))
+                while True:
+                    length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
+                    self._hear(wire.decode(await reader.readexactly(length)))
+            self._writer = None
+            await asyncio.sleep(0.1)
+
+    def _send(self, message: wire.Message) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(wire.encode(message))
+
+    def note(self, reason: str, message: str) -> None:
+        self._send(wire.Note(reason, message))
+
+    def _hear(self, message: wire.Message) -> None:
+        match message:
+            case wire.Target(workers=workers):
+                self._target = workers if self.post.share is None else min(workers, self.post.share)
+            case wire.Stop():
+                self.stop = message
+            case wire.Refusal(reason=reason, hint=hint):
+                self.stop = wire.Stop("failed", f"{reason}\n  what to do: {hint}")
+        self._wake.set()
+
+    async def _fill(self) -> None:
+        while not self._stopping and self.stop is None and len(self.children) + self._starting < self._target:
+            if self._quick_failures:
+                await asyncio.sleep(BACKOFF[min(self._quick_failures, len(BACKOFF)) - 1])
+            await self._start_one()
+
+    async def _start_one(self) -> None:
+        name = f"{self.post.node}-{self._next}"
+        self._next += 1
+        ours, theirs = os.pipe()
+        self._starting += 1
+        try:
+            pid = await self._spawner.spawn(name, self._environment(name), theirs)
+        finally:
+            self._starting -= 1
+            os.close(theirs)
+        child = Child(name, pid, time.monotonic())
+        self.children[pid] = child
+        self._tails.append(asyncio.create_task(self._follow(child, ours)))
+        self.note("WorkerStarted", f"{name} is process {pid}")
+        if pid in self._early_exits:
+            self._exited(pid, self._early_exits.pop(pid))
+
+    def _environment(self, name: str) -> dict[str, str]:
+        host, port = self.post.coordinator
+        ours = {
+            "TORCHYARD_ELASTIC_COORDINATOR": f"{host}:{port}",
+            "TORCHYARD_ELASTIC_JOB": self.post.job,
+            "TORCHYARD_ELASTIC_TOKEN": self.post.token,
+            "TORCHYARD_ELASTIC_WORKER": name,
+            "TORCHYARD_ELASTIC_NODE": self.post.node,
+            "TORCHYARD_ELASTIC_DIR": str(self.post.directory),
+        }
+        return {**os.environ, "PYTHONUNBUFFERED": "1", **ours}
+
+    async def _follow(self, child: Child, output: int) -> None:
+        """Copy what a worker prints to its log and to the terminal, and keep the last lines for a report."""
+        reader = asyncio.StreamReader()
+        loop = asyncio.get_running_loop()
+        pipe = os.fdopen(output, "rb")
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        logs = self.post.directory / "logs"
+        logs.mkdir(parents=True, exist_ok=True)
+        with (logs / f"{child.name}.log").open("wb") as log:
+            while line := await _line(reader):
+                log.write(line)
+                log.flush()
+                text = line.decode(errors="replace").rstrip("\n")
+                child.tail = [*child.tail[-19:], text]
+                self._say(f"[{child.name}] {text}")
+        transport.close()
+
+    def _exited(self, pid: int, code: int) -> None:
+        child = self.children.pop(pid, None)
+        if child is None:
+            self._early_exits[pid] = code
+            return
+        self.note("WorkerExited", f"{child.name} {describe(code)}")
+        quick = code > 0 and time.monotonic() - child.born < QUICK
+        self._quick_failures = self._quick_failures + 1 if quick else 0
+        if self._quick_failures >= QUICK_FAILURES:
+            last = "\n".join(child.tail)
+            self.note("StartFailed", f"{self._quick_failures} workers in a row failed at once; the last said:\n{last}")
+        self._wake.set()
+
+    def leave(self) -> None:
+        """A preemption notice for this machine: workers hand over, nothing is restarted."""
+        self._stopping = True
+        for pid in self.children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    async def _drain(self, seconds: float = 10.0) -> None:
+        """Let workers end by themselves: they have heard the same news."""
+        self._stopping = True
+        deadline = time.monotonic() + seconds
+        while self.children and time.monotonic() < deadline:
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await self._wake.wait()
+
+    def _kill_all(self) -> None:
+        for pid in self.children:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:
+        return await reader.read(1 << 16)
+
+
+def describe(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    return f"was ended by {signal.Signals(-code).name}"
+
+
+def default_say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

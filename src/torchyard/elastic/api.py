@@ -1,0 +1,150 @@
+"""The public face: `join` a job, then `train`. Without a coordinator in the environment the same program trains alone.
+
+job = elastic.join(seed=7)
+model = Net()
+optimizer = torch.optim.AdamW(model.parameters())
+for step in job.train(model, optimizer, loss=loss_of, data=dataset, batch=256, micro_batches=4, epochs=3):
+    print(step.number, step.loss)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchyard.elastic import wire
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.order import Order
+from torchyard.elastic.reduce.fast import FastReducer
+from torchyard.elastic.reduce.strict import StrictReducer
+from torchyard.elastic.worker.loader import Loader, MapDataset
+from torchyard.elastic.worker.runtime import Runtime, Seat
+from torchyard.elastic.worker.state import State, Stateful
+from torchyard.elastic.worker.trainer import Step, Trainer, Update, closing
+
+MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictReducer, "fast": FastReducer}
+
+
+def join(*, seed: int = 0, threads: int | None = None) -> Job:
+    """Seed torch, so that every worker builds the same model, and settle the number of threads a kernel may use.
+
+    The sums of a kernel depend on its thread count: in strict mode it must be the same on every worker.
+    """
+    torch.manual_seed(seed)
+    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
+    return Job(seed, Seat.from_environment())
+
+
+class Job:
+    def __init__(self, seed: int, seat: Seat | None) -> None:
+        self.seed = seed
+        self._seat = seat
+        self._runtime: Runtime | None = None
+
+    @property
+    def alone(self) -> bool:
+        return self._seat is None
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of everything trained: equal for equal models, in strict mode after any history."""
+        return self._started().state.digest()
+
+    @property
+    def recomputed_steps(self) -> int:
+        return self._started().recomputed
+
+    def _started(self) -> Runtime:
+        if self._runtime is None:
+            raise ElasticError("NotStarted", "the job has not begun to train", hint="call train first")
+        return self._runtime
+
+    def train(  # noqa: PLR0913  # the settings of a training, all by name
+        self,
+        model: torch.nn.Module,
+        optimizer: Any,
+        *,
+        loss: Callable[[Any], torch.Tensor],
+        data: MapDataset,
+        batch: int,
+        micro_batches: int = 1,
+        epochs: int = 1,
+        mode: str = "strict",
+        shuffle: bool = True,
+        clip_norm: float | None = None,
+        scheduler: Any = None,
+        scaler: Any = None,
+        also: Mapping[str, Stateful] | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        prefetch: int = 2,
+        digest_every: int = 0,
+    ) -> Iterator[Step]:
+        """Yield every step after it was applied. `batch` records make a step, cut into `micro_batches`.
+
+        `loss` gets one collated micro-batch and returns its mean loss. `also` names further objects whose state belongs
+        to the model's. The body of the loop runs on every worker; whatever it changes must be in the state.
+        """
+        order = _order(len(data), batch, micro_batches, epochs=epochs, seed=self.seed, shuffle=shuffle)
+        state = _state(model, optimizer, scheduler=scheduler, scaler=scaler, also=also or {})
+        if mode not in MODES:
+            raise ElasticError("BadMode", f"mode is {mode!r}", hint=f"choose one of {', '.join(MODES)}")
+        if mode == "strict":
+            torch.use_deterministic_algorithms(True)
+        config = {"order": asdict(order), "mode": mode, "threads": torch.get_num_threads()}
+        reducer = MODES[mode](model, micro_batches)
+        runtime = self._runtime = Runtime(state, order, config=config)
+        loader = Loader(order, data, collate=collate, ahead=prefetch)
+        update = Update(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
+        trainer = Trainer(runtime, loader, reducer, loss=loss, update=update, digest_every=digest_every)
+
+        def close() -> None:
+            loader.close()
+            runtime.close()
+
+        return closing(self._run(trainer), close)
+
+    def _run(self, trainer: Trainer) -> Iterator[Step]:
+        runtime = trainer.runtime
+        runtime.start(self._seat)
+        if self._seat is not None:
+            _leave_on_sigterm(runtime)
+        yield from trainer.steps()
+
+
+def _order(records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool) -> Order:
+    if micro_batches < 1 or batch < 1 or batch % micro_batches:
+        raise ElasticError(
+            "BadBatch",
+            f"a batch of {batch} does not divide into {micro_batches} micro-batches",
+            hint=f"choose a batch that is a multiple of {max(1, micro_batches)}",
+        )
+    return Order(records, batch // micro_batches, micro_batches, epochs, seed, shuffle)
+
+
+def _state(
+    model: torch.nn.Module, optimizer: Any, *, scheduler: Any, scaler: Any, also: Mapping[str, Stateful]
+) -> State:
+    parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
+    parts |= {name: part for name, part in (("scheduler", scheduler), ("scaler", scaler)) if part is not None}
+    return State(parts | dict(also))
+
+
+def _leave_on_sigterm(runtime: Runtime) -> None:
+    """A preemption notice: hand over at the next step boundary, then exit with success."""
+
+    def leave(number: int, frame: Any) -> None:
+        if runtime.link is not None:
+            runtime.link.send(wire.Leaving("it got SIGTERM"))
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def job_directory() -> Path | None:
+    given = os.environ.get("TORCHYARD_ELASTIC_DIR")
+    return Path(given) if given else None

@@ -1,0 +1,72 @@
+"""Writes the ledger from one thread, in order, in batches: nothing on the recovery path waits for a disk."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeVar
+
+from torchyard.elastic.ledger import Ledger
+from torchyard.elastic.wire import Applied, Fence
+
+T = TypeVar("T")
+KEPT_EVENTS = 2000
+
+
+class Scribe:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+        self._rows: list[tuple[Applied, int, str]] = []
+        self._events: list[tuple[float, str, str, dict[str, Any]]] = []
+        self.events: deque[dict[str, Any]] = deque(ledger.events(limit=KEPT_EVENTS), maxlen=KEPT_EVENTS)
+        self._last_id = self.events[-1]["id"] if self.events else 0
+        self.commits: deque[float] = deque(maxlen=1000)
+        self.failure: BaseException | None = None
+
+    def applied(self, message: Applied, *, world: int, by: str) -> None:
+        self._rows.append((message, world, by))
+
+    def event(self, reason: str, message: str, **facts: Any) -> None:
+        at = time.time()
+        self._last_id += 1
+        self.events.append({"id": self._last_id, "at": at, "reason": reason, "message": message, "facts": facts})
+        self._events.append((at, reason, message, facts))
+
+    def reconcile(self, fence: Fence, agreed: int, *, members: tuple[str, ...], reason: str) -> None:
+        self.flush()
+        self.submit(lambda: self._ledger.reconcile(fence, agreed, members=members, reason=reason))
+
+    def flush(self) -> None:
+        """Hand everything noted so far to the writer: one transaction for each sender's rows, one for the events."""
+        rows, self._rows = self._rows, []
+        events, self._events = self._events, []
+        grouped: dict[tuple[Fence, int, str], list[tuple[int, float | None, str]]] = {}
+        for message, world, by in rows:
+            grouped.setdefault((message.fence, world, by), []).extend(message.rows)
+        for (fence, world, by), batch in grouped.items():
+            self.submit(partial(self._timed_record, fence, batch, world, by))
+        if events:
+            self.submit(lambda: self._ledger.log(events))
+
+    def _timed_record(self, fence: Fence, rows: list[tuple[int, float | None, str]], world: int, by: str) -> None:
+        begun = time.perf_counter()
+        self._ledger.record(fence, rows, world=world, by=by)
+        self.commits.append(time.perf_counter() - begun)
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        future = self._thread.submit(work)
+        future.add_done_callback(self._noticed)
+        return future
+
+    def _noticed(self, future: Future[Any]) -> None:
+        if not future.cancelled() and future.exception() is not None and self.failure is None:
+            self.failure = future.exception()
+
+    def close(self) -> None:
+        self.flush()
+        self._thread.shutdown(wait=True)
+        self._ledger.close()

@@ -1,0 +1,1 @@
+"""The worker runtime: lives in the training process and carries it through every change of the world."""

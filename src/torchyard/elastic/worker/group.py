@@ -1,0 +1,147 @@
+"""A process group for one world, built without torch's global state, that can be cut from another thread.
+
+Rendezvous goes over the control stream (no store server whose host could die). A peer that hangs sends no reset, and
+gloo would wait for its timeout: `cut` shuts the group's own sockets down, so that a blocked collective raises at once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from torchyard.elastic.wire import Fence
+from torchyard.elastic.worker.link import Link
+
+OPERATION_TIMEOUT = 600.0
+"""Only a last resort: death is seen as a reset, a hang by lease or beacon, and both cut the group."""
+FORMING_TIMEOUT = 10.0
+
+
+class GroupBroken(Exception):
+    """A collective failed: some member of the world is gone."""
+
+
+class _Rendezvous(dist.Store):  # type: ignore[misc]  # torch is not there when types are checked
+    """The key-value store gloo forms its mesh with, on the control stream."""
+
+    def __init__(self, link: Link, fence: Fence) -> None:
+        super().__init__()
+        self._link = link
+        self._fence = fence
+
+    def set(self, key: str, value: Any) -> None:
+        self._link.put(self._fence, key, value.encode() if isinstance(value, str) else bytes(value))
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._link.value(self._fence, key)
+
+    def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
+        self._link.wait_values(self._fence, keys, FORMING_TIMEOUT)
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """The link has its own."""
+
+
+class Group:
+    """The members of one world, in rank order. A world of one needs no sockets and cannot break."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank = rank
+        self.size = size
+        self._pg: Any = None
+        self._sockets: set[int] = set()
+        self._closing = threading.Lock()
+
+    def connect(self, link: Link, fence: Fence) -> None:
+        if self.size == 1:
+            return
+        before = _sockets()
+        try:
+            options = dist.ProcessGroupGloo._Options()
+            options._timeout = timedelta(seconds=OPERATION_TIMEOUT)
+            options._devices = [
+                dist.ProcessGroupGloo.create_device(hostname=link.own_address)
+            ]  # as the coordinator sees it
+            self._store = _Rendezvous(link, fence)
+            self._pg = dist.ProcessGroupGloo(self._store, self.rank, self.size, options)
+        except (RuntimeError, TimeoutError) as error:
+            raise GroupBroken(_brief(error)) from error
+        finally:
+            self._sockets = _sockets() - before - {link.fileno()}
+
+    def all_reduce(self, tensor: torch.Tensor) -> Any:
+        return self._begin(lambda: self._pg.allreduce([tensor], dist.AllreduceOptions()))
+
+    def all_to_all(
+        self, output: torch.Tensor, given: torch.Tensor, output_split: Sequence[int], given_split: Sequence[int]
+    ) -> Any:
+        options = dist.AllToAllOptions()
+        return self._begin(
+            lambda: self._pg.alltoall_base(output, given, list(output_split), list(given_split), options)
+        )
+
+    def all_gather(self, output: torch.Tensor, given: torch.Tensor) -> Any:
+        return self._begin(lambda: self._pg._allgather_base(output, given))
+
+    def send(self, tensor: torch.Tensor, to: int) -> Any:
+        return self._begin(lambda: self._pg.send([tensor], to, 0))
+
+    def receive(self, tensor: torch.Tensor, source: int) -> Any:
+        return self._begin(lambda: self._pg.recv([tensor], source, 0))
+
+    def _begin(self, operation: Any) -> Any:
+        if self._pg is None:
+            raise GroupBroken("the group was closed")
+        try:
+            return operation()
+        except RuntimeError as error:
+            raise GroupBroken(_brief(error)) from error
+
+    def wait(self, *works: Any) -> None:
+        try:
+            for work in works:
+                work.wait()
+        except RuntimeError as error:
+            raise GroupBroken(_brief(error)) from error
+
+    def cut(self) -> None:
+        """Safe from any thread. Listeners are spared: cutting one ends the process."""
+        with self._closing:
+            for number in self._sockets:
+                try:
+                    with socket.socket(fileno=os.dup(number)) as held:
+                        if not held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                            held.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    continue
+
+    def close(self) -> None:
+        with self._closing:
+            self._sockets = set()
+        if self._pg is not None:
+            self._pg.abort()
+            self._pg = None
+
+
+def _sockets() -> set[int]:
+    found = set()
+    for number in (int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                found.add(number)
+    return found
+
+
+def _brief(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200] or type(error).__name__

@@ -1,0 +1,212 @@
+"""The training loop: steps that are applied once, by everyone or by no one, through any change of the world."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchyard.elastic import wire
+from torchyard.elastic.errors import ElasticError, JobFailed
+from torchyard.elastic.order import Order
+from torchyard.elastic.reduce.fast import FastReducer
+from torchyard.elastic.reduce.flat import Flat, Statistics, forget_gradients
+from torchyard.elastic.reduce.strict import StrictReducer
+from torchyard.elastic.worker.group import GroupBroken
+from torchyard.elastic.worker.link import Ended
+from torchyard.elastic.worker.loader import Loader
+from torchyard.elastic.worker.runtime import Runtime
+
+COST_MEMORY = 0.8
+"""How slowly the measured cost of a micro-batch follows: about the last ten steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One applied step, as the body of the loop sees it."""
+
+    number: int
+    epoch: int
+    last_of_epoch: bool
+    loss: float
+    world: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """How gradients become new parameters: optional clipping, loss scaling and schedule around the optimiser."""
+
+    optimizer: Any
+    parameters: list[torch.nn.Parameter]
+    clip_norm: float | None = None
+    scaler: Any = None
+    scheduler: Any = None
+
+    def scaled(self, loss: torch.Tensor) -> torch.Tensor:
+        scaled: torch.Tensor = self.scaler.scale(loss) if self.scaler is not None else loss
+        return scaled
+
+    def apply(self) -> None:
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        if self.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.clip_norm)
+        if self.scaler is not None:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
+        if self.scheduler is not None:
+            self.scheduler.step()
+
+
+class Trainer:
+    def __init__(
+        self,
+        runtime: Runtime,
+        loader: Loader,
+        reducer: StrictReducer | FastReducer,
+        *,
+        loss: Callable[[Any], torch.Tensor],
+        update: Update,
+        digest_every: int = 0,
+        on_step: Callable[[Runtime], None] | None = None,
+        before_update: Callable[[], None] | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.order: Order = runtime.order
+        self._loader = loader
+        self._reducer = reducer
+        self._loss = loss
+        self._update = update
+        self._digest_every = digest_every
+        self._on_step = on_step
+        self._before_update = before_update
+        self._statistics = Statistics(reducer.layout)
+        self._cuda = reducer.layout.device.type == "cuda"
+        runtime.on_enter(lambda: reducer.enter(runtime.group, runtime.blocks))
+
+    def steps(self) -> Iterator[Step]:
+        runtime, order = self.runtime, self.order
+        while runtime.step < order.steps:
+            try:
+                total, change = self._attempt(runtime.step + 1)
+            except GroupBroken as fault:
+                runtime.recomputed += 1
+                runtime.broke(fault)
+                continue
+            yield self._applied(total)
+            if self._on_step is not None:
+                self._on_step(runtime)
+            if change and runtime.step < order.steps:
+                runtime.reform()
+        runtime.finish()
+
+    def _attempt(self, step: int) -> tuple[Flat, bool]:
+        """Compute and reduce one step, then apply it. Nothing is changed unless every bucket has arrived."""
+        runtime, reducer = self.runtime, self._reducer
+        self._loader.prepare(step, runtime.block)
+        reducer.begin()
+        self._statistics.begin()
+        begun = time.perf_counter()
+        own = [micro for micro in runtime.block if self.order.micro_span(step, micro).records]
+        for micro in runtime.block:
+            if micro in own:
+                if micro == own[-1]:
+                    reducer.expect_last(micro)
+                self._compute(step, micro)
+            else:
+                self._skip(micro)
+        self._measure((time.perf_counter() - begun) / max(1, len(own)))
+        runtime.phase("reducing")
+        total, change = reducer.finish(change=runtime.change_wanted())
+        runtime.phase("applying")
+        self._statistics.settle(total)
+        if self._before_update is not None:
+            self._before_update()
+        self._update.apply()
+        runtime.step = step
+        return total, change
+
+    def _compute(self, step: int, micro: int) -> None:
+        runtime = self.runtime
+        try:
+            runtime.phase("loading")
+            batch = self._loader.get(step, micro)
+            runtime.phase("computing")
+            self._seed(self.order.rng_key(step, micro))
+            weight = self.order.weight(step, micro)
+            self._statistics.rewind()
+            loss = self._loss(batch)
+            if loss.dim():
+                raise ElasticError("NotAScalar", "the loss function must return one number", hint="return its mean")
+            loss = loss * weight
+            self._update.scaled(loss).backward()
+        except GroupBroken:
+            raise
+        except Exception as error:
+            self._tell(step, micro, error)
+            raise _explained(error) from error
+        self._reducer.add(micro, loss.detach(), weight=weight)
+
+    def _skip(self, micro: int) -> None:
+        """A step so short that this micro-batch is empty still takes its place in the sum, as zero."""
+        forget_gradients(self._reducer.layout)
+        self._statistics.rewind()
+        self._reducer.add(micro, torch.zeros(()), weight=0.0)
+
+    def _seed(self, key: int) -> None:
+        torch.manual_seed(key)
+
+    def _measure(self, cost: float) -> None:
+        link = self.runtime.link
+        if link is not None:
+            held = link.pulse.cost
+            link.pulse.cost = cost if not held else COST_MEMORY * held + (1 - COST_MEMORY) * cost
+
+    def _tell(self, step: int, micro: int, error: Exception) -> None:
+        if self.runtime.link is None:
+            return
+        records = self._loader.record_ids(step, micro)
+        text = "".join(traceback.format_exception(error))
+        self.runtime.link.send(wire.Failed(step, micro, records, f"{type(error).__name__}: {error}", text))
+
+    def _applied(self, total: Flat) -> Step:
+        runtime = self.runtime
+        span = self.order.span(runtime.step)
+        loss = float(total.tail[1])
+        due = self._digest_every and runtime.step % self._digest_every == 0
+        runtime.applied(loss, runtime.state.digest() if due else "")
+        runtime.phase("outside")
+        last = span.hi == self.order.records
+        return Step(runtime.step, span.epoch, last, loss, runtime.group.size, runtime.rank)
+
+
+def _explained(error: Exception) -> Exception:
+    """Strict mode turns a kernel without a deterministic form into an error that says what to do."""
+    if isinstance(error, RuntimeError) and "deterministic" in str(error):
+        return ElasticError(
+            "NotDeterministic",
+            f"strict mode met a kernel that is not deterministic: {str(error).splitlines()[0]}",
+            hint="replace the operation, or train with mode='fast'",
+        )
+    return error
+
+
+def closing(steps: Iterator[Step], close: Callable[[], None]) -> Iterator[Step]:
+    """Turn the coordinator's word into what a program expects: an end, an exit, or an error."""
+    try:
+        yield from steps
+    except Ended as ended:
+        if ended.stop.why == "finished":
+            return
+        if ended.stop.why == "retired":
+            raise SystemExit(0) from None
+        raise JobFailed("JobFailed", ended.stop.message) from None
+    finally:
+        close()
