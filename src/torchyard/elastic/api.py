@@ -107,7 +107,7 @@ class Job:
             loader.close()
             runtime.close()
 
-        return closing(self._run(trainer), close)
+        return closing(trainer, self._run(trainer), close)
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:
         runtime = trainer.runtime

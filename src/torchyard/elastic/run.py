@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -88,6 +89,7 @@ class Runner:
         self.port = int(self._listener.getsockname()[1])
         self._record = self._prepare()
         self._coordinator: asyncio.subprocess.Process | None = None
+        self.agent: Agent | None = None
 
     def _prepare(self) -> dict[str, Any]:
         directory = self.options.directory
@@ -116,21 +118,22 @@ class Runner:
             first_number=record["next_worker"],
             zygote=options.zygote,
         )
-        agent = Agent(post, say=self._say)
+        agent = self.agent = Agent(post, say=self._say)
         supervising = asyncio.create_task(self._supervise(agent))
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._interrupted, agent)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, self._interrupted, agent)
         try:
             return await agent.run()
         finally:
             supervising.cancel()
+            await asyncio.gather(supervising, return_exceptions=True)
             await self._stop_coordinator()
             write_record(options.directory, record | {"next_worker": agent.next_number, "address": "", "runner": 0})
             self._listener.close()
 
     def _interrupted(self, agent: Agent) -> None:
-        agent.stop = wire.Stop("failed", "interrupted; run the same command again to go on")
+        agent.end(wire.Stop("failed", "interrupted; run the same command again to go on"))
 
     async def _supervise(self, agent: Agent) -> None:
         """Keep a coordinator behind the port."""
@@ -151,9 +154,13 @@ class Runner:
             if agent.stop is not None or code == 0:
                 return
             if code == 2:
-                agent.stop = wire.Stop("failed", "the coordinator could not start; its message is above")
-                agent._wake.set()
+                agent.end(wire.Stop("failed", "the coordinator could not start; its message is above"))
                 return
+
+    @property
+    def coordinator_pid(self) -> int | None:
+        process = self._coordinator
+        return process.pid if process is not None and process.returncode is None else None
 
     async def _stop_coordinator(self) -> None:
         process = self._coordinator

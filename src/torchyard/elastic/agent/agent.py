@@ -85,22 +85,31 @@ class Agent:
             listening.cancel()
             self._kill_all()
             await self._spawner.close()
-            await asyncio.gather(*self._tails, return_exceptions=True)
+            await asyncio.gather(listening, *self._tails, return_exceptions=True)
         return self.stop
 
     async def _listen(self) -> None:
         host, port = self.post.coordinator
         while True:
-            with suppress(OSError, asyncio.IncompleteReadError):
+            try:
                 reader, self._writer = await asyncio.open_connection(host, port)
-                names = tuple(child.name for child in self.children.values())
-                post = self.post
-                self._send(wire.Hello(post.job, post.token, post.node, "agent", node=post.node, members=names))
-                while True:
-                    length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
-                    self._hear(wire.decode(await reader.readexactly(length)))
-            self._writer = None
-            await asyncio.sleep(0.1)
+                await self._converse(reader)
+            except (OSError, asyncio.IncompleteReadError):
+                await asyncio.sleep(0.1)
+            finally:
+                if self._writer is not None:
+                    self._writer.close()
+                    with suppress(OSError):
+                        await self._writer.wait_closed()
+                self._writer = None
+
+    async def _converse(self, reader: asyncio.StreamReader) -> None:
+        names = tuple(child.name for child in self.children.values())
+        post = self.post
+        self._send(wire.Hello(post.job, post.token, post.node, "agent", node=post.node, members=names))
+        while True:
+            length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
+            self._hear(wire.decode(await reader.readexactly(length)))
 
     def _send(self, message: wire.Message) -> None:
         if self._writer is not None and not self._writer.is_closing():
@@ -114,9 +123,9 @@ class Agent:
             case wire.Target(workers=workers):
                 self._target = workers if self.post.share is None else min(workers, self.post.share)
             case wire.Stop():
-                self.stop = message
+                self.end(message)
             case wire.Refusal(reason=reason, hint=hint):
-                self.stop = wire.Stop("failed", f"{reason}\n  what to do: {hint}")
+                self.end(wire.Stop("failed", f"{reason}\n  what to do: {hint}"))
         self._wake.set()
 
     async def _fill(self) -> None:
@@ -182,6 +191,10 @@ class Agent:
         if self._quick_failures >= QUICK_FAILURES:
             last = "\n".join(child.tail)
             self.note("StartFailed", f"{self._quick_failures} workers in a row failed at once; the last said:\n{last}")
+        self._wake.set()
+
+    def end(self, stop: wire.Stop) -> None:
+        self.stop = stop
         self._wake.set()
 
     def leave(self) -> None:

@@ -118,3 +118,4 @@ class Spawner:
         if self._zygote is not None:
             self._zygote.kill()
             await asyncio.to_thread(self._zygote.wait)
+        await asyncio.gather(*self._watches, return_exceptions=True)

@@ -245,6 +245,9 @@ class Link:
         if held is not None:
             with suppress(OSError):
                 held.shutdown(socket.SHUT_RDWR)
+        # A thread that still runs while the interpreter ends can hold it up.
+        if threading.current_thread() is not self._thread:
+            self._thread.join(1.0)
 
 
 class Ended(Exception):

@@ -198,14 +198,17 @@ def _explained(error: Exception) -> Exception:
     return error
 
 
-def closing(steps: Iterator[Step], close: Callable[[], None]) -> Iterator[Step]:
-    """Turn the coordinator's word into what a program expects: an end, an exit, or an error."""
+def closing(trainer: Trainer, steps: Iterator[Step], close: Callable[[], None]) -> Iterator[Step]:
+    """Turn the coordinator's word into what a program expects: an end, an exit, or an error.
+
+    What follows the loop in a program is for a trained model: a worker without one exits instead.
+    """
     try:
         yield from steps
     except Ended as ended:
-        if ended.stop.why == "finished":
+        if ended.stop.why == "finished" and trainer.runtime.step == trainer.order.steps:
             return
-        if ended.stop.why == "retired":
+        if ended.stop.why in ("finished", "retired"):
             raise SystemExit(0) from None
         raise JobFailed("JobFailed", ended.stop.message) from None
     finally:

@@ -1,0 +1,46 @@
+"""What the training tests share: torch or a reason, and the undisturbed result to compare with."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+Alone = Callable[..., str]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if importlib.util.find_spec("torch") is None:
+        missing = pytest.mark.skip(reason="torch is not installed in this environment")
+        for item in items:
+            if item.get_closest_marker("train"):
+                item.add_marker(missing)
+
+
+@pytest.fixture(scope="session")
+def alone() -> Alone:
+    """The digest of the test program when it trains undisturbed, without a coordinator."""
+    known: dict[tuple[str, ...], str] = {}
+
+    def train(*arguments: str) -> str:
+        if arguments not in known:
+            done = subprocess.run(
+                [sys.executable, PROGRAMS / "mlp.py", *arguments], capture_output=True, text=True, check=True
+            )
+            known[arguments] = digest_of(done.stdout)
+        return known[arguments]
+
+    return train
+
+
+def digest_of(output: str) -> str:
+    found = re.findall(r"digest (\w+)", output)
+    assert found, output
+    assert len(set(found)) == 1, f"workers disagree: {found}"
+    return str(found[0])

@@ -1,0 +1,67 @@
+"""A small training program for tests: synthetic records, a two-layer model with dropout, AdamW."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchyard import elastic
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--records", type=int, default=600)
+parser.add_argument("--batch", type=int, default=32)
+parser.add_argument("--micro-batches", type=int, default=4)
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--mode", default="strict")
+parser.add_argument("--hold", default="", help="go slowly until this file is there")
+parser.add_argument("--poison", type=int, default=-1, help="a record that cannot be read")
+parser.add_argument("--log", default="")
+given = parser.parse_args()
+
+job = elastic.join(seed=7)
+source = torch.Generator().manual_seed(1)
+inputs = torch.randn(given.records, 20, generator=source)
+labels = torch.randint(0, 5, (given.records,), generator=source)
+model = torch.nn.Sequential(
+    torch.nn.Linear(20, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU(), torch.nn.Dropout(0.2), torch.nn.Linear(64, 5)
+)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.9)
+
+
+class Data:
+    def __len__(self) -> int:
+        return int(given.records)
+
+    def __getitem__(self, index: int) -> Any:
+        if index == given.poison:
+            raise ValueError(f"record {index} is spoilt")
+        return inputs[index], labels[index]
+
+
+def loss_of(batch: Any) -> torch.Tensor:
+    return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+
+steps = job.train(
+    model,
+    optimizer,
+    loss=loss_of,
+    data=Data(),
+    batch=given.batch,
+    micro_batches=given.micro_batches,
+    epochs=given.epochs,
+    mode=given.mode,
+    clip_norm=1.0,
+    scheduler=scheduler,
+)
+for step in steps:
+    if given.hold and not Path(given.hold).exists():
+        time.sleep(0.1)
+    if step.number % 10 == 0:
+        print(f"step {step.number} of world {step.world}: loss {step.loss:.3f}", flush=True)
+print(f"digest {job.digest} after {job.recomputed_steps} recomputed", flush=True)
