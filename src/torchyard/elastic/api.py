@@ -113,7 +113,7 @@ class Job:
         runtime = trainer.runtime
         runtime.start(self._seat)
         if self._seat is not None:
-            _leave_on_sigterm(runtime)
+            leave_on_sigterm(runtime)
         yield from trainer.steps()
 
 
@@ -135,7 +135,7 @@ def _state(
     return State(parts | dict(also))
 
 
-def _leave_on_sigterm(runtime: Runtime) -> None:
+def leave_on_sigterm(runtime: Runtime) -> None:
     """A preemption notice: hand over at the next step boundary, then exit with success."""
 
     def leave(number: int, frame: Any) -> None:

@@ -98,6 +98,7 @@ class Runner:
             "job": self.options.job or held.get("job") or directory.resolve().name,
             "token": held.get("token") or secrets.token_urlsafe(24),
             "address": f"127.0.0.1:{self.port}",
+            "workers": held.get("workers", self.options.workers),
             "next_worker": held.get("next_worker", 0),
             "lease": self.options.lease,
             "limits": asdict(self._limits),
@@ -115,6 +116,7 @@ class Runner:
             "local",
             options.command,
             options.directory,
+            workers=record["workers"],
             first_number=record["next_worker"],
             zygote=options.zygote,
         )

@@ -22,6 +22,8 @@ QUICK = 20.0
 """A worker that fails sooner than this after its start has not recovered from anything."""
 QUICK_FAILURES = 3
 BACKOFF = (0.0, 0.5, 2.0)
+COMPAT = Path(__file__).parent.parent / "compat"
+"""Holds `elasticai_api`, which ElasticDL's programs import."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class Post:
     node: str
     command: tuple[str, ...]
     directory: Path
+    workers: int = 1
+    """How many the job began with: ElasticDL's programs make a step of that many batches."""
     first_number: int = 0
     zygote: bool = True
     share: int | None = None
@@ -160,8 +164,11 @@ class Agent:
             "TORCHYARD_ELASTIC_WORKER": name,
             "TORCHYARD_ELASTIC_NODE": self.post.node,
             "TORCHYARD_ELASTIC_DIR": str(self.post.directory),
+            "WORKER_NUM": str(self.post.workers),
+            "PYTHONUNBUFFERED": "1",
         }
-        return {**os.environ, "PYTHONUNBUFFERED": "1", **ours}
+        paths = [str(COMPAT), os.environ.get("PYTHONPATH", "")]
+        return {**os.environ, **ours, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
     async def _follow(self, child: Child, output: int) -> None:
         """Copy what a worker prints to its log and to the terminal, and keep the last lines for a report."""

@@ -76,6 +76,7 @@ class Statistics:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._before: list[torch.Tensor] = []
+        self._counts: list[torch.Tensor] = []
 
     def begin(self) -> None:
         self._before = [buffer.clone() for buffer in self._layout.statistics]
@@ -84,6 +85,12 @@ class Statistics:
     def rewind(self) -> None:
         for buffer, before in zip(self._layout.statistics, self._before, strict=True):
             buffer.copy_(before)
+
+    def undo(self) -> None:
+        """The step came to nothing: the model is as before it."""
+        self.rewind()
+        for counter, before in zip(self._layout.counters, self._counts, strict=True):
+            counter.copy_(before)
 
     def settle(self, total: Flat) -> None:
         for buffer, mean in zip(self._layout.statistics, total.statistics, strict=True):

@@ -126,6 +126,9 @@ class Group:
                 except OSError:
                     continue
 
+    def sockets(self) -> set[int]:
+        return set(self._sockets)
+
     def close(self) -> None:
         with self._closing:
             self._sockets = set()

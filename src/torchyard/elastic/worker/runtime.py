@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -92,8 +93,18 @@ class Runtime:
         self.name = seat.name
         self._seat = seat
         self.link = Link(parse_address(seat.coordinator), self._hello, on_urgent=self._cut)
+        os.register_at_fork(after_in_child=self._forked)
         self.link.start()
         self.reform()
+
+    def _forked(self) -> None:
+        """A loader's process must not keep our sockets open: others learn of our death by their closing."""
+        numbers = self.group.sockets()
+        if self.link is not None:
+            numbers.add(self.link.fileno())
+        for number in numbers:
+            with suppress(OSError):
+                os.close(number)
 
     def _hello(self) -> wire.Hello:
         seat = self._seat

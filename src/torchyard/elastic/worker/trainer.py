@@ -98,6 +98,7 @@ class Trainer:
                 total, change = self._attempt(runtime.step + 1)
             except GroupBroken as fault:
                 runtime.recomputed += 1
+                self._statistics.undo()
                 runtime.broke(fault)
                 continue
             yield self._applied(total)

@@ -1,0 +1,7 @@
+"""`DataShardService`, `RecordIndexService` and the older name of their factory."""
+
+from torchyard.elastic.shim.services import DataShardService, RecordIndexService, Shard
+
+build_data_shard_service = DataShardService
+
+__all__ = ["DataShardService", "RecordIndexService", "Shard", "build_data_shard_service"]

@@ -1,0 +1,5 @@
+"""`DistributedOptimizer`."""
+
+from torchyard.elastic.shim.controller import DistributedOptimizer
+
+__all__ = ["DistributedOptimizer"]

@@ -1,0 +1,254 @@
+"""`PyTorchAllReduceController`: runs a program's function on leased batches and makes steps of them with the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from torchyard.elastic import api
+from torchyard.elastic.errors import ElasticError, JobFailed
+from torchyard.elastic.reduce.flat import Statistics, forget_gradients
+from torchyard.elastic.reduce.strict import StrictReducer
+from torchyard.elastic.shim.leases import Lease
+from torchyard.elastic.shim.services import DataShardService, RecordIndexService
+from torchyard.elastic.worker.group import GroupBroken
+from torchyard.elastic.worker.link import Ended
+from torchyard.elastic.worker.runtime import Runtime, Seat
+from torchyard.elastic.worker.state import State
+
+
+class PyTorchAllReduceController:
+    def __init__(self, *services: Any) -> None:
+        """Takes the data shard service; programs of the older form pass a master client before it."""
+        self.data_shard_service: DataShardService = services[-1]
+        self.data_shard_service.started_by(self._begin)
+        self.backward_passes_per_step = 1
+        self.global_batch_num_per_step = self.data_shard_service.order.micro_batches
+        self._model: Any = None
+        self._optimizer: Any = None
+        self._runtime: Runtime | None = None
+        self._held: dict[Lease, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._done: list[int] = []
+        self._calls = 0
+        self._loss: Any = torch.zeros(())
+
+    @property
+    def global_completed_batch_num(self) -> int:
+        applied = self._runtime.step if self._runtime else 0
+        return int(applied * self.global_batch_num_per_step)
+
+    @property
+    def batch_count_per_epoch(self) -> int:
+        return self.data_shard_service.get_minibatch_count_per_epoch()
+
+    def set_broadcast_model(self, model: torch.nn.Module) -> None:
+        self._model = model
+
+    def set_broadcast_optimizer(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def get_current_epoch(self) -> int:
+        return self.data_shard_service.get_current_epoch()
+
+    def set_resume_epoch(self, epoch: int) -> None:
+        """Where to resume is in the ledger."""
+
+    def reset_backward_passes_per_step(self) -> None:
+        """How many passes make a step follows from this worker's share."""
+
+    def broadcast(self) -> None:
+        """State is handed over when a world forms."""
+
+    def restore(self) -> None:
+        """Nothing is half done after a failure."""
+
+    def init_horovod_locally(self) -> None:
+        """There is no Horovod underneath."""
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self._begin()
+        try:
+            yield
+            self._end()
+        except Ended as ended:
+            if ended.stop.why in ("retired", "finished"):
+                raise SystemExit(0) from None
+            raise JobFailed("JobFailed", ended.stop.message) from None
+        finally:
+            if self._runtime is not None:
+                self._runtime.close()
+
+    def _begin(self) -> None:
+        if self._runtime is not None:
+            return
+        if self._model is None or self._optimizer is None:
+            raise ElasticError(
+                "NoModel",
+                "records are fetched before the model and the optimiser are known",
+                hint="call set_broadcast_model and set_broadcast_optimizer first",
+            )
+        order = self.data_shard_service.order
+        torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        self._reducer = StrictReducer(self._model, order.micro_batches)
+        self._statistics = Statistics(self._reducer.layout)
+        config = {"order": asdict(order), "mode": "strict", "threads": torch.get_num_threads()}
+        state = State({"model": self._model, "optimizer": self._optimizer})
+        runtime = self._runtime = Runtime(state, order, config=config)
+        runtime.on_enter(self._entered)
+        seat = Seat.from_environment()
+        runtime.start(seat)
+        if seat is not None:
+            api.leave_on_sigterm(runtime)
+
+    def _entered(self) -> None:
+        """A world began: what is not ours any more is dropped, what was half summed is summed again."""
+        runtime = self._started()
+        self._reducer.enter(runtime.group, runtime.blocks)
+        self._restart_step()
+        self._held = {
+            lease: batch
+            for lease, batch in self._held.items()
+            if lease.step > runtime.step and lease.micro in runtime.block
+        }
+        self.data_shard_service.moved(runtime.step, runtime.block)
+
+    def _started(self) -> Runtime:
+        assert self._runtime is not None
+        return self._runtime
+
+    def _restart_step(self) -> None:
+        self._done = []
+        self._reducer.begin()
+        self._statistics.begin()
+
+    def elastic_run(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the function that trains one batch. Its optimiser step becomes a part of the world's step."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._begin()
+            lease = self.data_shard_service.leases.of(self._calls)
+            self._calls += 1
+            if lease is not None:
+                self._held[lease] = (args, kwargs)
+            while self._advance(func):
+                pass
+            return self._loss
+
+        return run
+
+    train_one_batch_with_retries = elastic_run
+
+    def _advance(self, func: Callable[..., Any]) -> bool:
+        """Do what can be done with the batches at hand; True if a step came of it."""
+        runtime, order = self._started(), self.data_shard_service.order
+        step = runtime.step + 1
+        if step > order.steps:
+            return False
+        for micro in runtime.block:
+            if micro in self._done:
+                continue
+            if order.micro_span(step, micro).records:
+                if Lease(step, micro) not in self._held:
+                    return False
+                self._compute(func, Lease(step, micro))
+            else:
+                forget_gradients(self._reducer.layout)
+                self._reducer.add(micro, torch.zeros(()), weight=0.0)
+            self._done.append(micro)
+        return self._finish(step)
+
+    def _compute(self, func: Callable[..., Any], lease: Lease) -> None:
+        order, size = self.data_shard_service.order, self.data_shard_service.batch_size
+        args, kwargs = self._held[lease]
+        records = order.micro_span(lease.step, lease.micro).records
+        self._started().phase("computing")
+        torch.manual_seed(order.rng_key(lease.step, lease.micro))
+        self._statistics.rewind()
+        forget_gradients(self._reducer.layout)
+        with _no_steps(self._optimizer):
+            loss = func(
+                *(_cut(item, size, records) for item in args),
+                **{name: _cut(item, size, records) for name, item in kwargs.items()},
+            )
+        weight = order.weight(lease.step, lease.micro)
+        gradients = [p.grad for p in self._reducer.layout.parameters if p.grad is not None]
+        torch._foreach_mul_(gradients, weight)
+        self._loss = loss
+        told = loss.detach() * weight if isinstance(loss, torch.Tensor) and loss.dim() == 0 else torch.zeros(())
+        self._reducer.add(lease.micro, told, weight=weight)
+
+    def _finish(self, step: int) -> bool:
+        runtime = self._started()
+        try:
+            runtime.phase("reducing")
+            total, change = self._reducer.finish(change=runtime.change_wanted())
+        except GroupBroken as fault:
+            runtime.recomputed += 1
+            self._statistics.undo()
+            runtime.broke(fault)
+            return True
+        runtime.phase("applying")
+        self._statistics.settle(total)
+        self._optimizer.step()
+        runtime.step = step
+        runtime.applied(float(total.tail[1]), "")
+        self._held = {lease: batch for lease, batch in self._held.items() if lease.step > step}
+        self._restart_step()
+        self.data_shard_service.moved(step, runtime.block)
+        if change and step < self.data_shard_service.order.steps:
+            runtime.reform()
+        return True
+
+    def _end(self) -> None:
+        """The program's loop is over."""
+        runtime = self._started()
+        left = self.data_shard_service.order.steps - runtime.step
+        if left:
+            raise ElasticError(
+                "StoppedEarly",
+                f"the program left its loop with {left} steps to go",
+                hint="let the loop run until the loader ends; set num_epochs to train less",
+            )
+        runtime.finish()
+
+
+def _cut(item: Any, size: int, records: int) -> Any:
+    """Take a loader's filling off a batch again."""
+    if records < size and isinstance(item, torch.Tensor) and item.dim() and item.shape[0] == size:
+        return item[:records]
+    return item
+
+
+@contextmanager
+def _no_steps(optimizer: Any) -> Iterator[None]:
+    """Inside the program's function, `optimizer.step()` means: the gradients are there."""
+    optimizer.step = lambda *args, **kwargs: None
+    try:
+        yield
+    finally:
+        del optimizer.step
+
+
+def create_elastic_controller(
+    batch_size: int, num_epochs: int | None = None, dataset_size: int | None = None, shuffle: bool = False
+) -> PyTorchAllReduceController:
+    return PyTorchAllReduceController(RecordIndexService(batch_size, num_epochs, dataset_size, shuffle=shuffle))
+
+
+def DistributedOptimizer(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N802  # the name programs import
+    """Gradients are averaged with or without this wrapper: it only adds the methods programs may call."""
+    optimizer.set_backward_passes_per_step = lambda passes: None
+    optimizer.synchronize = lambda: None
+    optimizer.skip_synchronize = _nothing
+    return optimizer
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

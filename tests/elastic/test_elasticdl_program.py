@@ -1,0 +1,91 @@
+"""ElasticDL's tutorial program on real MNIST, unmodified: two workers, one killed and replaced, the same model."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchyard.elastic.agent.agent import COMPAT
+from torchyard.elastic.chaos import Arena, lineage
+from torchyard.elastic.run import Options
+
+pytestmark = pytest.mark.train
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "examples" / "elastic" / "elasticdl_mnist.py"
+STANDIN = Path(__file__).parent / "programs" / "standin"
+PLACES = (ROOT / "examples" / "data" / "mnist", ROOT.parent / "shared" / "data" / "mnist")
+
+
+def images(folder: Path, kind: str, count: int) -> list[tuple[int, bytes]]:
+    pixels = gzip.decompress((folder / f"{kind}-images-idx3-ubyte.gz").read_bytes())
+    labels = gzip.decompress((folder / f"{kind}-labels-idx1-ubyte.gz").read_bytes())[8:]
+    assert struct.unpack(">4I", pixels[:16])[0] == 2051
+    return [(labels[n], pixels[16 + 784 * n : 16 + 784 * (n + 1)]) for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def mnist_png(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A part of MNIST as the tutorial wants it: one PNG per image, in a folder per digit."""
+    if importlib.util.find_spec("cv2") is None:
+        pytest.skip("the tutorial's program needs cv2, which is not installed")
+    found = next((place for place in PLACES if place.exists()), None)
+    if found is None:
+        pytest.skip("no MNIST beside the checkout")
+    cv2, numpy = importlib.import_module("cv2"), importlib.import_module("numpy")
+    root = tmp_path_factory.mktemp("mnist_png")
+    for part, kind, count in (("training", "train", 2400), ("testing", "t10k", 500)):
+        for digit in range(10):
+            (root / part / str(digit)).mkdir(parents=True)
+        for number, (label, pixels) in enumerate(images(found, kind, count)):
+            image = numpy.frombuffer(pixels, numpy.uint8).reshape(28, 28)
+            cv2.imwrite(str(root / part / str(label) / f"{number}.png"), image)
+    return root
+
+
+def arguments(data: Path) -> list[str]:
+    return ["--training_data", f"{data}/training", "--validation_data", f"{data}/testing", "--num_epochs", "2"]
+
+
+def result(output: str) -> tuple[str, float]:
+    weights = set(re.findall(r"weights (\w+)", output))
+    assert len(weights) == 1, output
+    return weights.pop(), float(re.findall(r"accuracy ([\d.]+)", output)[0])
+
+
+@pytest.fixture
+def path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without torchvision, its list of image files is stood in for; the program stays as it is."""
+    given = [str(ROOT / "src"), *([] if importlib.util.find_spec("torchvision") else [str(STANDIN)])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(given))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.usefixtures("path")
+def test_the_program_gives_the_same_model_alone_and_with_two_workers_one_of_which_is_killed(
+    mnist_png: Path, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "WORKER_NUM": "2", "PYTHONPATH": f"{COMPAT}:{os.environ['PYTHONPATH']}"}
+    command = [sys.executable, str(PROGRAM), *arguments(mnist_png)]
+    undisturbed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    weights, accuracy = result(undisturbed.stdout)
+    assert accuracy > 0.6
+
+    with Arena(Options(tuple(command), tmp_path, workers=2, most=2, lease=10.0, quiet=True)) as arena:
+        arena.wait_step(3)
+        killed = sorted(arena.workers())[0]
+        arena.signal_worker(killed)
+        stop = arena.wait(250)
+        assert stop.why == "finished", (stop, arena.output[-20:])
+    assert result("\n".join(arena.output)) == (weights, accuracy)
+    counts = lineage(tmp_path)
+    assert len(counts) == 2400 * 2
+    assert set(counts.values()) == {1}
