@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ElasticError", "Job", "JobFailed", "Step", "join"]
+__all__ = ["Checkpoints", "ElasticError", "Job", "JobFailed", "Step", "join"]
 
 _HOMES = {
+    "Checkpoints": "torchyard.elastic.checkpoint.keeper",
     "ElasticError": "torchyard.elastic.errors",
     "JobFailed": "torchyard.elastic.errors",
     "Job": "torchyard.elastic.api",

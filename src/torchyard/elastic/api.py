@@ -14,11 +14,13 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import torch
 
 from torchyard.elastic import wire
+from torchyard.elastic.checkpoint.keeper import Checkpoints, Keeper
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.order import Order
 from torchyard.elastic.reduce.fast import FastReducer
@@ -84,6 +86,8 @@ class Job:
         collate: Callable[[list[Any]], Any] | None = None,
         prefetch: int = 2,
         digest_every: int = 0,
+        checkpoints: Checkpoints | None = None,
+        snapshot_every: int = 0,
     ) -> Iterator[Step]:
         """Yield every step after it was applied. `batch` records make a step, cut into `micro_batches`.
 
@@ -98,16 +102,27 @@ class Job:
             torch.use_deterministic_algorithms(True)
         config = {"order": asdict(order), "mode": mode, "threads": torch.get_num_threads()}
         reducer = MODES[mode](model, micro_batches)
-        runtime = self._runtime = Runtime(state, order, config=config)
+        keeper = self._keeper(order, every=snapshot_every, saving=checkpoints)
+        runtime = self._runtime = Runtime(state, order, config=config, stored=keeper)
         loader = Loader(order, data, collate=collate, ahead=prefetch)
         update = Update(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
-        trainer = Trainer(runtime, loader, reducer, loss=loss, update=update, digest_every=digest_every)
+        trainer = Trainer(runtime, loader, reducer, loss=loss, update=update, digest_every=digest_every, keeper=keeper)
 
         def close() -> None:
             loader.close()
+            if keeper is not None:
+                keeper.close()
             runtime.close()
 
         return closing(trainer, self._run(trainer), close)
+
+    def _keeper(self, order: Order, *, every: int, saving: Checkpoints | None) -> Keeper | None:
+        if not every and saving is None:
+            return None
+        job, name = (self._seat.job, self._seat.name) if self._seat else ("alone", "alone")
+        given = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
+        memory = Path(given) if given else Path(mkdtemp(prefix="torchyard-elastic-"))
+        return Keeper(order, job=job, name=name, memory=memory, every=every, saving=saving)
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:
         runtime = trainer.runtime
@@ -143,8 +158,3 @@ def leave_on_sigterm(runtime: Runtime) -> None:
             runtime.link.send(wire.Leaving("it got SIGTERM"))
 
     signal.signal(signal.SIGTERM, leave)
-
-
-def job_directory() -> Path | None:
-    given = os.environ.get("TORCHYARD_ELASTIC_DIR")
-    return Path(given) if given else None

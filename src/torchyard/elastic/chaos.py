@@ -147,6 +147,9 @@ def rampage(arena: Arena, *, seed: int, kills: int, pause: tuple[float, float] =
     rng = random.Random(seed)
     done: Counter[str] = Counter()
     while arena.alive and done["worker"] + done["coordinator"] < kills:
+        # Blows at a job that is already down prove little: let a world of several stand first.
+        with suppress(TimeoutError):
+            arena.until(lambda status: len(status["world"]) > 1 and status["phase"] == "Running", seconds=30)
         time.sleep(rng.uniform(*pause))
         what = rng.choices(["worker", "coordinator", "both", "all"], [6, 2, 1, 0.3])[0]
         workers = sorted(arena.workers())

@@ -11,10 +11,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torchyard.elastic import run as runner
+from torchyard.elastic.checkpoint import files
 from torchyard.elastic.errors import ElasticError
 
 DIRECTORY = Path(".torchyard/elastic")
@@ -52,6 +54,10 @@ def parser() -> argparse.ArgumentParser:
     events.add_argument("--follow", action="store_true")
     scale = _verb(verbs, "scale", _scale, "change the number of workers")
     scale.add_argument("workers", type=int)
+    saved = verbs.add_parser("checkpoints", help="list, inspect and verify checkpoints")
+    saved.add_argument("what", choices=["list", "inspect", "verify"])
+    saved.add_argument("path", type=Path, help="a checkpoint directory, or the directory that holds them")
+    saved.set_defaults(call=_checkpoints)
     serve = _verb(verbs, "coordinator", _coordinator, "serve the coordinator of a job (used by run and by pods)")
     serve.add_argument("--listener", type=int, default=-1, help="an inherited listening socket")
     serve.add_argument("--host", default="127.0.0.1")
@@ -134,6 +140,30 @@ def _events(given: argparse.Namespace) -> int:
         if not given.follow:
             return 0
         time.sleep(0.5)
+
+
+def _checkpoints(given: argparse.Namespace) -> int:
+    if not given.path.is_dir():
+        raise ElasticError("NoCheckpoints", f"{given.path} is not a directory", hint="give where checkpoints are kept")
+    single = (given.path / files.MANIFEST).exists() or given.path.name.startswith(files.PREFIX)
+    folders = [given.path] if single else files.complete(given.path)
+    if not folders:
+        raise ElasticError("NoCheckpoints", f"there is no checkpoint in {given.path}")
+    code = 0
+    for folder in folders:
+        try:
+            manifest = files.verify(folder) if given.what == "verify" else files.read(folder)
+        except ElasticError as error:
+            sys.stdout.write(f"{folder.name}  {error.code}: {error.message}\n")
+            code = 1
+            continue
+        if given.what == "inspect":
+            sys.stdout.write(json.dumps(asdict(manifest), indent=1) + "\n")
+            continue
+        size = sum(facts["size"] for facts in manifest.files.values())
+        sound = "  sound" if given.what == "verify" else ""
+        sys.stdout.write(f"{folder.name}  step {manifest.step}  {size} bytes  sha256 {manifest.sha256[:16]}{sound}\n")
+    return code
 
 
 def _scale(given: argparse.Namespace) -> int:

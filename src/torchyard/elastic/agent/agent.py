@@ -6,7 +6,9 @@ Decides only how many processes run here and when one is restarted; who is in th
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import gettempdir
 
 from torchyard.elastic import wire
 from torchyard.elastic.agent.spawner import Spawner
@@ -57,6 +60,7 @@ class Agent:
         self.post = post
         self._say = say
         self._spawner = Spawner(post.command, self._exited, zygote=post.zygote)
+        self.memory = memory_of(post.directory)
         self.children: dict[int, Child] = {}
         self._early_exits: dict[int, int] = {}
         self._next = post.first_number
@@ -90,6 +94,7 @@ class Agent:
             self._kill_all()
             await self._spawner.close()
             await asyncio.gather(listening, *self._tails, return_exceptions=True)
+            shutil.rmtree(self.memory, ignore_errors=True)
         return self.stop
 
     async def _listen(self) -> None:
@@ -164,6 +169,7 @@ class Agent:
             "TORCHYARD_ELASTIC_WORKER": name,
             "TORCHYARD_ELASTIC_NODE": self.post.node,
             "TORCHYARD_ELASTIC_DIR": str(self.post.directory),
+            "TORCHYARD_ELASTIC_MEMORY": str(self.memory),
             "WORKER_NUM": str(self.post.workers),
             "PYTHONUNBUFFERED": "1",
         }
@@ -225,6 +231,12 @@ class Agent:
         for pid in self.children:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def memory_of(directory: Path) -> Path:
+    """Shared memory for the job in a directory: it outlives workers, and goes with the agent."""
+    root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(gettempdir())  # noqa: S108  # memory, by its name
+    return root / f"torchyard-elastic-{hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:12]}"
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from torchyard.elastic import wire
+from torchyard.elastic.checkpoint.keeper import Keeper
 from torchyard.elastic.errors import ElasticError, JobFailed
 from torchyard.elastic.order import Order
 from torchyard.elastic.reduce.fast import FastReducer
@@ -75,8 +76,7 @@ class Trainer:
         loss: Callable[[Any], torch.Tensor],
         update: Update,
         digest_every: int = 0,
-        on_step: Callable[[Runtime], None] | None = None,
-        before_update: Callable[[], None] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.runtime = runtime
         self.order: Order = runtime.order
@@ -85,8 +85,7 @@ class Trainer:
         self._loss = loss
         self._update = update
         self._digest_every = digest_every
-        self._on_step = on_step
-        self._before_update = before_update
+        self._keeper = keeper
         self._statistics = Statistics(reducer.layout)
         self._cuda = reducer.layout.device.type == "cuda"
         runtime.on_enter(lambda: reducer.enter(runtime.group, runtime.blocks))
@@ -102,8 +101,8 @@ class Trainer:
                 runtime.broke(fault)
                 continue
             yield self._applied(total)
-            if self._on_step is not None:
-                self._on_step(runtime)
+            if self._keeper is not None:
+                self._keeper.after_step(runtime)
             if change and runtime.step < order.steps:
                 runtime.reform()
         runtime.finish()
@@ -128,8 +127,8 @@ class Trainer:
         total, change = reducer.finish(change=runtime.change_wanted())
         runtime.phase("applying")
         self._statistics.settle(total)
-        if self._before_update is not None:
-            self._before_update()
+        if self._keeper is not None:
+            self._keeper.before_update()
         self._update.apply()
         runtime.step = step
         return total, change

@@ -1,0 +1,86 @@
+"""The process that makes copies durable: reads one from shared memory, writes it with DCP, publishes it.
+
+Run as `python -m torchyard.elastic.checkpoint.writer`: a JSON request per line on stdin, an answer per line on stdout.
+It finishes what it has begun even if its worker dies meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+
+from torchyard.elastic.checkpoint import files
+from torchyard.elastic.checkpoint.memory import Copy, read_copy
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.worker.state import Snapshot
+
+SKELETON = "skeleton.pt"
+
+
+def names_of(snapshot: Snapshot) -> list[str]:
+    """A readable name for every tensor: its path in the state, as in `model.0.weight`."""
+    found: dict[int, str] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, str) and value.startswith("\0tensor:"):
+            found[int(value.removeprefix("\0tensor:"))] = path
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, f"{path}.{key}" if path else str(key))
+        elif isinstance(value, list):
+            for place, item in enumerate(value):
+                walk(item, f"{path}.{place}")
+
+    walk(snapshot.skeleton, "")
+    return [found[place] for place in range(len(snapshot.tensors))]
+
+
+def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[str, Any], keep: int) -> files.Manifest:
+    final = files.place(root, step)
+    temporary = final.with_name(f"{final.name}.{os.getpid()}.writing")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    state = dict(zip(names_of(snapshot), snapshot.tensors, strict=True))
+    dcp.save(state, checkpoint_id=str(temporary), no_dist=True)
+    (temporary / SKELETON).write_bytes(snapshot.header())
+    manifest = files.describe(temporary, step=step, job=job, order=order)
+    files.publish(temporary, final, manifest)
+    files.retain(root, keep)
+    return manifest
+
+
+def load(folder: Path) -> Snapshot:
+    """The state in a checkpoint; verify it first."""
+    snapshot = Snapshot.empty_like((folder / SKELETON).read_bytes())
+    dcp.load(dict(zip(names_of(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True)
+    return snapshot
+
+
+def _serve() -> None:
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        copy: Copy | None = read_copy(Path(asked["copy"]))
+        try:
+            if copy is None or copy.step != asked["step"]:
+                raise ElasticError("CopyLost", f"the copy of step {asked['step']} is gone")
+            root, snapshot = Path(asked["root"]), copy.load()
+            if read_copy(copy.path) != copy:
+                raise ElasticError("CopyLost", f"the copy of step {copy.step} was replaced while it was read")
+            manifest = write(snapshot, root, step=copy.step, job=asked["job"], order=asked["order"], keep=asked["keep"])
+            answer = {"step": copy.step, "path": str(files.place(root, copy.step)), "sha256": manifest.sha256}
+        except (OSError, RuntimeError, ElasticError) as error:
+            answer = {"step": asked["step"], "error": str(error)}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _serve()
