@@ -1,0 +1,215 @@
+"""The coordinator over real sockets, with scripted workers instead of training ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.elastic import wire
+from torchyard.elastic.coordinator.fleet import Limits
+from torchyard.elastic.coordinator.server import Coordinator, Settings
+from torchyard.elastic.order import Order
+from torchyard.elastic.wire import Applied, Fence, Go, Hello, Message, Reform, Refusal, Report, Standing, Stop, Welcome
+
+ORDER = Order(records=100, micro_size=5, micro_batches=4)
+CONFIG: dict[str, Any] = {"order": asdict(ORDER), "mode": "strict", "threads": 1}
+
+
+class Script:
+    """A worker that says what the test tells it to."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.port = port
+        self.standing = Standing()
+
+    async def connect(self, **changes: Any) -> Script:
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.say(Hello(**({"job": "j", "token": "t", "name": self.name, "config": CONFIG} | changes)))
+        return self
+
+    def say(self, message: Message) -> None:
+        self.writer.write(wire.encode(message))
+
+    async def hear(self) -> Message:
+        async with asyncio.timeout(10):
+            length = wire.frame_length(await self.reader.readexactly(wire.LENGTH.size))
+            return wire.decode(await self.reader.readexactly(length))
+
+    async def until(self, kind: type[Any]) -> Any:
+        while not isinstance(message := await self.hear(), kind):
+            pass
+        return message
+
+    async def take_place(self) -> Go:
+        """Answer every call to re-form until a world has begun."""
+        while True:
+            message = await self.hear()
+            if isinstance(message, Reform):
+                self.say(Report(message.fence, self.standing))
+            elif isinstance(message, Go):
+                self.standing = Standing(message.fence, message.step, live=True)
+                return message
+
+    async def leave(self) -> None:
+        self.writer.close()
+        await self.writer.wait_closed()
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+
+    async def open(self, *, want: int = 1, lease: float = 30.0) -> None:
+        limits = Limits(want=want, most=4)
+        settings = Settings(
+            "j", "t", self.folder / "ledger.db", port=self.port, limits=limits, lease=lease, return_within=0.3
+        )
+        self.coordinator = Coordinator(settings)
+        self.port = await self.coordinator.start()
+
+    async def worker(self, name: str, **changes: Any) -> Script:
+        return await Script(name, self.port).connect(**changes)
+
+    async def http(self, request: str, body: str = "", token: str = "t") -> tuple[int, Any]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        head = f"{request} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        writer.write(head.encode())
+        answer = (await reader.read()).decode()
+        writer.close()
+        await writer.wait_closed()
+        top, _, content = answer.partition("\r\n\r\n")
+        return int(top.split()[1]), json.loads(content) if "json" in top else content
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    await stage.coordinator.close()
+
+
+async def test_two_workers_form_a_world_and_are_relayed_to_each_other(stage: Stage) -> None:
+    await stage.open(want=2)
+    first, second = await stage.worker("a"), await stage.worker("b")
+    (go, same) = await asyncio.gather(first.take_place(), second.take_place())
+    assert go == same
+    assert go.members == ("a", "b")
+    first.say(wire.Put(go.fence, "0", "dmFsdWU="))
+    assert (await second.until(wire.Put)).value == "dmFsdWU="
+    await first.leave()
+    await second.leave()
+
+
+async def test_a_closed_connection_is_a_death_and_the_survivor_goes_on(stage: Stage) -> None:
+    await stage.open(want=2)
+    first, second = await stage.worker("a"), await stage.worker("b")
+    await asyncio.gather(first.take_place(), second.take_place())
+    first.standing = Standing(first.standing.fence, 7, live=True)
+    await second.leave()
+    go = await first.take_place()
+    assert (go.members, go.step) == (("a",), 7)
+    await first.leave()
+
+
+async def test_silence_longer_than_the_lease_is_a_death(stage: Stage) -> None:
+    await stage.open(want=1, lease=0.3)
+    hung = await stage.worker("a")
+    await hung.take_place()
+    stop = await hung.until(Stop)
+    assert stop.why == "expelled"
+    await hung.leave()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"token": "guess"}, "BadToken"),
+        ({"job": "other"}, "OtherJob"),
+        ({"version": 99}, "OtherVersion"),
+        ({"config": CONFIG | {"mode": "fast"}}, "ConfigChanged"),
+        ({"config": CONFIG | {"order": asdict(Order(records=99, micro_size=5, micro_batches=4))}}, "OrderChanged"),
+    ],
+)
+async def test_a_worker_that_does_not_belong_is_refused_with_advice(
+    stage: Stage, changes: dict[str, Any], code: str
+) -> None:
+    await stage.open()
+    rightful = await stage.worker("a")
+    await rightful.take_place()
+    stranger = await stage.worker("b", **changes)
+    refusal = await stranger.until(Refusal)
+    assert refusal.code == code
+    assert refusal.hint
+    await rightful.leave()
+    await stranger.leave()
+
+
+async def test_a_restarted_coordinator_adopts_the_world_and_fills_the_ledger(stage: Stage) -> None:
+    await stage.open()
+    worker = await stage.worker("a")
+    go = await worker.take_place()
+    worker.say(Applied(go.fence, ((1, 0.5, ""),)))
+    await asyncio.sleep(0.2)
+    await stage.coordinator.close()
+    await worker.leave()
+    await stage.open()
+    back = await stage.worker("a", standing=Standing(go.fence, 3, live=True), running=True, members=("a",))
+    assert isinstance(await back.hear(), Welcome)
+    back.say(Applied(go.fence, ((2, 0.4, ""), (3, 0.3, ""))))
+    await asyncio.sleep(0.2)
+    status, body = await stage.http("GET /status")
+    assert (status, body["phase"], body["step"], body["incarnation"]) == (200, "Running", 3, 2)
+    back.say(wire.Done(ORDER.steps, "d"))
+    assert (await back.until(Stop)).why == "finished"
+    status, rows = await stage.http("GET /ledger")
+    assert [row["step"] for row in rows] == list(range(1, ORDER.steps + 1))
+    await back.leave()
+
+
+async def test_rows_of_an_older_world_are_ignored(stage: Stage) -> None:
+    await stage.open()
+    worker = await stage.worker("a")
+    await worker.take_place()
+    worker.say(Applied(Fence(0, 9), ((1, 0.5, ""),)))
+    await asyncio.sleep(0.2)
+    assert (await stage.http("GET /ledger"))[1] == []
+    await worker.leave()
+
+
+async def test_the_same_records_failing_on_two_workers_fail_the_job(stage: Stage) -> None:
+    await stage.open(want=2)
+    first, second = await stage.worker("a"), await stage.worker("b")
+    await asyncio.gather(first.take_place(), second.take_place())
+    failed = wire.Failed(1, 2, (40, 41), "ValueError: spoilt", "Traceback ...")
+    first.say(failed)
+    await first.leave()
+    await second.take_place()
+    second.say(failed)
+    stop = await second.until(Stop)
+    assert stop.why == "failed"
+    assert "ValueError: spoilt on a and b" in stop.message
+    assert "[40, 41]" in stop.message
+    await second.leave()
+
+
+async def test_http_tells_scales_and_refuses(stage: Stage) -> None:
+    await stage.open()
+    assert await stage.http("GET /healthz") == (200, "ok\n")
+    assert (await stage.http("POST /scale", '{"workers": 3}'))[1] == {"workers": 3}
+    assert (await stage.http("POST /scale", '{"workers": 3}', token="guess"))[0] == 403
+    status, body = await stage.http("POST /scale", '{"workers": 9}')
+    assert (status, body["hint"]) == (422, "choose 1 to 4, in multiples of 1")
+    assert (await stage.http("GET /nowhere"))[0] == 404
+    assert (await stage.http("POST /scale", "nonsense"))[0] == 400
+    metrics = (await stage.http("GET /metrics"))[1]
+    assert 'torchyard_elastic_workers_wanted{job="j"} 3' in metrics
+    events = (await stage.http("GET /events"))[1]
+    assert [event["reason"] for event in events] == ["Scaled"]
