@@ -1,6 +1,6 @@
 """ElasticDL's MNIST tutorial as one program: its dataset, its service, its controller, its loop, as the tutorial has them.
 
-    python -m torchyard.elastic run -n 2 -- python elasticdl_mnist.py --training_data DIR --validation_data DIR
+python -m torchyard.elastic run -n 2 -- python elasticdl_mnist.py --training_data DIR --validation_data DIR
 """
 
 import argparse
@@ -86,8 +86,16 @@ if __name__ == "__main__":
     test_loader = DataLoader(ElasticDataset(test_data.imgs), batch_size=args.batch_size)
 
     model = nn.Sequential(
-        nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2), nn.ReLU(), nn.Dropout(0.25),
-        nn.Flatten(), nn.Linear(1152, 64), nn.ReLU(), nn.Linear(64, 10), nn.LogSoftmax(1),
+        nn.Conv2d(3, 16, 3, 2),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, 2),
+        nn.ReLU(),
+        nn.Dropout(0.25),
+        nn.Flatten(),
+        nn.Linear(1152, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
+        nn.LogSoftmax(1),
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=args.learning_rate)
     allreduce_controller = PyTorchAllReduceController(data_shard_service)
