@@ -15,6 +15,7 @@ class Catalog:
         self._served = dict(self._builtin)
         self._by_kind = _by_kind(self._served)
         self._by_crd: dict[str, list[Resource]] = {}
+        self._since: dict[str, int] = {}
         self.generation = 1
         self._listeners: list[Callable[[], None]] = []
 
@@ -49,10 +50,15 @@ class Catalog:
         version = resource.storage_version or resource.version
         return self._served.get((storage_group(resource), version, resource.plural), resource)
 
-    def put_custom(self, crd: str, resources: list[Resource]) -> None:
-        """Serve the versions of a CRD, in place of those it served before."""
+    def put_custom(self, crd: str, resources: list[Resource], *, revision: int) -> None:
+        """Serve the versions of a CRD, in place of those it served before; `revision` is the definition's own."""
         self._by_crd[crd] = resources
+        self._since[crd] = revision
         self._rebuild()
+
+    def schema_revision(self, resource: Resource) -> int:
+        """Objects written later than this carry the defaults of the present schema; older ones may not."""
+        return self._since.get(f"{resource.plural}.{resource.group}", 0) if resource.custom is not None else 0
 
     def drop_custom(self, crd: str) -> None:
         if self._by_crd.pop(crd, None) is not None:

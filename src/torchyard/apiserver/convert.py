@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from torchyard.api.event import conversion as events
 from torchyard.api.resources import Resource
+from torchyard.api.workload import autoscaler_v1
 
 Object = dict[str, Any]
 Conversion = Callable[[Object], Object]
 
 # (resource, version): to the stored form, and back.
-_CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {}
+_CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {
+    ("autoscaling", "v1", "horizontalpodautoscalers"): (autoscaler_v1.from_v1, autoscaler_v1.to_v1),
+    ("events.k8s.io", "v1", "events"): (events.to_core, events.from_core),
+}
 
 
 def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:

@@ -234,7 +234,14 @@ class Server:
         found = self._encoders.get(key)
         if found is None:
             storage = self.api.catalog.storage(resource)
-            found = ObjectEncoder(resource, storage, format, include=include, clock=self.api.clock)
+            found = ObjectEncoder(
+                resource,
+                storage,
+                format,
+                include=include,
+                clock=self.api.clock,
+                schema_revision=self.api.catalog.schema_revision(resource),
+            )
             self._encoders[key] = found
         return found
 

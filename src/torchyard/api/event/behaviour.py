@@ -38,6 +38,12 @@ class EventBehaviour(Behaviour):
 class NewEventBehaviour(EventBehaviour):
     """The same objects by the names of events.k8s.io."""
 
+    def validate(self, obj: Object) -> list[Fault]:
+        return validation.validate_new_event(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validation.validate_event(new, reporter_field="reportingController")
+
     def selectable(self, obj: Object) -> dict[str, str]:
         return {
             **_about(obj, "regarding"),

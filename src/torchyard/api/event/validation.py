@@ -8,6 +8,13 @@ from torchyard.api.faults import Fault
 
 _SHORT = 128
 _NOTE = 1024
+_TYPES = ("Normal", "Warning")
+_DEPRECATED = {
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "source": "deprecatedSource",
+}
 _NO_MATCH = "does not match event.namespace"
 
 
@@ -21,7 +28,20 @@ def default_event(event: Object) -> None:
             event[name] = ""
 
 
-def validate_event(event: Object) -> list[Fault]:
+def validate_new_event(event: Object) -> list[Fault]:
+    """An event posted as events.k8s.io/v1 (and kept as core/v1): it must be of the newer kind in every respect."""
+    found = validate_event(event, reporter_field="reportingController")
+    if not event.get("eventTime"):
+        found.append(faults.required("eventTime"))
+    if event.get("type") not in _TYPES:
+        found.append(faults.invalid("type", "", f"has invalid value: {event.get('type') or ''}"))
+    for name, deprecated in _DEPRECATED.items():
+        if event.get(name):
+            found.append(faults.invalid(deprecated, "", "needs to be unset"))
+    return found
+
+
+def validate_event(event: Object, *, reporter_field: str = "reportingComponent") -> list[Fault]:
     found: list[Fault] = []
     namespace = event["metadata"].get("namespace") or ""
     involved = (event.get("involvedObject") or {}).get("namespace") or ""
@@ -34,8 +54,8 @@ def validate_event(event: Object) -> list[Fault]:
         found.append(faults.invalid("involvedObject.namespace", involved, _NO_MATCH))
     reporter = event.get("reportingComponent") or ""
     if not reporter:
-        found.append(faults.required("reportingComponent"))
-    checks.told(names.qualified_name_problems(reporter), "reportingComponent", reporter, found)
+        found.append(faults.required(reporter_field))
+    checks.told(names.qualified_name_problems(reporter), reporter_field, reporter, found)
     for field in ("reportingInstance", "action", "reason"):
         text = event.get(field) or ""
         if not text:

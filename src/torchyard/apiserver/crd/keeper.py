@@ -61,7 +61,7 @@ class CrdKeeper:
             self._terminating.discard(name)
             self._api.catalog.drop_custom(name)
         else:
-            self._api.catalog.put_custom(name, resources_of(crd))
+            self._api.catalog.put_custom(name, resources_of(crd), revision=event.record.rev)
             if is_terminating(crd):
                 self._terminating.add(name)
                 self._wake.set()

@@ -26,7 +26,7 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
     """Create an object given in the version of the call's resource. `recorded`: its managed fields are set already."""
     resource = call.resource
     storage = api.catalog.storage(resource)
-    behaviour = storage.behaviour
+    behaviour = resource.behaviour
     check_scope(call, obj)
     if resource.custom is not None and f"{resource.plural}.{resource.group}" in api.terminating:
         why = "create not allowed while custom resource definition is terminating"

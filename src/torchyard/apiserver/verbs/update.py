@@ -109,7 +109,7 @@ async def _checked(
     validate: Callable[[Object, Object], list[faults.Fault]] | None,
 ) -> Object:
     storage = api.catalog.storage(call.resource)
-    behaviour = storage.behaviour
+    behaviour = call.resource.behaviour
     is_status = call.subresource == "status"
     prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
     carry_over(new, old)

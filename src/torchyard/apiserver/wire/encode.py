@@ -34,12 +34,14 @@ class ObjectEncoder:
         *,
         include: IncludeObject = "Metadata",
         clock: Callable[[], datetime],
+        schema_revision: int = 0,
     ) -> None:
         self.resource = resource
         self._storage = storage
         self._format = format
         self._include = include
         self._clock = clock
+        self._schema_revision = schema_revision
         self._is_stored_form = format.form == "object" and not format.yaml and resource is storage
         self._columns: Columns = (
             columns_of(resource.group, resource.plural) if resource.custom is None else resource.custom.columns
@@ -52,11 +54,19 @@ class ObjectEncoder:
         return self._format.content_type
 
     def shown(self, record: Record) -> Object:
-        """The object in the client's version."""
-        return from_storage(self.resource, self._storage, record.object())
+        """The object in the client's version, with what a later schema says about fields it does not have."""
+        obj = from_storage(self.resource, self._storage, record.object())
+        if self.resource.custom is not None and (
+            self.resource is not self._storage or record.rev < self._schema_revision
+        ):
+            self.resource.behaviour.default(obj)
+        return obj
+
+    def _is_as_stored(self, record: Record) -> bool:
+        return self._is_stored_form and record.rev >= self._schema_revision
 
     def object(self, record: Record) -> bytes:
-        if self._is_stored_form:
+        if self._is_as_stored(record):
             return record.data
         if self._format.form == "table":
             return self._table([self.shown(record)], {"resourceVersion": str(record.rev)})
@@ -70,7 +80,7 @@ class ObjectEncoder:
         return _event(change, self._event_object(record, definitions=True))
 
     def _event_object(self, record: Record, *, definitions: bool) -> bytes:
-        if self._is_stored_form:
+        if self._is_as_stored(record):
             return record.data
         if self._format.form == "table":
             metadata = {"resourceVersion": str(record.rev)}
@@ -123,7 +133,7 @@ class ObjectEncoder:
     def _items(self, records: Iterable[Record]) -> Iterable[bytes]:
         """Items of a typed list do not repeat their kind; those of a custom one do."""
         if self.resource.custom:
-            return (record.data for record in records)
+            return (self.object(record) for record in records)
         head, size = self._head, len(self._head)
         return (
             b"{" + record.data[size:] if record.data.startswith(head) else _without_kind(record) for record in records
