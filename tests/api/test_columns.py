@@ -21,6 +21,11 @@ from torchyard.api.printing import columns_of, table
 Object = dict[str, Any]
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 NAMESPACE = "tables"
+# The same objects, seen in another version.
+OTHER_VERSIONS = {
+    "v1 events": "events.k8s.io/v1 events",
+    "autoscaling/v2 horizontalpodautoscalers": "autoscaling/v1 horizontalpodautoscalers",
+}
 HOLD = "torchyard.test/hold"
 
 
@@ -81,8 +86,8 @@ def test_rows_of_namespaced_kinds_are_the_real_servers(server: Server, which: st
     for case in CASES[which]:
         create(server, path, case)
     compare(server, which, path)
-    if which == "v1 events":
-        compare(server, "events.k8s.io/v1 events", path_of("events.k8s.io/v1 events", namespaced=True))
+    if which in OTHER_VERSIONS:
+        compare(server, OTHER_VERSIONS[which], path_of(OTHER_VERSIONS[which], namespaced=True))
 
 
 @pytest.mark.cluster

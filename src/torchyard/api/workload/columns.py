@@ -19,6 +19,7 @@ from torchyard.api.cells import (
     name_of,
 )
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.workload.autoscaler_v1 import from_v1
 
 Object = dict[str, Any]
 
@@ -174,6 +175,8 @@ DISRUPTION_BUDGETS = Columns(
 
 
 def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
+    if obj.get("apiVersion") == "autoscaling/v1":
+        obj = _in_v2(obj)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     target = spec.get("scaleTargetRef") or {}
     least = spec.get("minReplicas")
@@ -186,6 +189,15 @@ def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
         status.get("currentReplicas") or 0,
         created(obj, now),
     ]
+
+
+def _in_v2(obj: Object) -> Object:
+    """The old version has the use of cpu apart from other metrics; people list it first."""
+    found = from_v1(obj)
+    if "targetCPUUtilizationPercentage" in (obj.get("spec") or {}):
+        *others, cpu = found["spec"]["metrics"]
+        found["spec"]["metrics"] = [cpu, *others]
+    return found
 
 
 # How many metrics fit into a cell.
