@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import shutil
+import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +32,7 @@ def find() -> list[Device]:
     try:
         import pynvml
     except ImportError:
-        return []
+        return _ask_program()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -44,6 +46,20 @@ def find() -> list[Device]:
         return []
     finally:
         pynvml.nvmlShutdown()
+
+
+def _ask_program() -> list[Device]:
+    """Without the library, the driver's own program; it does not tell MIG slices apart."""
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return []
+    query = ["--query-gpu=uuid,name,memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
+    answer = subprocess.run([program, *query], capture_output=True, text=True, timeout=30, check=False)
+    rows = [[word.strip() for word in line.split(",")] for line in answer.stdout.splitlines()]
+    whole = [row for row in rows if len(row) == 4 and row[3] != "Enabled"]
+    if len(whole) < len(rows):
+        log.warning("a GPU is in MIG mode: install nvidia-ml-py so that its slices can be given to pods")
+    return [Device(GPU, uuid, product, int(memory)) for uuid, product, memory, _ in whole]
 
 
 def _devices_of(library: Any, handle: Any) -> list[Device]:
