@@ -181,6 +181,9 @@ def definition_row(name: str, schema: dict[str, Any], structs: dict[str, Any]) -
     if properties.keys() != go.keys():
         raise SystemExit(f"{name}: OpenAPI and Go differ in {sorted(properties.keys() ^ go.keys())}")
     row: dict[str, Any] = {"fields": {key: field_row(properties[key], go[key]) for key in sorted(properties)}}
+    if "managedFields" in row["fields"]:
+        # an empty list is how a client wipes the record: it must not be lost on the way
+        row["fields"]["managedFields"]["zero"] = "keep"
     if "required" in schema:
         row["required"] = schema["required"]
     if schema.get("x-kubernetes-map-type") == "atomic":

@@ -30,7 +30,7 @@ def _applied(value: Any, type: Type) -> FieldSet | None:
                     result[f"f:{key}"] = fields
             else:
                 result[f"f:{key}"] = {SELF: {}, **fields} if fields else {}
-        return result
+        return result or None
     item_type = type.items or ANY
     for step, item in _distinct(value, type):
         fields = _applied(item, item_type)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import orjson
+
 from torchyard.apiserver.verbs.apply.elements import canonical
 from torchyard.apiserver.verbs.apply.fieldset import FieldSet, union
 
@@ -23,9 +25,11 @@ class Manager(NamedTuple):
     subresource: str
 
     @property
-    def sort_key(self) -> tuple[str, ...]:
-        # Upstream compares managers as JSON text, where a name ends with a quotation mark.
-        return (f'{self.name}"', self.operation, self.api_version, self.subresource)
+    def sort_key(self) -> bytes:
+        """Upstream's order of managers is that of their JSON texts."""
+        named = {"manager": self.name, "operation": self.operation, "apiVersion": self.api_version}
+        named["subresource"] = self.subresource
+        return orjson.dumps({key: value for key, value in named.items() if value})
 
 
 def applier(name: str, subresource: str) -> Manager:
@@ -96,7 +100,7 @@ def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
 def capped(managers: Managers) -> Managers:
     """The managers with the oldest updaters of a version merged, so that no more than ten are left where possible."""
     updaters = sorted(
-        (one for one in managers if one.operation == UPDATE), key=lambda one: (managers[one].time, *one.sort_key)
+        (one for one in managers if one.operation == UPDATE), key=lambda one: (managers[one].time, one.sort_key)
     )
     if len(updaters) <= MAX_UPDATERS:
         return managers

@@ -48,7 +48,7 @@ class Patch:
                 patched = merge.merged(obj, self.document)
             else:
                 patched = json_patch.patched(obj, self.document)
-        except RecursionError:
+        except (RecursionError, orjson.JSONEncodeError):
             raise too_deep() from None
         return patched
 
@@ -104,9 +104,16 @@ def field_manager(parameter: str, user_agent: str) -> str:
 
 def read_patch(type: str, body: bytes, validation: Validation = "Warn") -> Patch:
     """The patch of a request; 400 if its body is none."""
-    if type == APPLY:
-        return _read_apply(body, validation)
-    lenient = validation == "Ignore"
+    try:
+        if type == APPLY:
+            return _read_apply(body, validation)
+        return _read_json(type, body, lenient=validation == "Ignore")
+    except (RecursionError, orjson.JSONEncodeError):
+        # What is nested too deeply to be written again cannot be stored either.
+        raise too_deep() from None
+
+
+def _read_json(type: str, body: bytes, *, lenient: bool) -> Patch:
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -132,17 +139,7 @@ def _malformed(type: str, what: str, *, lenient: bool) -> str:
 
 
 def _read_apply(body: bytes, validation: Validation) -> Patch:
-    repeated: list[str] = []
-    try:
-        # Nearly everybody applies JSON, which is YAML.
-        document = orjson.loads(body)
-        if validation != "Ignore" and may_repeat(body, document):
-            _, repeated = from_yaml(body)
-    except orjson.JSONDecodeError:
-        try:
-            document, repeated = from_yaml(body)
-        except YamlError as error:
-            raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+    document, repeated = _json_or_yaml(body, look_for_repeated=validation != "Ignore")
     if not isinstance(document, dict | None):
         what = f"json: cannot unmarshal {json_type(document)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {what}")
@@ -150,6 +147,20 @@ def _read_apply(body: bytes, validation: Validation) -> Patch:
         said = "\n  ".join(["yaml: unmarshal errors:", *repeated])
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {said}")
     return Patch(APPLY, document or {}, tuple(repeated) if validation == "Warn" else ())
+
+
+def _json_or_yaml(body: bytes, *, look_for_repeated: bool) -> tuple[Any, list[str]]:
+    """An applied document, and the keys it sets twice. Nearly everybody applies JSON, which is YAML and read faster."""
+    try:
+        document = orjson.loads(body)
+        if not look_for_repeated or not may_repeat(body, document):
+            return document, []
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return from_yaml(body)
+    except YamlError as error:
+        raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
 
 
 def _repeated(body: bytes, document: Object) -> list[str]:

@@ -33,6 +33,9 @@ def from_yaml(body: bytes) -> tuple[Any, list[str]]:
         loader = _Loader(body)
         try:
             return _Plain(_MOST_GROWTH * (len(body) + 1)).value(loader.get_data()), loader.repeated
+        except (ValueError, KeyError, OverflowError):
+            # A tag that the scalar beneath it does not fit, or a number that no number fits.
+            raise YamlError("yaml: cannot decode a value") from None
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -57,12 +60,9 @@ def _check_depth(body: bytes) -> None:
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
-    alias = re.fullmatch(r"found undefined alias(?: '(.*)')?", error.problem or "")
-    return (
-        f"unknown anchor '{alias[1] or ''}' referenced"
-        if alias
-        else error.problem or "unknown problem parsing YAML content"
-    )
+    if error.problem == "found undefined alias":
+        return "unknown anchor referenced"
+    return error.problem or "unknown problem parsing YAML content"
 
 
 def _where(error: yaml.MarkedYAMLError) -> str:
@@ -87,9 +87,13 @@ class _Loader(yaml.CSafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, dict | list):
                 raise YamlError(f"yaml: invalid map key: {verb_sharp_v(key)}")
-            if key in result:
+            value = self.construct_object(value_node, deep=deep)
+            if key is None:
+                raise YamlError(f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {verb_sharp_v(value)}")
+            name = key if isinstance(key, str) else verb_v(key)
+            if name in result:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {verb_sharp_v(key)} already set in map")
-            result[key] = self.construct_object(value_node, deep=deep)
+            result[name] = value
         return result
 
     def construct_int(self, node: yaml.ScalarNode) -> Any:
@@ -103,10 +107,7 @@ class _Loader(yaml.CSafeLoader):
 
     def construct_real(self, node: yaml.ScalarNode) -> float:
         text = self.construct_scalar(node).replace("_", "").lower()
-        if text.lstrip("+-") in (".inf", ".nan"):
-            infinity = "-Inf" if text[0] == "-" else "+Inf"
-            raise YamlError(f"json: unsupported value: {infinity if text.endswith('inf') else 'NaN'}")
-        return float(text)
+        return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
     def construct_text(self, node: yaml.ScalarNode) -> Any:
         return self.construct_scalar(node)
@@ -123,29 +124,27 @@ class _Loader(yaml.CSafeLoader):
 
 
 _BOOLEANS = "y Y yes Yes YES true True TRUE on On ON n N no No NO false False FALSE off Off OFF"
+_DIGITS = "0123456789"
+_FLOAT = r"(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?"
+_RESOLVED = (  # tag, pattern of plain scalars, their first characters (none for the empty one)
+    ("bool", _BOOLEANS.replace(" ", "|"), [*"yYtToOnNfF"]),
+    ("null", "~|null|Null|NULL|", [*"~nN", ""]),
+    ("int", r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", [*"-+", *_DIGITS]),
+    ("float", rf"[-+]?(?:{_FLOAT}|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)", [*"-+.", *_DIGITS]),
+    ("merge", "<<", ["<"]),
+)
+_TAGS = "tag:yaml.org,2002:"
 _Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("bool", _BOOLEANS.replace(" ", "|"), "yYtToOnNfF"),
-    ("null", "~|null|Null|NULL|", "~nN\0"),
-    ("int", r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", "-+0123456789"),
-    (
-        "float",
-        r"[-+]?(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-    ("merge", "<<", "<"),
-):
-    # An empty scalar has no first character, which PyYAML looks up as "".
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), [c.strip("\0") for c in _first]
-    )
+for _tag, _pattern, _first in _RESOLVED:
+    _Loader.add_implicit_resolver(_TAGS + _tag, re.compile(f"^(?:{_pattern})$"), _first)
 _Loader.bool_values = {text.lower(): place < 11 for place, text in enumerate(_BOOLEANS.split())}
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_real)
-_Loader.add_constructor("tag:yaml.org,2002:merge", _Loader.construct_text)
-_Loader.add_constructor("tag:yaml.org,2002:map", _Loader.construct_map)
-_Loader.add_multi_constructor("!", _Loader.construct_tagged)
-_Loader.add_multi_constructor("tag:", _Loader.construct_tagged)
+_KEPT = [_TAGS + name for name in ("null", "bool", "binary", "str", "seq")]
+_Loader.yaml_constructors = {tag: yaml.CSafeLoader.yaml_constructors[tag] for tag in _KEPT}
+_Loader.add_constructor(_TAGS + "int", _Loader.construct_int)
+_Loader.add_constructor(_TAGS + "float", _Loader.construct_real)
+_Loader.add_constructor(_TAGS + "merge", _Loader.construct_text)
+_Loader.add_constructor(_TAGS + "map", _Loader.construct_map)
+_Loader.add_multi_constructor("", _Loader.construct_tagged)
 
 
 class _Plain:
@@ -159,15 +158,11 @@ class _Plain:
         if self._left < 0:
             raise YamlError("yaml: document contains excessive aliasing")
         if isinstance(value, dict):
-            return {self._key(key, inner): self.value(inner) for key, inner in value.items()}
+            return {key: self.value(inner) for key, inner in value.items()}
         if isinstance(value, list):
             return [self.value(inner) for inner in value]
-        if isinstance(value, float) and math.isfinite(value) and value == int(value) and int(value) in _INT64:
-            return int(value)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise YamlError(f"json: unsupported value: {'NaN' if math.isnan(value) else f'{value:+}'.title()}")
+            return int(value) if value == int(value) and int(value) in _INT64 else value
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-    @staticmethod
-    def _key(key: Any, value: Any) -> str:
-        if key is None:
-            raise YamlError(f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {verb_sharp_v(value)}")
-        return key if isinstance(key, str) else verb_v(key)
