@@ -166,6 +166,15 @@ def test_a_bad_token_file_is_refused_with_the_line(tmp_path: Path, text: str, me
         read_token_file(path)
 
 
+@pytest.mark.parametrize("content", [None, b"\xff\xfe,a,1"])
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "tokens.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(YardError, match=r"the token file .*tokens\.csv cannot be read"):
+        read_token_file(path)
+
+
 @pytest.mark.parametrize(
     ("spec", "status"),
     [

@@ -120,8 +120,12 @@ def _digest(token: str) -> bytes:
 
 def read_token_file(path: Path) -> dict[str, User]:
     """Users by token from kube-apiserver's CSV format: `token,user,uid[,"group1,group2"]`."""
+    try:
+        rows = list(csv.reader(io.StringIO(path.read_text())))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise YardError(f"the token file {path} cannot be read: {error}") from error
     users: dict[str, User] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(path.read_text())), 1):
+    for number, row in enumerate(rows, 1):
         if not row:
             continue
         where = f"{path}, line {number}"
