@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torchyard.apiserver.cel.compiler import Program, compile_expression
 from torchyard.apiserver.cel.errors import CompileError
 from torchyard.apiserver.cel.library import kubernetes
-from torchyard.apiserver.cel.types import BOOL, DYN, STRING, CelType, optional_of
+from torchyard.apiserver.cel.types import BOOL, STRING, CelType, optional_of
 from torchyard.apiserver.crd.rules.values import type_of
 from torchyard.apiserver.crd.schema.node import Node, Rule
 
@@ -51,7 +51,7 @@ def compile_rule(rule: Rule, kind: CelType) -> CompiledRule:
         program = compile_expression(rule.rule, variables, kubernetes())
     except CompileError as error:
         raise BadRule("rule", f"compilation failed: {error.message}") from None
-    if program.type not in (BOOL, DYN):
+    if program.type != BOOL:
         raise BadRule("rule", "cel expression must evaluate to a bool")
     message: Program | None = None
     if rule.message_expression:

@@ -1,0 +1,111 @@
+"""A policy's expressions on one write, with one set of parameters."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from torchyard.api import faults
+from torchyard.api.faults import Fault
+from torchyard.apiserver.access.webhooks.asked import Asked
+from torchyard.apiserver.access.webhooks.expressions import (
+    CONDITION,
+    ExpressionFailed,
+    Names,
+    evaluate,
+    holds,
+    program,
+    values,
+)
+from torchyard.apiserver.cel.types import BOOL, DYN, STRING, CelType, Field, ObjectType
+
+Object = dict[str, Any]
+Finding = tuple[str, str, bool]  # message, reason, whether the expression itself failed
+
+
+def findings(
+    spec: Object, meant: Asked, asked: Asked, *, params: Object | None, namespace: Object | None
+) -> list[Finding]:
+    """What a policy objects to."""
+    try:
+        if not holds(spec.get("matchConditions") or [], meant, asked):
+            return []
+    except ExpressionFailed as failure:
+        return [(str(failure), "Invalid", True)]
+    names = _names(spec)
+    variables = {**values(meant, asked), "params": params, "namespaceObject": namespace}
+    variables["variables"] = _evaluated(spec, variables, names)
+    found: list[Finding] = []
+    for validation in spec.get("validations") or ():
+        expression = validation.get("expression") or ""
+        try:
+            if evaluate(expression, variables, names, BOOL) is not True:
+                found.append((_message(validation, variables, names), validation.get("reason") or "Invalid", False))
+        except ExpressionFailed as failure:
+            found.append((str(failure), validation.get("reason") or "Invalid", True))
+    return found
+
+
+def _message(validation: Object, variables: Object, names: Names) -> str:
+    expression = (validation.get("expression") or "").strip()
+    fallback = (validation.get("message") or "").strip() or f"failed expression: {expression}"
+    if not validation.get("messageExpression"):
+        return fallback
+    try:
+        said = evaluate(validation["messageExpression"], variables, names, STRING)
+    except ExpressionFailed:
+        return fallback
+    said = said.strip() if isinstance(said, str) else ""
+    return said if said and "\n" not in said else fallback
+
+
+def _names(spec: Object) -> Names:
+    """What a policy's expressions may refer to: its own variables have the types they come to."""
+    return _typed(tuple((one.get("name") or "", one.get("expression") or "") for one in spec.get("variables") or ()))
+
+
+@lru_cache(maxsize=256)
+def _typed(definitions: tuple[tuple[str, str], ...]) -> Names:
+    names: Names = (*CONDITION, ("params", DYN), ("namespaceObject", DYN))
+    fields: dict[str, Field] = {}
+    for name, expression in definitions:
+        known = (*names, ("variables", ObjectType("variables", fields=dict(fields))))
+        try:
+            fields[name] = Field(program(expression, known, None).type, name)
+        except ValueError:
+            fields[name] = Field(DYN, name)  # told where the variable is defined
+    return (*names, ("variables", ObjectType("variables", fields=fields)))
+
+
+def _evaluated(spec: Object, known: Object, names: Names) -> Object:
+    """The values of a policy's variables; one that fails is missing for those who use it."""
+    found: Object = {}
+    for one in spec.get("variables") or ():
+        try:
+            found[one["name"]] = evaluate(one["expression"], {**known, "variables": found}, names, None)
+        except ExpressionFailed:
+            continue
+    return found
+
+
+def policy_faults(policy: Object) -> list[Fault]:
+    """The faults of a policy's expressions, found when it is written."""
+    spec = policy.get("spec") or {}
+    found: list[Fault] = []
+    names = _names(spec)
+
+    def check(expression: str, path: str, wanted: CelType | None) -> None:
+        try:
+            program(expression, names, wanted)
+        except ValueError as error:
+            found.append(faults.invalid(path, expression, str(error)))
+
+    for index, one in enumerate(spec.get("variables") or ()):
+        check(one.get("expression") or "", f"spec.variables[{index}].expression", None)
+    for index, one in enumerate(spec.get("matchConditions") or ()):
+        check(one.get("expression") or "", f"spec.matchConditions[{index}].expression", BOOL)
+    for index, one in enumerate(spec.get("validations") or ()):
+        check(one.get("expression") or "", f"spec.validations[{index}].expression", BOOL)
+        if one.get("messageExpression"):
+            check(one["messageExpression"], f"spec.validations[{index}].messageExpression", STRING)
+    return found

@@ -1,0 +1,96 @@
+"""What a real kube-apiserver makes of the webhook and policy cases. Run as a program, it records the verdicts."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.apiserver.access import webhook_cases as cases
+from tests.apiserver.access.webhook_server import WebhookServer
+from tests.support.http import Answer, Client
+from tests.support.kubernetes import Kubernetes
+
+Object = dict[str, Any]
+REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def verdicts(client: Client, server: WebhookServer) -> dict[str, Object]:
+    """The verdict of every case."""
+    ways = {name: case[3] for name, case in cases.WEBHOOKS.items()}
+    ways |= {name: case[2] for name, case in cases.POLICIES.items()}
+    # what is to be changed or deleted must be there before anything objects
+    for name, way in ways.items():
+        if way in ("update", "delete"):
+            assert client.post(CONFIG_MAPS, cases.config_map(name)).status == 201
+    assert client.post(CONFIG_MAPS, cases.PARAMETERS).status == 201
+    made, bound = cases.policies()
+    installed = [(plural, one) for plural, one in cases.configurations(server).items()]
+    installed += [("validatingadmissionpolicies", one) for one in made]
+    installed += [("validatingadmissionpolicybindings", one) for one in bound]
+    for plural, one in installed:
+        answer = client.post(f"{REGISTRATION}/{plural}", one)
+        assert answer.status == 201, answer
+    try:
+        _wait_until_in_force(client)
+        return {name: _verdict(client, name, way, server.port) for name, way in ways.items()}
+    finally:
+        for plural, one in installed:
+            client.delete(f"{REGISTRATION}/{plural}/{one['metadata']['name']}")
+
+
+def _wait_until_in_force(client: Client) -> None:
+    """Until both configurations object, and policies do with their parameters at hand."""
+    pending = {"denied": "nope", "mutation-denied": "nope", "policy-broken": "failed", "policy-param": "not as wanted"}
+    for _ in range(600):
+        for name, word in list(pending.items()):
+            answer = client.post(f"{CONFIG_MAPS}?dryRun=All", cases.config_map(name))
+            if answer.status >= 400 and word in answer.message:
+                del pending[name]
+        if not pending:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"not in force: {pending}")
+
+
+def _verdict(client: Client, name: str, way: str, port: int) -> Object:
+    path = f"{CONFIG_MAPS}/{name}"
+    match way:
+        case "delete":
+            answer = client.delete(path)
+        case "update":
+            now = client.get(path).json
+            answer = client.put(path, {**now, "data": {**now["data"], "more": "data"}})
+        case "dry-run":
+            answer = client.post(f"{CONFIG_MAPS}?dryRun=All", cases.config_map(name))
+        case _:
+            answer = client.post(CONFIG_MAPS, cases.config_map(name))
+    return _said(answer, port)
+
+
+def _said(answer: Answer, port: int) -> Object:
+    if answer.status >= 400:
+        said = answer.json
+        verdict = cases.refused(answer.status, answer.reason, answer.message, said.get("details"), port)
+        return dict(json.loads(re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID", json.dumps(verdict))))
+    return {"data": answer.json.get("data"), "warnings": [_unquoted(one) for one in answer.warnings]}
+
+
+def _unquoted(warning: str) -> str:
+    return str(json.loads(warning.removeprefix("299 - ")))
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        replies = {name: case[1] for name, case in cases.WEBHOOKS.items()}
+        with Kubernetes(Path(directory) / "kube") as kubernetes, WebhookServer(Path(directory), replies) as server:
+            said = verdicts(kubernetes.admin, server)
+    cases.RECORDED.write_text(json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
