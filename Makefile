@@ -4,6 +4,7 @@ VENV ?= .venv
 TRAIN_VENV ?= .venv-train
 BIN := $(VENV)/bin
 TESTS ?= tests
+TRAIN_TESTS ?= tests/elastic
 WORKERS ?= 2
 
 .PHONY: venv train-venv test check demo lock clean
@@ -24,8 +25,30 @@ check: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: check
+test: check train-venv
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+	@if test -e $(TRAIN_VENV)/.ready; then \
+	    $(TRAIN_VENV)/bin/python -m pytest --confcutdir=tests/elastic -m train $(TRAIN_TESTS); \
+	else echo "SKIPPED the training tests: torch is neither here nor installable ($(TRAIN_VENV))"; fi
+
+# The environment of training programs: the machine's own torch if it has one, otherwise the pinned CPU build.
+train-venv: $(TRAIN_VENV)/.tried
+
+$(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt
+	@mkdir -p $(TRAIN_VENV)
+	@if $(PYTHON) -c "import torch" 2>/dev/null; then \
+	    $(PYTHON) -m venv --system-site-packages $(TRAIN_VENV); \
+	else \
+	    $(PYTHON) -m venv $(TRAIN_VENV) && \
+	    { $(TRAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/train.txt || true; }; \
+	fi
+	@if $(TRAIN_VENV)/bin/python -c "import torch" 2>/dev/null && \
+	    $(TRAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/train-tests.txt; \
+	    then touch $(TRAIN_VENV)/.ready; fi
+	@touch $@
+
+demo: venv train-venv
+	@$(BIN)/python tools/demo.py
 
 lock:
 	uv pip compile --quiet --no-header --no-annotate --group dev --universal --python-version 3.11 \

@@ -228,6 +228,16 @@ class Client:
             options["gracePeriodSeconds"] = grace
         return await self._send("DELETE", ref.path(namespace, name), options)
 
+    async def logs(
+        self, ref: Ref, name: str, namespace: str, *, container: str = "", follow: bool = False
+    ) -> AsyncGenerator[bytes, None]:
+        """What a pod's container wrote, as it comes."""
+        query = {"container": container, "follow": "true" if follow else ""}
+        path = _with(ref.path(namespace, name, "log"), {key: value for key, value in query.items() if value})
+        async with aclosing(self._transport.stream(path, accept="*/*")) as pieces:
+            async for piece in pieces:
+                yield piece
+
     async def raw(self, method: str, path: str, body: Any = None) -> Object:
         """Any path: discovery, version, reviews."""
         return await self._send(method, path, body)
