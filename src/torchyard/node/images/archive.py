@@ -1,0 +1,99 @@
+"""Writes an image as an OCI archive that `ctr image import`, `docker load` and `podman load` read.
+
+A built image on top of the machine's own programs can carry these along as its lowest layer, so that it needs nothing
+of the node it lands on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import IO, Any
+
+from torchyard.node.images.model import full_name
+from torchyard.node.images.store import ImageStore
+from torchyard.node.runtime.compose import CONFIGURATION, SYSTEM
+
+Object = dict[str, Any]
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_LAYER = "application/vnd.oci.image.layer.v1.tar"
+
+
+def save(store: ImageStore, name: str, target: Path, *, with_machine: bool = True) -> Path:
+    """Write the archive; `with_machine` packs the programs and the Python environment a mapped base stands for."""
+    image = store.resolve(name)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        layers = []
+        if image.root.machine and with_machine:
+            places = [Path("/") / one for one in (*SYSTEM, *(f"etc/{file}" for file in CONFIGURATION))]
+            layers.append(_pack(Path(scratch) / "machine.tar", [*places, *image.root.prefixes], root=Path("/")))
+        for number, tree in enumerate(image.root.layers):
+            layers.append(_pack(Path(scratch) / f"{number}.tar", sorted(tree.iterdir()), root=tree))
+        with tarfile.open(target, "w") as archive:
+            _write_layout(archive, layers, image.config.as_dict(), full_name(name))
+    return target
+
+
+def _pack(target: Path, places: list[Path], *, root: Path) -> Path:
+    with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
+        for place in places:
+            if place.exists() or place.is_symlink():
+                archive.add(place, arcname=str(place.relative_to(root)), filter=_as_root)
+    return target
+
+
+def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
+
+
+def _write_layout(archive: tarfile.TarFile, layers: list[Path], config: Object, name: str) -> None:
+    described = [_add_file(archive, layer) for layer in layers]
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    rootfs = {"type": "layers", "diff_ids": [one["digest"] for one in described]}
+    content = {"architecture": architecture, "os": "linux", "config": config, "rootfs": rootfs}
+    config_entry = _add_blob(archive, json.dumps(content).encode(), _CONFIG)
+    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config_entry, "layers": described}
+    entry = _add_blob(archive, json.dumps(manifest).encode(), _MANIFEST)
+    entry["annotations"] = {
+        "io.containerd.image.name": name,
+        "org.opencontainers.image.ref.name": name.rpartition(":")[2],
+    }
+    _add(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode())
+    _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
+    # what `docker load` before version 25 reads
+    digests = [f"blobs/sha256/{one['digest'][7:]}" for one in described]
+    legacy = [{"Config": f"blobs/sha256/{config_entry['digest'][7:]}", "RepoTags": [name], "Layers": digests}]
+    _add(archive, "manifest.json", json.dumps(legacy).encode())
+
+
+def _add_file(archive: tarfile.TarFile, path: Path) -> Object:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        size = path.stat().st_size
+        _add_stream(archive, f"blobs/sha256/{digest}", file, size)
+    return {"mediaType": _LAYER, "digest": f"sha256:{digest}", "size": size}
+
+
+def _add_blob(archive: tarfile.TarFile, data: bytes, kind: str) -> Object:
+    digest = hashlib.sha256(data).hexdigest()
+    _add(archive, f"blobs/sha256/{digest}", data)
+    return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(data)}
+
+
+def _add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    _add_stream(archive, name, io.BytesIO(data), len(data))
+
+
+def _add_stream(archive: tarfile.TarFile, name: str, stream: IO[bytes], size: int) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = size, 0o644
+    archive.addfile(member, stream)

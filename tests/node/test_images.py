@@ -1,0 +1,200 @@
+"""Images without an engine: names, the known ones, builds from a Dockerfile, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.node import support
+
+from torchyard.node.images import archive, python
+from torchyard.node.images.build import Builder
+from torchyard.node.images.dockerfile import DockerfileError, Step, parse, substitute
+from torchyard.node.images.model import ImageError, full_name
+from torchyard.node.images.store import ImageStore
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ImageStore:
+    return ImageStore(tmp_path / "images", python.describe(sys.executable))
+
+
+async def build(store: ImageStore, context: Path, dockerfile: str, **arguments: str) -> list[str]:
+    context.mkdir(exist_ok=True)
+    (context / "Dockerfile").write_text(dockerfile)
+    said: list[str] = []
+    await Builder(store, context, arguments=arguments, say=said.append).build(context / "Dockerfile", "local/mine:1")
+    return said
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("pytorch/pytorch:2.0", "docker.io/pytorch/pytorch:2.0"),
+        ("registry.k8s.io/pause:3.9", "registry.k8s.io/pause:3.9"),
+        ("localhost:5000/a/b", "localhost:5000/a/b:latest"),
+    ],
+)
+def test_names_are_written_out(name: str, full: str) -> None:
+    assert full_name(name) == full
+
+
+def test_known_images_use_the_found_environment(store: ImageStore) -> None:
+    image = store.resolve("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel")
+    assert image.config.env["PATH"].startswith(str(Path(sys.executable).parent))
+    assert image.config.directory == "/workspace"
+    assert store.resolve("busybox").config.command == ("sh",)
+
+
+def test_an_unknown_image_says_how_to_have_it(store: ImageStore) -> None:
+    with pytest.raises(ImageError, match="yard image build -t nobody/knows:1 DIR, or map it") as refused:
+        store.resolve("nobody/knows:1")
+    assert refused.value.code == "ErrImagePull"
+
+
+def test_a_users_own_table_comes_first(store: ImageStore) -> None:
+    store.map("docker.io/team/*", "python:3.11")
+    assert store.resolve("team/anything:7").config.command == ("python3",)
+
+
+async def test_a_dockerfile_is_built_into_files_and_settings(store: ImageStore, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    (context / "data").mkdir(parents=True)
+    (context / "mnist.py").write_text("print('trained')")
+    (context / "data" / "a.txt").write_text("a")
+    (context / "data" / "secret.key").write_text("s")
+    (context / ".dockerignore").write_text("*.key\ndata/*.key\n")
+    said = await build(
+        store,
+        context,
+        """
+        # a comment
+        ARG BASE=pytorch/pytorch:1.11
+        FROM pytorch/pytorch:1.11
+        ARG WHO=nobody
+        ENV GREETING="hello $WHO" \\
+            OTHER=1
+        WORKDIR /opt/app
+        ADD mnist.py ./
+        COPY data data/
+        COPY data/a.txt /etc/app.conf
+        LABEL maintainer=me
+        ENTRYPOINT ["python", "/opt/app/mnist.py"]
+        CMD ["--epochs", "1"]
+        """,
+        WHO="you",
+    )
+    assert said[-1] == "Successfully tagged local/mine:1"
+    image = store.resolve("local/mine:1")
+    assert image.config.env["GREETING"] == "hello you"
+    assert (image.config.entrypoint, image.config.command) == (("python", "/opt/app/mnist.py"), ("--epochs", "1"))
+    layer = image.root.layers[-1]
+    found = sorted(str(path.relative_to(layer)) for path in layer.rglob("*") if path.is_file())
+    assert found == ["etc/app.conf", "opt/app/data/a.txt", "opt/app/mnist.py"]
+    assert [one["name"] for one in store.ls()] == ["docker.io/local/mine:1"]
+    store.tag("local/mine:1", "local/other:2")
+    assert store.remove("local/mine:1") == ["Untagged: docker.io/local/mine:1"]
+    assert store.inspect("local/other:2")["config"]["Labels"] == {"maintainer": "me"}
+    assert len(store.remove("local/other:2")) == 2
+    assert not layer.exists()
+
+
+async def test_run_writes_into_the_image_and_sees_what_came_before(store: ImageStore, tmp_path: Path) -> None:
+    support.need_sandbox()
+    dockerfile = """
+    FROM python:3.11
+    WORKDIR /work
+    RUN echo one > first && mkdir -p /train/out && echo x > /train/out/file
+    RUN cat first && chmod 700 first && echo two > second
+    RUN rm second && python3 -c "print('python runs')"
+    """
+    said = await build(store, tmp_path / "context", dockerfile)
+    assert {"one", "python runs"} <= set(said)
+    layer = store.resolve("local/mine:1").root.layers[-1]
+    assert (layer / "work" / "first").read_text() == "one\n"
+    assert (layer / "work" / "first").stat().st_mode & 0o777 == 0o700
+    assert not (layer / "work" / "second").exists()
+    assert (layer / "train" / "out" / "file").exists()
+
+
+async def test_pip_installs_into_the_images_own_environment(store: ImageStore, tmp_path: Path) -> None:
+    support.need_sandbox()
+    context = tmp_path / "context"
+    package = context / "package"
+    (package / "mine").mkdir(parents=True)
+    (package / "mine" / "__init__.py").write_text("VALUE = 42\n")
+    dockerfile = """
+    FROM python:3.11
+    COPY package /package
+    RUN pip --version && cp -r /package/mine /opt/env/lib/python*/site-packages/
+    RUN python3 -c "import mine, sys; print('value', mine.VALUE, sys.prefix)"
+    """
+    said = await build(store, context, dockerfile)
+    assert "value 42 /opt/env" in said
+    assert not list(Path(sys.prefix).rglob("site-packages/mine"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("COPY ../secret /", "outside the build context"),
+        ("COPY /../../etc/passwd /", "outside the build context|not found"),
+        ("COPY way-out/secret /", "link out of the build context"),
+        ("COPY missing /", "not found in the build context"),
+        ("COPY --from=other a /", "COPY --from is not built here"),
+        ("ONBUILD RUN x", "ONBUILD is not built here"),
+        ("FROM busybox", "several stages"),
+        ("RUN exit 3", "exit code 3"),
+        ("RUN apt-get install -y nothing-like-this", "install podman"),
+    ],
+)
+async def test_what_cannot_be_built_is_refused_by_name(
+    store: ImageStore, tmp_path: Path, line: str, words: str
+) -> None:
+    if line.startswith("RUN"):
+        support.need_sandbox()
+    context, outside = tmp_path / "context", tmp_path / "outside"
+    for directory in (context, outside):
+        directory.mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (outside / "secret").write_text("secret")
+    (context / "way-out").symlink_to(outside)
+    with pytest.raises(DockerfileError, match=words):
+        await build(store, context, f"FROM busybox\n{line}\n")
+    assert not list((store.directory / "layers").glob("building-*"))
+
+
+def test_continuations_comments_and_both_forms_are_read() -> None:
+    steps = parse('FROM a\nRUN one && \\\n  # between\n  two\nCMD ["x", "y"]\nEXPOSE 80\nENTRYPOINT run it\n')
+    assert steps[1] == Step(2, "RUN", "one &&  two")
+    assert steps[2].command() == ["x", "y"]
+    assert steps[3].command() == ["/bin/sh", "-c", "run it"]
+    assert substitute("$A ${B} ${C:-c} ${A:+yes} \\$A", {"A": "1", "B": "2"}) == "1 2 c yes $A"
+
+
+async def test_a_saved_image_is_a_whole_oci_layout(store: ImageStore, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "f").write_text("content")
+    await build(store, context, "FROM busybox\nCOPY f /app/f\nCMD cat /app/f\n")
+    target = archive.save(store, "local/mine:1", tmp_path / "image.tar", with_machine=False)
+    with tarfile.open(target) as packed:
+        blobs = {}
+        for member in packed:
+            file = packed.extractfile(member)
+            assert file
+            blobs[member.name] = file.read()
+    index = json.loads(blobs["index.json"])
+    manifest = json.loads(blobs[f"blobs/sha256/{index['manifests'][0]['digest'][7:]}"])
+    config = json.loads(blobs[f"blobs/sha256/{manifest['config']['digest'][7:]}"])
+    assert config["config"]["Cmd"] == ["/bin/sh", "-c", "cat /app/f"]
+    assert index["manifests"][0]["annotations"]["io.containerd.image.name"] == "docker.io/local/mine:1"
+    for name, data in blobs.items():
+        if name.startswith("blobs/"):
+            assert name == f"blobs/sha256/{hashlib.sha256(data).hexdigest()}"
+    assert config["rootfs"]["diff_ids"] == [one["digest"] for one in manifest["layers"]]

@@ -1,0 +1,135 @@
+"""Two four-rank gloo jobs at once, with the same names and the same MASTER_PORT, in two namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node import support
+
+from torchyard.core.pod.logs import LogOptions
+from torchyard.kube.client import Client, Ref
+from torchyard.node.refs import PODS, SERVICE_ACCOUNTS, SERVICES, SLICES
+from torchyard.node.shutdown import stop_pods
+from torchyard.node.streams import NodeStreams
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+pytestmark = pytest.mark.train
+
+Object = dict[str, Any]
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+RANKS = 4
+TRAIN = """
+import os, socket, time, torch, torch.distributed as dist
+for _ in range(600):
+    try:
+        socket.getaddrinfo(os.environ["MASTER_ADDR"], None); break
+    except OSError:
+        time.sleep(0.05)
+dist.init_process_group("gloo")
+value = torch.tensor([float(os.environ["OFFSET"]) + dist.get_rank()])
+dist.all_reduce(value)
+print("sum", value.item(), "of", dist.get_world_size(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def interpreter() -> str:
+    """A Python with torch: the one named by TORCHYARD_TRAIN_PYTHON, or ours."""
+    named = os.environ.get("TORCHYARD_TRAIN_PYTHON", "")
+    if named:
+        return named
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch here; name an interpreter that has it with TORCHYARD_TRAIN_PYTHON")
+    return sys.executable
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
+    support.need_network()
+    settings = Settings(state=tmp_path / "state", port=0, node=True, node_name="here", python=interpreter())
+    try:
+        async with Plane(settings) as made:
+            yield made
+    finally:
+        await stop_pods(settings.state / "node")
+
+
+async def start_job(client: Client, namespace: str, offset: int) -> None:
+    """What the PyTorchJob controller makes: a headless service for the master, and a pod per rank."""
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    for _ in range(600):
+        if await client.find(SERVICE_ACCOUNTS, "default", namespace):
+            break
+        await asyncio.sleep(0.02)
+    service = {"clusterIP": "None", "publishNotReadyAddresses": True, "ports": [{"name": "c10d", "port": 23456}]}
+    await client.create(
+        SERVICES,
+        {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "mnist-master-0"}, "spec": service},
+        namespace,
+    )
+    for rank in range(RANKS):
+        env = {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "MASTER_ADDR": "mnist-master-0", "MASTER_PORT": "23456"}
+        env |= {"OFFSET": str(offset), "OMP_NUM_THREADS": "1"}
+        container = {
+            "name": "pytorch",
+            "image": "pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel",
+            "command": ["python3", "-c", TRAIN],
+            "env": [{"name": name, "value": value} for name, value in env.items()],
+        }
+        name = "mnist-master-0" if rank == 0 else f"mnist-worker-{rank - 1}"
+        spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        await client.create(PODS, pod, namespace)
+
+
+async def publish(client: Client, namespace: str) -> None:
+    """The endpoint-slice controller's part, once the master has its address."""
+    for _ in range(600):
+        master = await client.get(PODS, "mnist-master-0", namespace)
+        address = (master.get("status") or {}).get("podIP")
+        if address:
+            break
+        await asyncio.sleep(0.05)
+    metadata = {"name": "mnist-master-0", "labels": {"kubernetes.io/service-name": "mnist-master-0"}}
+    content = {
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address]}],
+        "ports": [{"name": "c10d", "port": 23456}],
+    }
+    slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, **content}
+    await client.create(SLICES, slice_, namespace)
+
+
+async def finished(plane: Plane, client: Client, namespace: str) -> list[str]:
+    """The last line of every rank."""
+    said = []
+    streams = NodeStreams(plane.settings.state / "node" / "pods")
+    for rank in range(RANKS):
+        name = "mnist-master-0" if rank == 0 else f"mnist-worker-{rank - 1}"
+        for _ in range(1800):
+            pod = await client.get(PODS, name, namespace)
+            if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+                break
+            await asyncio.sleep(0.1)
+        text = b"".join([piece async for piece in streams.logs(pod, "pytorch", LogOptions())]).decode()
+        assert pod["status"]["phase"] == "Succeeded", f"{namespace}/{name}: {pod['status']} {text}"
+        said.append(text.strip().splitlines()[-1])
+    return said
+
+
+async def test_two_jobs_with_equal_names_and_ports_run_at_once(plane: Plane) -> None:
+    client = plane.client("test")
+    jobs = {"team-a": 0, "team-b": 100}
+    for namespace, offset in jobs.items():
+        await start_job(client, namespace, offset)
+    await asyncio.gather(*(publish(client, namespace) for namespace in jobs))
+    assert await finished(plane, client, "team-a") == ["sum 6.0 of 4"] * RANKS
+    assert await finished(plane, client, "team-b") == ["sum 406.0 of 4"] * RANKS
