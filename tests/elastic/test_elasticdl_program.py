@@ -51,7 +51,8 @@ def mnist_png(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def arguments(data: Path) -> list[str]:
-    return ["--training_data", f"{data}/training", "--validation_data", f"{data}/testing", "--num_epochs", "2"]
+    sizes = ["--num_epochs", "2", "--batch_size", "16"]
+    return ["--training_data", f"{data}/training", "--validation_data", f"{data}/testing", *sizes]
 
 
 def result(output: str) -> tuple[str, float]:

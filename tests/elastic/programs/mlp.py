@@ -19,7 +19,9 @@ parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--mode", default="strict")
 parser.add_argument("--hold", default="", help="go slowly until this file is there")
 parser.add_argument("--poison", type=int, default=-1, help="a record that cannot be read")
-parser.add_argument("--log", default="")
+parser.add_argument("--hold-pause", type=float, default=0.1)
+parser.add_argument("--snapshot-every", type=int, default=0)
+parser.add_argument("--checkpoints", default="")
 given = parser.parse_args()
 
 job = elastic.join(seed=7)
@@ -58,10 +60,12 @@ steps = job.train(
     mode=given.mode,
     clip_norm=1.0,
     scheduler=scheduler,
+    snapshot_every=given.snapshot_every,
+    checkpoints=elastic.Checkpoints(given.checkpoints, every=20, keep=2) if given.checkpoints else None,
 )
 for step in steps:
     if given.hold and not Path(given.hold).exists():
-        time.sleep(0.1)
+        time.sleep(given.hold_pause)
     if step.number % 10 == 0:
         print(f"step {step.number} of world {step.world}: loss {step.loss:.3f}", flush=True)
 print(f"digest {job.digest} after {job.recomputed_steps} recomputed", flush=True)

@@ -1,0 +1,62 @@
+"""What the benchmarks share: the training program, its step log, and how a result is printed."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from torchyard.elastic.run import Options
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "mlp.py"
+
+
+@contextmanager
+def workspace() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="bench-elastic-") as name:
+        yield Path(name)
+
+
+def options(folder: Path, *arguments: str, workers: int = 2, most: int = 8, lease: float = 1.0) -> Options:
+    command = (sys.executable, str(PROGRAM), "--log", str(folder / "steps"), *arguments)
+    return Options(command, folder / "job", workers=workers, most=most, lease=lease, quiet=True)
+
+
+def steps(folder: Path) -> list[dict[str, float]]:
+    """Every step any worker applied, by time: {step, at, world, compute}."""
+    found = []
+    for log in folder.glob("steps*"):
+        for line in log.read_text().splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue  # its writer was killed in the middle of it
+    return sorted(found, key=lambda row: row["at"])
+
+
+def first_times(folder: Path) -> list[tuple[float, int]]:
+    """When each step was first applied by anyone."""
+    seen: dict[int, float] = {}
+    for row in steps(folder):
+        seen.setdefault(int(row["step"]), row["at"])
+    return sorted((at, step) for step, at in seen.items())
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
+
+
+def show(bar: str, what: str, figures: str, target: str, *, met: bool | None) -> bool:
+    verdict = {True: "met", False: "MISSED", None: "not judged"}[met]
+    print(f"{bar:<4} {what}: {figures} | target {target} | {verdict}", flush=True)
+    return met is not False
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else float("nan")

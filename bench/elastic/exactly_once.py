@@ -1,0 +1,37 @@
+"""C7: kill workers, the coordinator, and both at random, hundreds of times; count every record in the lineage."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from bench.elastic import common
+from torchyard.elastic.chaos import Arena, lineage, rampage
+
+
+def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1) -> bool:
+    sizes = ["--records", str(records), "--epochs", str(epochs), "--batch", "256", "--hidden", "64"]
+    alone = subprocess.run(
+        [sys.executable, str(common.PROGRAM), *sizes], capture_output=True, text=True, check=True
+    ).stdout.split()[1]
+    with common.workspace() as folder:
+        go = folder / "go"
+        held = ["--hold", str(go), "--hold-pause", "0.4", "--snapshot-every", "10"]
+        settings = common.options(folder, *sizes, *held, workers=3, lease=5.0)
+        begun = time.time()
+        with Arena(settings) as arena:
+            arena.wait_step(2, seconds=300)
+            done = rampage(arena, seed=seed, kills=kills, pause=(0.05, 0.6))
+            go.touch()
+            stop = arena.wait(1200)
+        counts = lineage(folder / "job")
+    lost = records * epochs - len(counts)
+    double = sum(1 for count in counts.values() if count > 1)
+    digest = stop.message.split()[-1] if stop.why == "finished" else stop.message
+    figures = (
+        f"{done['worker']} worker and {done['coordinator']} coordinator kills in {time.time() - begun:.0f} s, "
+        f"{lost} records lost, {double} doubled, sha256 {'equal' if digest == alone else f'{digest} != {alone}'}"
+    )
+    met = lost == double == 0 and digest == alone and sum(done.values()) >= kills
+    return common.show("C7", f"{records} records x {epochs} epochs", figures, "0 lost, 0 doubled, equal", met=met)

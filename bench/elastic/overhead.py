@@ -1,0 +1,107 @@
+"""C2, C3, C10: what the runtime costs while nothing happens. Plain DDP is measured in the same run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from bench.elastic import common
+from bench.elastic.common import first_times, median, show, workspace
+from torchyard.elastic.chaos import Arena
+
+DDP = """
+import sys, time, torch, torch.distributed as dist
+store, drag = sys.argv[3], float(sys.argv[6])
+rank, size, steps, batch = (int(sys.argv[place]) for place in (1, 2, 4, 5))
+torch.set_num_threads(1); torch.manual_seed(7)
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)
+source = torch.Generator().manual_seed(1)
+x = torch.randn(20000, 784, generator=source); y = torch.randint(0, 10, (20000,), generator=source)
+model = torch.nn.parallel.DistributedDataParallel(
+    torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+order = torch.randperm(20000, generator=torch.Generator().manual_seed(0))
+times = []
+for step in range(steps):
+    ids = order[(step * size + rank) * batch % 19000:][:batch]
+    optimizer.zero_grad()
+    if drag: time.sleep(drag)
+    torch.nn.functional.cross_entropy(model(x[ids]), y[ids]).backward()
+    optimizer.step()
+    times.append(time.perf_counter())
+gaps = sorted(b - a for a, b in zip(times[50:], times[51:]))
+if rank == 0: print(gaps[len(gaps) // 2] * 1000)
+"""
+
+
+def _ddp(workers: int, batch: int, drag: float = 0.0, steps: int = 400) -> float:
+    with workspace() as folder:
+        program = folder / "ddp.py"
+        program.write_text(DDP)
+        command = [sys.executable, str(program)]
+        rest = [str(workers), str(folder / "store"), str(steps), str(batch), str(drag)]
+        ranks = [
+            subprocess.Popen([*command, str(rank), *rest], stdout=subprocess.PIPE, text=True) for rank in range(workers)
+        ]
+        said = [rank.communicate(timeout=300)[0] for rank in ranks]
+    return float(said[0])
+
+
+def _ours(workers: int, mode: str, batch: int, drag: float = 0.0, steps: int = 400) -> float:
+    with workspace() as folder:
+        sizes = ("--mode", mode, "--micro-batches", str(workers), "--batch", str(batch * workers), "--epochs", "2000")
+        with Arena(common.options(folder, *sizes, "--sleep", str(drag), workers=workers, lease=5)) as arena:
+            arena.until(lambda status: len(status["world"]) == workers and status["step"] > steps, seconds=300)
+        times = [at for at, _ in first_times(folder)][50:]
+    return median([b - a for a, b in pairwise(times)]) * 1000
+
+
+def _compare(bar: str, mode: str, workers: int, allowed: float, *, drag: float = 0.0) -> bool:
+    """Plain DDP before and after: the machine's own drift is then visible."""
+    steps = 120 if drag else 400
+    first = _ddp(workers, 64, drag, steps)
+    ours = _ours(workers, mode, 64, drag, steps)
+    second = _ddp(workers, 64, drag, steps)
+    plain = (first + second) / 2
+    extra = 100 * (ours / plain - 1)
+    within = extra <= allowed or (bar == "C2" and ours - plain <= 0.25)
+    figures = f"{ours:.2f} ms a step, plain DDP {first:.2f} and {second:.2f} ms: {extra:+.1f} %"
+    what = f"{mode} mode, {workers} workers" + (f", {drag * 1000:.0f} ms compute" if drag else "")
+    return show(bar, what, figures, f"{allowed:.0f} %" + (" or 0.25 ms" if bar == "C2" else ""), met=within)
+
+
+def c2() -> bool:
+    return all([_compare("C2", "fast", 2, 3), _compare("C2", "fast", 3, 3)])
+
+
+def c3() -> bool:
+    return all([_compare("C3", "strict", 2, 25), _compare("C3", "strict", 2, 5, drag=0.05)])
+
+
+def c10() -> bool:
+    """600 MB of state; the stall is what a step with a copy takes longer than one without."""
+    hidden = 63000
+    with workspace() as folder:
+        sizes = ["--hidden", str(hidden), "--records", "400", "--batch", "4", "--micro-batches", "1", "--epochs", "1"]
+        kept = ["--checkpoints", str(folder / "kept"), "--checkpoint-every", "25", "--log", str(folder / "steps")]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        begun = time.time()
+        subprocess.run([sys.executable, str(common.PROGRAM), *sizes, *kept], check=True, env=environment, timeout=900)
+        rows = first_times(folder)
+        gaps = {step: after - before for (before, _), (after, step) in pairwise(rows)}
+        plain = median([gap for step, gap in gaps.items() if (step - 1) % 25 and step > 26])
+        with_copy = [gap for step, gap in gaps.items() if (step - 1) % 25 == 0 and step > 26]
+        stall = (median(with_copy) - plain) * 1000
+        saved = sorted(Path(folder / "kept").glob("step-*"))
+        applied = {step: at for at, step in rows}
+        durable = [entry.stat().st_mtime - applied[int(entry.name[5:])] for entry in saved]
+        total = time.time() - begun
+    share = 100 * stall / 1000 / (100 * plain) if plain else float("nan")
+    figures = f"stall {stall:.0f} ms on steps of {plain * 1000:.0f} ms ({share:.2f} % at one per 100)"
+    figures += f", durable after {median(durable):.1f} s"
+    met = stall <= 35 and share <= 1 and median(durable) <= 3
+    return show("C10", "checkpoint of 600 MB", f"{figures}, {total:.0f} s in all", "35 ms, 1 %, 3 s", met=met)

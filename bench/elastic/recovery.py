@@ -1,0 +1,186 @@
+"""C1, C4, C5, C6, C9, C11, C13: how long training stands still when the world changes."""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from bench.elastic import common
+from bench.elastic.common import first_times, quantile, show, workspace
+from torchyard.elastic.chaos import Arena
+
+ENDLESS = ("--epochs", "2000")
+
+
+def _next_step_after(folder: Path, moment: float, generation_gap: float = 0.0) -> float:
+    """Seconds from a moment to the first step that was new after it."""
+    return next((at - moment for at, _ in first_times(folder) if at > moment + generation_gap), float("nan"))
+
+
+def _blow(arena: Arena, folder: Path, number: int, victim: str) -> float:
+    """Signal one worker; milliseconds until a world without it applies a step nobody had applied."""
+    before = arena.ask("/status") or {}
+    moment = time.time()
+    arena.signal_worker(victim, number)
+    arena.until(lambda status: victim not in status["world"] and status["phase"] == "Running", seconds=60)
+    arena.wait_step(before.get("step", 0) + 3, seconds=60)
+    time.sleep(0.3)
+    without = [
+        row["at"]
+        for row in common.steps(folder)
+        if row["at"] > moment and row["world"] < len(before.get("world", ())) and row["who"] != victim
+    ]
+    return (min(without) - moment) * 1000 if without else float("nan")
+
+
+def c1(blows: int = 20) -> bool:
+    met = True
+    for workers, p50, p99 in ((2, 80, 200), (3, 80, 200), (4, 150, 300)):
+        with workspace() as folder:
+            pauses = []
+            with Arena(common.options(folder, *ENDLESS, "--hold-pause", "0", workers=workers)) as arena:
+                for _ in range(blows):
+                    arena.until(lambda s, n=workers: len(s["world"]) == n and s["phase"] == "Running", seconds=120)
+                    time.sleep(random.uniform(0.1, 0.4))
+                    pauses.append(_blow(arena, folder, signal.SIGKILL, random.choice(sorted(arena.workers()))))
+        got = [pause for pause in pauses if not math.isnan(pause)]
+        middle, worst = common.median(got), quantile(got, 0.99)
+        figures = f"p50 {middle:.0f} ms, p99 {worst:.0f} ms of {len(got)} kills"
+        peer = "torchrun 3400-8400 ms, torchft 230-5100 ms"
+        met &= show(
+            "C1", f"SIGKILL 1 of {workers} to the next step", f"{figures} ({peer})", f"p50 {p50}, p99 {p99}",
+            met=middle <= p50 and worst <= p99,
+        )  # fmt: skip
+    return met
+
+
+def c4() -> bool:
+    with workspace() as folder, Arena(common.options(folder, *ENDLESS, workers=2)) as arena:
+        arena.wait_step(20)
+        arena.until(lambda status: len(status["world"]) == 2)
+        pids = arena.workers()
+        hung, survivor = sorted(pids)[:2]
+        pause = _blow(arena, folder, signal.SIGSTOP, hung) / 1000
+        same = arena.workers().get(survivor) == pids[survivor]
+        arena.signal_worker(hung)
+    figures = f"{pause:.2f} s, survivor's process {'unchanged' if same else 'CHANGED'} (gloo alone waits 30 min)"
+    return show("C4", "SIGSTOP 1 of 2 until training goes on", figures, "1.5 s", met=pause <= 1.5 and same)
+
+
+def _longest_gap(folder: Path, since: float) -> float:
+    times = [at for at, _ in first_times(folder) if at > since]
+    return max((after - before for before, after in pairwise(times)), default=float("nan")) * 1000
+
+
+def c5() -> bool:
+    met = True
+    with workspace() as folder, Arena(common.options(folder, *ENDLESS, "--hidden", "1024", workers=2)) as arena:
+        arena.wait_step(30)
+        for wanted in (3, 4, 2):
+            time.sleep(1)
+            before = [at for at, _ in first_times(folder)][-60:]
+            usual = common.median([b - a for a, b in pairwise(before)]) * 1000
+            moment = time.time()
+            arena.ask("/scale", {"workers": wanted})
+            arena.until(lambda status, n=wanted: len(status["world"]) == n and status["phase"] == "Running", seconds=60)
+            time.sleep(0.7)
+            added = _longest_gap(folder, moment) - usual
+            what = f"scale to {wanted} (10 MB state)"
+            met &= show("C5", what, f"added pause {added:.0f} ms", "100 ms, 0 recomputed", met=added <= 100)
+    return met
+
+
+def c6() -> bool:
+    met = True
+    for cold, target in ((False, 0.6), (True, 4.0)):
+        with workspace() as folder:
+            settings = common.options(folder, *ENDLESS, workers=1)
+            settings = type(settings)(
+                settings.command, settings.directory, workers=1, most=8, quiet=True, zygote=not cold
+            )
+            with Arena(settings) as arena:
+                arena.wait_step(20, seconds=300)
+                time.sleep(1)
+                moment = time.time()
+                arena.ask("/scale", {"workers": 2})
+                arena.until(lambda status: len(status["world"]) == 2, seconds=120)
+                time.sleep(0.5)
+                joined = [row["at"] for row in common.steps(folder) if row["world"] == 2]
+            spent = min(joined, default=float("nan")) - moment
+        kind = "cold" if cold else "zygote"
+        met &= show("C6", f"wanted to taking part, {kind}", f"{spent:.2f} s", f"{target} s", met=spent <= target)
+    return met
+
+
+def c9() -> bool:
+    with workspace() as folder:
+        kept = ("--checkpoints", str(folder / "kept"), "--checkpoint-every", "50", "--epochs", "6")
+        settings = common.options(folder, *kept, workers=2)
+        with Arena(settings) as arena:
+            arena.wait_step(150, seconds=300)
+            for name in arena.workers():
+                arena.signal_worker(name)
+            arena.kill_coordinator()
+            arena.end()
+            arena.wait(60)
+        reached = max(step for _, step in first_times(folder))
+        moment = time.time()
+        with Arena(settings) as again:
+            again.until(lambda status: status["step"] > 0 and status["phase"] == "Running", seconds=120)
+            time.sleep(1)
+            back = [(row["at"], row["step"]) for row in common.steps(folder) if row["at"] > moment]
+            spent, resumed = (back[0][0] - moment, back[0][1]) if back else (float("nan"), 0)
+            stop = again.wait(300)
+        figures = f"{spent:.1f} s to the next step, {resumed:.0f} after {reached} were applied, {stop.why}"
+    return show(
+        "C9", "everything killed, restarted from disk", figures, "6 s", met=spent <= 6 and stop.why == "finished"
+    )
+
+
+def c11(seconds: float = 60.0) -> bool:
+    """Useful time is what the applied steps would have taken at the usual pace; replacement workers are allowed."""
+    met = True
+    for every, target in ((5.0, 97.0), (15.0, 99.0)):
+        with workspace() as folder:
+            slow = ("--sleep", "0.02")
+            with Arena(common.options(folder, *ENDLESS, *slow, workers=4)) as arena:
+                arena.until(lambda status: len(status["world"]) == 4 and status["step"] > 50, seconds=180)
+                time.sleep(3)
+                calm = [at for at, _ in first_times(folder)][-100:]
+                usual = common.median([b - a for a, b in pairwise(calm)])
+                begun = time.time()
+                while time.time() - begun < seconds:
+                    time.sleep(every)
+                    arena.signal_worker(random.choice(sorted(arena.workers())))
+                ended = time.time()
+            applied = sum(1 for at, _ in first_times(folder) if begun <= at <= ended)
+        goodput = min(100.0, 100 * applied * usual / (ended - begun))
+        what = f"a kill every {every:.0f} s, 4 workers"
+        met &= show("C11", what, f"goodput {goodput:.1f} %", f"{target} %", met=goodput >= target)
+    return met
+
+
+def c13() -> bool:
+    """Four workers, one of them three times slower; ideal is the share-out by speed."""
+    with workspace() as folder:
+        slow = ("--sleep", "0.01", "--slow", "-1", "--micro-batches", "16", "--batch", "128")
+        with Arena(common.options(folder, *ENDLESS, *slow, workers=4)) as arena:
+            arena.until(lambda status: len(status["world"]) == 4, seconds=120)
+            start = (arena.ask("/status") or {})["step"]
+            arena.wait_step(start + 120, seconds=120)
+            events = arena.ask("/events") or []
+        shifted = next((e for e in events if e["reason"] == "WorldBegan" and "is slow" in e["message"]), None)
+        times = [(at, step) for at, step in first_times(folder)]
+        late = [b[0] - a[0] for a, b in pairwise(times) if a[1] > start + 60]
+        early = [b[0] - a[0] for a, b in pairwise(times) if start < a[1] < start + 15]
+        # Of 16 micro-batches at relative speeds 3, 3, 3, 1 the best split is 5, 5, 5, 1: five at full speed.
+        ideal = 5 * 0.011
+    ratio = common.median(late) / ideal
+    figures = (
+        f"{common.median(early) * 1000:.0f} ms before, {common.median(late) * 1000:.0f} ms after, {ratio:.2f}x ideal"
+    )
+    return show("C13", "one of 4 at a third of the speed", figures, "1.25x", met=ratio <= 1.25 and shifted is not None)
