@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.admission.attributes import Attributes
@@ -12,18 +12,33 @@ from torchyard.apiserver.api import Api, Operation
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.verbs.update import change
 
+if TYPE_CHECKING:
+    from torchyard.apiserver.outside import Outside
+
 Object = dict[str, Any]
+
+CONFIGURATIONS = (
+    "/mutatingwebhookconfigurations.admissionregistration.k8s.io/",
+    "/validatingwebhookconfigurations.admissionregistration.k8s.io/",
+    "/validatingadmissionpolicybindings.admissionregistration.k8s.io/",
+)
 
 
 class Admission:
     def __init__(self, built_in: BuiltInAdmission) -> None:
         self._built_in = built_in
         self._lookup: Remembering | None = None
+        self._outside: Outside | None = None
+
+    async def close(self) -> None:
+        if self._outside is not None:
+            await self._outside.close()
 
     async def mutate(self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None) -> bool:
         """Complete `new` in place, or refuse it; answers whether a webhook changed it."""
         self._built_in.mutate(self._attributes(api, call, operation, new, old))
-        return False
+        outside = self._outside_of(api)
+        return outside is not None and await outside.mutate(call, operation, new, old)
 
     async def validate(
         self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
@@ -31,9 +46,20 @@ class Admission:
         """Refuse what is not allowed; the last word before a write."""
         attributes = self._attributes(api, call, operation, new, old)
         self._built_in.validate(attributes)
+        outside = self._outside_of(api)
+        if outside is not None:
+            await outside.validate(call, operation, new, old)
         for quota, used in self._built_in.charge(attributes).items():
             if not call.dry_run:
                 await _note_use(api, call, quota, used)
+
+    def _outside_of(self, api: Api) -> Outside | None:
+        """Webhooks and policies, where somebody has configured any: most planes never need them."""
+        if self._outside is None and any(len(api.store.collection(one)) for one in CONFIGURATIONS):
+            from torchyard.apiserver.outside import Outside
+
+            self._outside = Outside(api)
+        return self._outside
 
     def _attributes(
         self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None

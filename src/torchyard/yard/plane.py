@@ -140,7 +140,8 @@ class Plane:
             audiences=audiences,
         )
         authorizer = Authorizer(lookup)
-        api.admission = Admission(BuiltInAdmission(authorizer))
+        admission = api.admission = Admission(BuiltInAdmission(authorizer))
+        self._closing.push_async_callback(admission.close)
         guard = Guard(authentication, authorizer, accounts)
         metrics = Metrics(api.store)
         return Server(api, guard, Paths(api, accounts, metrics))

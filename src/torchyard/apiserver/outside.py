@@ -1,0 +1,116 @@
+"""Admission by others, wired to the store: webhooks and policies, and where they find what they ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torchyard.api.resources import Resource
+from torchyard.apiserver.access.webhooks import Asked, Policies, Webhooks
+from torchyard.apiserver.api import Api, Operation
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.catalog import storage_group
+
+Object = dict[str, Any]
+
+GROUP = "admissionregistration.k8s.io"
+
+
+class Outside:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._webhooks = Webhooks(
+            self._configured, self._namespace, equivalents=self._equivalents, resolve=self._resolve
+        )
+        self._policies = Policies(
+            lambda: self._configured("validatingadmissionpolicies"),
+            lambda: self._configured("validatingadmissionpolicybindings"),
+            self._namespace,
+            parameters=self._parameters,
+            equivalents=self._equivalents,
+        )
+        self._known: dict[str, tuple[int, tuple[Object, ...]]] = {}
+
+    async def close(self) -> None:
+        await self._webhooks.close()
+
+    async def mutate(self, call: Call, operation: Operation, new: Object | None, old: Object | None) -> bool:
+        """Let webhooks change `new` in place; answers whether one did."""
+        admitted = await self._webhooks.mutate(self._asked(call, operation, new, old))
+        for sentence in admitted.warnings:
+            call.warn(sentence)
+        if admitted.obj is None or new is None or admitted.obj == new:
+            return False
+        changed = dict(admitted.obj)
+        new.clear()
+        new.update(changed)
+        return True
+
+    async def validate(self, call: Call, operation: Operation, new: Object | None, old: Object | None) -> None:
+        asked = self._asked(call, operation, new, old)
+        for sentence in self._policies.validate(asked):
+            call.warn(sentence)
+        for sentence in await self._webhooks.validate(asked):
+            call.warn(sentence)
+
+    def _asked(self, call: Call, operation: Operation, new: Object | None, old: Object | None) -> Asked:
+        options: Object = {"kind": f"{operation.title()}Options", "apiVersion": "meta.k8s.io/v1"}
+        if call.manager:
+            options["fieldManager"] = call.manager
+        if call.dry_run:
+            options["dryRun"] = ["All"]
+        return Asked(
+            operation,
+            call.resource,
+            new,
+            old,
+            namespace=call.namespace,
+            name=call.name or ((new or {}).get("metadata") or {}).get("name", ""),
+            subresource=call.subresource,
+            user=call.user.info(),
+            dry_run=call.dry_run,
+            options=options,
+        )
+
+    def _configured(self, plural: str) -> tuple[Object, ...]:
+        revision = self._api.lookup.revision(GROUP, plural)
+        known = self._known.get(plural)
+        if known is None or known[0] != revision:
+            known = self._known[plural] = (revision, tuple(self._api.lookup.list(GROUP, plural)))
+        return known[1]
+
+    def _namespace(self, name: str) -> Object | None:
+        return self._api.lookup.get("", "namespaces", "", name)
+
+    def _equivalents(self, resource: Resource) -> Iterable[Resource]:
+        """The same objects by other names: other versions of the group, or another group that shares the store."""
+        group = storage_group(resource)
+        return [
+            one
+            for one in self._api.catalog
+            if one.plural == resource.plural and storage_group(one) == group and one is not resource
+        ]
+
+    def _parameters(self, api_version: str, kind: str, namespace: str) -> Iterable[Object]:
+        group, _, version = api_version.rpartition("/")
+        resource = self._api.catalog.kind(group, version, kind)
+        return self._api.lookup.list(group, resource.plural, namespace) if resource is not None else ()
+
+    async def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """Where a service's port really is: the first ready endpoint."""
+        service = self._api.lookup.get("", "services", namespace, name)
+        if service is None:
+            raise LookupError(f'service "{name}" not found')
+        said = next((one for one in service["spec"].get("ports") or () if one["port"] == port), None)
+        if said is None:
+            raise LookupError(f'no service port {port} found for service "{name}"')
+        for piece in self._api.lookup.list("discovery.k8s.io", "endpointslices", namespace):
+            if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+                continue
+            target = next(
+                (one for one in piece.get("ports") or () if one.get("name", "") == said.get("name", "")), None
+            )
+            for endpoint in piece.get("endpoints") or ():
+                if target is not None and (endpoint.get("conditions") or {}).get("ready", True):
+                    return str(endpoint["addresses"][0]), int(target["port"])
+        raise LookupError(f'no endpoints available for service "{name}"')

@@ -1,0 +1,123 @@
+"""Admission by others, seen from outside: webhooks and policies on both servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apiserver.access.webhook_server import WebhookServer, answers, denies, patches
+from tests.conformance.objects import Space, config_map, path
+from tests.support.waiting import eventually
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def hook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
+    replies = {
+        "label": patches({"op": "add", "path": "/data/stamped", "value": "yes"}),
+        "deny": denies(message="not on a Sunday"),
+        "warn": answers(allowed=True, warnings=["look out"]),
+    }
+    with WebhookServer(Path(tmp_path_factory.mktemp("hook")), replies) as running:
+        yield running
+
+
+def configuration(space: Space, hook: WebhookServer, kind: str, reply: str) -> Object:
+    """A webhook for the config maps of one namespace."""
+    return {
+        "metadata": {"name": f"{space.name}-{reply}"},
+        "webhooks": [
+            {
+                "name": f"{reply}.hook.torchyard.dev",
+                "clientConfig": hook.config(reply),
+                "rules": [
+                    {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+                ],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space.name}},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+
+
+@pytest.fixture
+def configured(space: Space, hook: WebhookServer) -> Iterator[Any]:
+    made: list[str] = []
+
+    def configure(kind: str, reply: str) -> None:
+        answer = space.api.post(path(kind), configuration(space, hook, kind, reply))
+        assert answer.status == 201, answer
+        made.append(path(kind, f"{space.name}-{reply}"))
+
+    yield configure
+    for at in made:
+        space.api.delete(at)
+
+
+def test_a_mutating_webhook_changes_what_is_stored(space: Space, configured: Any) -> None:
+    configured("mutatingwebhookconfigurations", "label")
+
+    def stamped() -> bool:
+        made = space.api.post(space.path("configmaps"), config_map("") | {"metadata": {"generateName": "c-"}}).json
+        return bool(made["data"].get("stamped") == "yes")
+
+    eventually(stamped, "a config map that the webhook changed")
+
+
+def test_a_validating_webhook_refuses_with_its_own_words(space: Space, configured: Any) -> None:
+    configured("validatingwebhookconfigurations", "deny")
+
+    def refused() -> bool:
+        answer = space.api.post(space.path("configmaps"), config_map("") | {"metadata": {"generateName": "c-"}})
+        said = 'admission webhook "deny.hook.torchyard.dev" denied the request: not on a Sunday'
+        return answer.status == 400 and answer.message == said
+
+    eventually(refused, "the webhook's refusal")
+
+
+def test_a_webhooks_warnings_reach_the_client(space: Space, configured: Any) -> None:
+    configured("validatingwebhookconfigurations", "warn")
+
+    def warned() -> bool:
+        answer = space.api.post(space.path("configmaps"), config_map("") | {"metadata": {"generateName": "c-"}})
+        return answer.status == 201 and '299 - "look out"' in answer.warnings
+
+    eventually(warned, "the webhook's warning")
+
+
+def test_a_policy_refuses_by_its_expression(space: Space) -> None:
+    at = "/apis/admissionregistration.k8s.io/v1"
+    name = f"{space.name}.torchyard.dev"
+    policy = {
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": space.name}},
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+                ],
+            },
+            "validations": [{"expression": "object.data.size() < 3", "message": "too much data"}],
+        },
+    }
+    binding = {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+    assert space.api.post(f"{at}/validatingadmissionpolicies", policy).status == 201
+    assert space.api.post(f"{at}/validatingadmissionpolicybindings", binding).status == 201
+    try:
+        big = config_map("") | {"metadata": {"generateName": "c-"}, "data": {"a": "1", "b": "2", "c": "3"}}
+
+        def refused() -> bool:
+            answer = space.api.post(space.path("configmaps"), big)
+            return answer.status == 422 and "too much data" in answer.message
+
+        eventually(refused, "the policy's refusal")
+        small = config_map("") | {"metadata": {"generateName": "c-"}, "data": {"a": "1"}}
+        assert space.api.post(space.path("configmaps"), small).status == 201
+    finally:
+        space.api.delete(f"{at}/validatingadmissionpolicybindings/{name}")
+        space.api.delete(f"{at}/validatingadmissionpolicies/{name}")
