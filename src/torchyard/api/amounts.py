@@ -116,6 +116,18 @@ def _check_huge_pages(name: str, amount: Quantity, field: str, found: list[Fault
         found.append(faults.invalid(field, str(amount), detail))
 
 
+def _is_fine(name: str, amount: Quantity) -> bool:
+    """Whether an amount needs no closer look: cpu and memory, and whole numbers of devices."""
+    if amount.nano < 0:
+        return False
+    return name in _CONTAINER or (amount.nano % quantity.NANO == 0 and _is_device(name))
+
+
+@lru_cache(maxsize=1024)
+def _is_device(name: str) -> bool:
+    return is_extended(name) and not names.qualified_name_problems(name)
+
+
 def check_requirements(
     requirements: Mapping[str, Any],
     at: str,
@@ -128,30 +140,36 @@ def check_requirements(
     limits: Mapping[str, Any] = requirements.get("limits") or {}
     requests: Mapping[str, Any] = requirements.get("requests") or {}
     parse = quantity.parse
+    pages = False
+    # what a container may ask for is known beforehand; a pod as a whole may ask for less, and is looked at closely
+    quick = name_check is check_container_name
     for name, text in limits.items():
         amount = parse(text)
-        if name not in _CONTAINER or amount.nano < 0:
+        if not (quick and _is_fine(name, amount)):
             field = f"{at}.limits[{name}]"
             name_check(name, field, found)
             check_amount(name, amount, field, found)
             if name.startswith(HUGE_PAGES):
+                pages = True
                 _check_huge_pages(name, amount, field, found)
     for name, text in requests.items():
+        limit = limits.get(name)
+        if quick and text is limit and name in _CONTAINER:
+            continue
         amount = parse(text)
-        if name not in _CONTAINER or amount.nano < 0:
+        if not (quick and _is_fine(name, amount)):
             field = f"{at}.requests[{name}]"
             name_check(name, field, found)
             check_amount(name, amount, field, found)
-        limit = limits.get(name)
         if limit is None:
             if not overcommit_allowed(name):
                 found.append(faults.required(f"{at}.limits", "Limit must be set for non overcommitable resources"))
         elif text is not limit:
             _check_against_limit(name, amount, parse(limit), f"{at}.requests", found)
         if name.startswith(HUGE_PAGES):
+            pages = True
             _check_huge_pages(name, amount, f"{at}.requests[{name}]", found)
-    asked = limits.keys() | requests.keys()
-    if any(name.startswith(HUGE_PAGES) for name in asked) and not asked & {"cpu", "memory"}:
+    if pages and not (limits.keys() | requests.keys()) & {"cpu", "memory"}:
         found.append(faults.forbidden(at, "HugePages require cpu or memory"))
     if named := requirements.get("claims"):
         _check_claims(named, claims, f"{at}.claims", found)

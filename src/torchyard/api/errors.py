@@ -148,7 +148,8 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 def invalid(kind: str, group: str, name: str, faults: list[Fault]) -> StatusError:
     """422 with one cause per fault; the message lists them all, as kubectl prints it."""
-    lines = [fault.line() for fault in faults]
+    # the same fault found twice is two causes but one sentence, as upstream has it
+    lines = list(dict.fromkeys(fault.line() for fault in faults))
     said = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, group, name, causes=[fault.cause() for fault in faults])
     return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {said}', details=details)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from torchyard.api.access import behaviour as access
-from torchyard.api.access import webhooks
+from torchyard.api.access import policies, webhooks
 from torchyard.api.behaviour import Behaviour
 from torchyard.api.cluster import behaviour as cluster
+from torchyard.api.device import behaviour as device
 from torchyard.api.event import behaviour as event
 from torchyard.api.job import behaviour as job
 from torchyard.api.pod import behaviour as pod
 from torchyard.api.quota import behaviour as quota
+from torchyard.api.service import addresses
 from torchyard.api.service import behaviour as service
 from torchyard.api.volume import behaviour as volume
 from torchyard.api.workload import behaviour as workload
@@ -38,6 +40,8 @@ BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("", "serviceaccounts"): cluster.ServiceAccountBehaviour(),
     ("", "services"): service.ServiceBehaviour(),
     (_ADMISSION, "mutatingwebhookconfigurations"): webhooks.MutatingWebhookBehaviour(),
+    (_ADMISSION, "validatingadmissionpolicies"): policies.AdmissionPolicyBehaviour(),
+    (_ADMISSION, "validatingadmissionpolicybindings"): policies.AdmissionPolicyBindingBehaviour(),
     (_ADMISSION, "validatingwebhookconfigurations"): webhooks.ValidatingWebhookBehaviour(),
     ("apiregistration.k8s.io", "apiservices"): webhooks.APIServiceBehaviour(),
     ("apps", "controllerrevisions"): workload.ControllerRevisionBehaviour(),
@@ -48,18 +52,27 @@ BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("autoscaling", "horizontalpodautoscalers"): AutoscalerBehaviour(),
     ("batch", "cronjobs"): job.CronJobBehaviour(),
     ("batch", "jobs"): job.JobBehaviour(),
+    ("certificates.k8s.io", "certificatesigningrequests"): policies.SigningRequestBehaviour(),
     ("coordination.k8s.io", "leases"): cluster.LeaseBehaviour(),
     ("discovery.k8s.io", "endpointslices"): service.EndpointSliceBehaviour(),
     ("events.k8s.io", "events"): event.NewEventBehaviour(),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): policies.FlowSchemaBehaviour(),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): policies.PriorityLevelBehaviour(),
     (_NETWORKING, "ingressclasses"): service.IngressClassBehaviour(),
     (_NETWORKING, "ingresses"): service.IngressBehaviour(),
+    (_NETWORKING, "ipaddresses"): addresses.IPAddressBehaviour(),
     (_NETWORKING, "networkpolicies"): service.NetworkPolicyBehaviour(),
+    (_NETWORKING, "servicecidrs"): addresses.ServiceCIDRBehaviour(),
     ("node.k8s.io", "runtimeclasses"): cluster.RuntimeClassBehaviour(),
     ("policy", "poddisruptionbudgets"): BudgetBehaviour(),
     (_RBAC, "clusterrolebindings"): access.ClusterRoleBindingBehaviour(),
     (_RBAC, "clusterroles"): access.ClusterRoleBehaviour(),
     (_RBAC, "rolebindings"): access.RoleBindingBehaviour(),
     (_RBAC, "roles"): access.RoleBehaviour(),
+    ("resource.k8s.io", "deviceclasses"): device.DeviceClassBehaviour(),
+    ("resource.k8s.io", "resourceclaims"): device.ResourceClaimBehaviour(),
+    ("resource.k8s.io", "resourceclaimtemplates"): device.ResourceClaimTemplateBehaviour(),
+    ("resource.k8s.io", "resourceslices"): device.ResourceSliceBehaviour(),
     ("scheduling.k8s.io", "priorityclasses"): cluster.PriorityClassBehaviour(),
     (_STORAGE, "csidrivers"): volume.DriverBehaviour(),
     (_STORAGE, "csinodes"): volume.CSINodeBehaviour(),

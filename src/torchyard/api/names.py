@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from torchyard.api.faults import Fault
 
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
+_QUALIFIED_LENGTH = SUBDOMAIN_LENGTH + 1 + LABEL_LENGTH
 ANNOTATIONS_SIZE = 256 * 1024
 MANAGER_LENGTH = 128
 SUBRESOURCE_LENGTH = 256
@@ -40,7 +42,6 @@ _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_dns1035 = re.compile(_DNS1035).fullmatch
 _is_qualified = re.compile(_QUALIFIED).fullmatch
 _is_label_value = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?").fullmatch
-_is_plain_key = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?").fullmatch
 
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
@@ -129,8 +130,18 @@ def path_segment_problems(name: str) -> list[str]:
 
 def qualified_name_problems(name: str) -> list[str]:
     """Why `name` is no `[prefix/]name`; empty when it is one."""
-    if _is_plain_key(name):
+    if len(name) <= _QUALIFIED_LENGTH and is_qualified_name(name):
         return []
+    return _qualified_name_problems(name)
+
+
+@lru_cache(maxsize=8192)
+def is_qualified_name(name: str) -> bool:
+    """Whether `name` is a `[prefix/]name`. The same few keys come again and again; ask only for short texts."""
+    return not _qualified_name_problems(name)
+
+
+def _qualified_name_problems(name: str) -> list[str]:
     parts = name.split("/")
     if len(parts) > 2:
         sentence = _pattern(f"a qualified name {_QUALIFIED_RULE}", _QUALIFIED, *_QUALIFIED_EXAMPLES)
@@ -183,7 +194,7 @@ def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[Fault]
     """The faults of a label map."""
     found: list[Fault] = []
     for key, value in (labels or {}).items():
-        if not _is_plain_key(key):
+        if len(key) > _QUALIFIED_LENGTH or not is_qualified_name(key):
             found.extend(faults.invalid(field, key, problem) for problem in qualified_name_problems(key))
         if not _is_label_value(value):
             found.extend(faults.invalid(field, value, problem) for problem in label_value_problems(value))
@@ -195,7 +206,7 @@ def validate_annotations(annotations: Mapping[str, str] | None, field: str) -> l
     found: list[Fault] = []
     size = 0
     for key, value in (annotations or {}).items():
-        if not _is_plain_key(key):
+        if len(key) > _QUALIFIED_LENGTH or not is_qualified_name(key):
             found.extend(faults.invalid(field, key, problem) for problem in qualified_name_problems(key.lower()))
         size += _size(key) + _size(value)
     if size > ANNOTATIONS_SIZE:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.api.differential.cases_pod import both, set_
 from tests.api.differential.cases_service import of
-from tests.api.differential.judge import Case, Object
+from tests.api.differential.verdict import Case, Object
 
 TIME = "2026-01-01T00:00:00.000000Z"
 POD: Object = {"kind": "Pod", "name": "p", "namespace": "diff"}
@@ -397,7 +397,10 @@ UPDATES: list[Case] = [
     Case("labels of a namespace", core("Namespace", name="diff-ns"), set_("metadata.labels", {"a": "b"})),
     Case("finalizers of a namespace", core("Namespace", name="diff-ns2"), set_("spec.finalizers", [])),
     Case(
-        "the phase of a namespace", core("Namespace", name="diff-ns3"), set_("status.phase", "Terminating"), status=True
+        "the phase of a namespace",
+        core("Namespace", name="diff-ns3"),
+        set_("status.phase", "Terminating"),
+        part="status",
     ),
     Case(
         "a node's range",
@@ -410,7 +413,7 @@ UPDATES: list[Case] = [
         "a node's status",
         core("Node", name="diff-n"),
         set_("status.addresses", [{"type": "Hostname", "address": "a"}] * 2),
-        status=True,
+        part="status",
     ),
     Case("a node without a schedule", core("Node", name="diff-n"), set_("spec.unschedulable", True)),
     Case(
@@ -434,7 +437,7 @@ UPDATES: list[Case] = [
         "the status of a quota",
         core("ResourceQuota", spec={"hard": {"pods": "1"}}),
         set_("status", {"hard": {"pods": "1.5"}, "used": {"foo": "1"}}),
-        status=True,
+        part="status",
     ),
     Case(
         "the status of a quota by the main endpoint",
@@ -469,14 +472,14 @@ UPDATES: list[Case] = [
         "the status of a budget",
         of("policy/v1", "PodDisruptionBudget", spec={"minAvailable": 1, "selector": {}}),
         set_("status", {"disruptionsAllowed": -1, "currentHealthy": -1, "desiredHealthy": -1, "expectedPods": -1}),
-        status=True,
+        part="status",
     ),
     Case("an autoscaler", scaler(), set_("spec.maxReplicas", 0)),
     Case(
         "the status of an autoscaler",
         scaler(),
         set_("status", {"currentReplicas": -1, "desiredReplicas": -1}),
-        status=True,
+        part="status",
     ),
     Case("webhooks", hooks("Validating", HOOK), set_("webhooks", [])),
 ]

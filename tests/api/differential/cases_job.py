@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from tests.api.differential.cases_pod import CONTAINER, both, set_
-from tests.api.differential.judge import Case, Object
+from tests.api.differential.verdict import Case, Object
 
 TEMPLATE: Object = {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}
 INDEXED: Object = {"completionMode": "Indexed", "completions": 5, "parallelism": 2}
@@ -260,32 +260,32 @@ UPDATES: list[Case] = [
     Case("a limit per index", job(INDEXED), set_("spec.backoffLimitPerIndex", 3)),
     Case("a success policy", job(INDEXED), set_("spec.successPolicy", {"rules": [{"succeededCount": 1}]})),
     Case("the status by the main endpoint", job(), status(active=5)),
-    Case("running", job(), status(active=1, ready=1, startTime=STARTED), status=True),
-    Case("more ready than active", job(), status(active=1, ready=2, startTime=STARTED), status=True),
-    Case("negative counts", job(), status(active=-1, succeeded=-1, failed=-1, ready=-1, terminating=-1), status=True),
+    Case("running", job(), status(active=1, ready=1, startTime=STARTED), part="status"),
+    Case("more ready than active", job(), status(active=1, ready=2, startTime=STARTED), part="status"),
+    Case("negative counts", job(), status(active=-1, succeeded=-1, failed=-1, ready=-1, terminating=-1), part="status"),
     Case(
         "complete",
         job(),
         status(startTime=STARTED, completionTime=ENDED, conditions=true("SuccessCriteriaMet", "Complete")),
-        status=True,
+        part="status",
     ),
     Case(
         "complete without its reason",
         job(),
         status(startTime=STARTED, completionTime=ENDED, conditions=true("Complete")),
-        status=True,
+        part="status",
     ),
     Case(
         "complete without a time",
         job(),
         status(startTime=STARTED, conditions=true("SuccessCriteriaMet", "Complete")),
-        status=True,
+        part="status",
     ),
     Case(
         "complete before it began",
         job(),
         status(startTime=ENDED, completionTime=STARTED, conditions=true("SuccessCriteriaMet", "Complete")),
-        status=True,
+        part="status",
     ),
     Case(
         "complete and active",
@@ -297,7 +297,7 @@ UPDATES: list[Case] = [
             terminating=1,
             conditions=true("SuccessCriteriaMet", "Complete"),
         ),
-        status=True,
+        part="status",
     ),
     Case(
         "complete and uncounted",
@@ -308,7 +308,7 @@ UPDATES: list[Case] = [
             uncountedTerminatedPods={"succeeded": ["a"], "failed": ["a", ""]},
             conditions=true("SuccessCriteriaMet", "Complete"),
         ),
-        status=True,
+        part="status",
     ),
     Case(
         "complete and failed",
@@ -318,31 +318,31 @@ UPDATES: list[Case] = [
             completionTime=ENDED,
             conditions=true("SuccessCriteriaMet", "Complete", "Failed", "FailureTarget"),
         ),
-        status=True,
+        part="status",
     ),
-    Case("failed", job(), status(startTime=STARTED, conditions=true("FailureTarget", "Failed")), status=True),
-    Case("failed without its target", job(), status(conditions=true("Failed")), status=True),
-    Case("a completion time too early", job(), status(completionTime=ENDED), status=True),
-    Case("indexes of a job without", job(), status(completedIndexes="0", failedIndexes="0"), status=True),
+    Case("failed", job(), status(startTime=STARTED, conditions=true("FailureTarget", "Failed")), part="status"),
+    Case("failed without its target", job(), status(conditions=true("Failed")), part="status"),
+    Case("a completion time too early", job(), status(completionTime=ENDED), part="status"),
+    Case("indexes of a job without", job(), status(completedIndexes="0", failedIndexes="0"), part="status"),
     Case(
         "indexes",
         job({**INDEXED, "backoffLimitPerIndex": 1}),
         status(completedIndexes="0,2-3", failedIndexes="1"),
-        status=True,
+        part="status",
     ),
     Case(
         "indexes that overlap",
         job({**INDEXED, "backoffLimitPerIndex": 1}),
         status(completedIndexes="0-3", failedIndexes="2"),
-        status=True,
+        part="status",
     ),
     Case(
         "indexes out of order",
         job({**INDEXED, "backoffLimitPerIndex": 1}),
         status(completedIndexes="3,1", failedIndexes="9"),
-        status=True,
+        part="status",
     ),
-    Case("the spec by the status endpoint", job(), set_("spec.parallelism", 9), status=True),
+    Case("the spec by the status endpoint", job(), set_("spec.parallelism", 9), part="status"),
     Case("cron: another schedule", cron({"schedule": "* * * * *"}), set_("spec.schedule", "@daily")),
     Case("cron: a zone in the schedule", cron({"schedule": "* * * * *"}), set_("spec.schedule", "TZ=UTC * * * * *")),
     Case(

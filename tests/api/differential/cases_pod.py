@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from tests.api.differential.judge import Case, Object
+from tests.api.differential.verdict import Case, Object
 
 CONTAINER: Object = {"name": "main", "image": "img:1"}
 
@@ -230,6 +230,87 @@ GOOD: dict[str, Object] = {
     "a pull secret without a name only warns": pod({"imagePullSecrets": [{}]}),
     "old node labels only warn": pod({"nodeSelector": {"beta.kubernetes.io/os": "linux"}}),
     "git volumes only warn": with_volume({"gitRepo": {"repository": "r"}}),
+    "files inside one another only warn": pod(
+        {
+            "volumes": [
+                {
+                    "name": "p",
+                    "projected": {
+                        "sources": [
+                            {"configMap": {"name": "x", "items": [{"key": "a", "path": "a"}]}},
+                            {"secret": {"name": "y", "items": [{"key": "a", "path": "a/b"}]}},
+                        ]
+                    },
+                }
+            ]
+        }
+    ),
+    "repetitions only warn": pod(
+        {
+            "hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}, {"ip": "01.1.1.1"}],
+            "imagePullSecrets": [{"name": "a"}, {"name": "a"}],
+            "dnsConfig": {"nameservers": ["01.1.1.1"]},
+        }
+    ),
+    "old annotations only warn": pod(
+        annotations={
+            "scheduler.alpha.kubernetes.io/critical-pod": "",
+            "seccomp.security.alpha.kubernetes.io/pod": "unconfined",
+            "container.apparmor.security.beta.kubernetes.io/main": "unconfined",
+            "container.seccomp.security.alpha.kubernetes.io/main": "localhost/x",
+        }
+    ),
+    "old affinity only warns": pod(
+        {
+            "affinity": {
+                "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 1,
+                            "preference": {
+                                "matchExpressions": [{"key": "beta.kubernetes.io/os", "operator": "Exists"}]
+                            },
+                        }
+                    ]
+                },
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1, "podAffinityTerm": {"topologyKey": "a"}}
+                    ],
+                },
+            }
+        }
+    ),
+    "ports of the host only warn": pod(
+        {
+            "containers": [
+                {**CONTAINER, "ports": [{"containerPort": 1}, {"containerPort": 1, "hostPort": 2}]},
+                {"name": "b", "image": "b", "ports": [{"containerPort": 1}]},
+            ]
+        }
+    ),
+    "a variable of itself does not warn": env({"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}),
+    "numbers as amounts": pod(container={"resources": {"limits": {"cpu": 2, "memory": 1000000}}}),
+    "AppArmor by field": pod(
+        {"securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}},
+        container={"securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}},
+    ),
+    "AppArmor by annotation": pod(
+        annotations={"container.apparmor.security.beta.kubernetes.io/main": "localhost/x"},
+    ),
+    "a preemption policy": pod({"preemptionPolicy": "PreemptLowerPriority", "priority": 0}),
+    "an old volume": with_volume(
+        {
+            "storageos": {"volumeName": "x"},
+        }
+    ),
+    "a quobyte volume": with_volume({"quobyte": {"registry": "a:1", "volume": "b"}}),
+    "an fc volume": with_volume({"fc": {"wwids": ["a"]}}),
+    "an azure disk": with_volume({"azureDisk": {"diskName": "a", "diskURI": "https://x"}}),
+    "a scaleIO volume": with_volume(
+        {"scaleIO": {"gateway": "a", "system": "b", "volumeName": "c", "secretRef": {"name": "x"}}}
+    ),
 }
 
 BAD: dict[str, Object] = {
@@ -337,6 +418,7 @@ BAD: dict[str, Object] = {
         {"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": 1}, "requests": {"cpu": "500m"}}},
         container={"resources": {"limits": {"cpu": "2"}}},
     ),
+    "storage of the whole pod": pod({"resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}}}),
     "container security": pod(
         container={
             "securityContext": {
@@ -615,6 +697,59 @@ BAD: dict[str, Object] = {
             "container.apparmor.security.beta.kubernetes.io/main": "runtime/default",
         },
     ),
+    "names that are too long": pod(name="a" * 254, generateName="A"),
+    "owners and finalizers": pod(
+        ownerReferences=[
+            {"apiVersion": "", "kind": "", "name": "", "uid": ""},
+            {"apiVersion": "a/v1", "kind": "X", "name": "a", "uid": "b", "controller": True},
+            {"apiVersion": "v1", "kind": "Pod", "name": "c", "uid": "b", "controller": True},
+        ],
+        finalizers=["a", "x y", "a.b/c"],
+        annotations={"A b": "x"},
+    ),
+    "several sources": pod(
+        {"volumes": [{"name": "v", "configMap": {"name": "x"}, "downwardAPI": {}, "csi": {"driver": "x"}}]}
+    ),
+    "iscsi": with_volume(
+        {"iscsi": {"targetPortal": "x", "iqn": "foo", "lun": 0, "chapAuthSession": True, "initiatorName": "iqn.x"}}
+    ),
+    "fc": with_volume({"fc": {"targetWWNs": ["a"], "wwids": ["b"], "lun": 300}}),
+    "quobyte and flocker": pod(
+        {
+            "volumes": [
+                {"name": "a", "quobyte": {"registry": "x", "volume": ""}},
+                {"name": "b", "flocker": {"datasetName": "a/b", "datasetUUID": "c"}},
+                {"name": "c", "flocker": {}},
+                {"name": "d", "cinder": {"volumeID": "", "secretRef": {}}},
+                {"name": "e", "storageos": {"volumeName": "A", "volumeNamespace": "B"}},
+                {"name": "f", "gcePersistentDisk": {"pdName": "", "partition": 300}},
+                {"name": "g", "azureDisk": {"diskName": "a", "diskURI": "x", "kind": "Managed", "cachingMode": "X"}},
+                {"name": "h", "awsElasticBlockStore": {"volumeID": "", "partition": -1}},
+                {"name": "i", "vsphereVolume": {"volumePath": ""}},
+                {"name": "j", "portworxVolume": {"volumeID": ""}},
+                {"name": "k", "photonPersistentDisk": {"pdID": ""}},
+                {"name": "l", "azureFile": {"secretName": "", "shareName": ""}},
+                {"name": "m", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "A"}}},
+            ]
+        }
+    ),
+    "a claim of an ephemeral volume": pod(
+        {
+            "volumes": [
+                {
+                    "name": "v",
+                    "ephemeral": {
+                        "volumeClaimTemplate": {
+                            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}}
+                        }
+                    },
+                },
+                {"name": "w", "persistentVolumeClaim": {"claimName": "p-v"}},
+            ]
+        }
+    ),
+    "a priority of one's own": pod({"priority": 5}),
+    "a deadline too far": pod({"activeDeadlineSeconds": 2**31}),
     "labels and names": pod(name="A_b", labels={"a b": "c d"}),
 }
 
@@ -719,19 +854,72 @@ UPDATES: list[Case] = [
     ),
     Case("the node", pod(), set_("spec.nodeName", "n")),
     Case("the status by the main endpoint", pod(), set_("status.phase", "Running")),
-    Case("a phase", pod(), set_("status.phase", "Running"), status=True),
-    Case("another class of service", pod(), set_("status.qosClass", "Guaranteed"), status=True),
-    Case("bad conditions", pod(), set_("status.conditions", [{"type": "a b", "status": "True"}]), status=True),
-    Case("bad addresses", pod(), set_("status.podIPs", [{"ip": "x"}]), status=True),
+    Case("a phase", pod(), set_("status.phase", "Running"), part="status"),
+    Case("another class of service", pod(), set_("status.qosClass", "Guaranteed"), part="status"),
+    Case("bad conditions", pod(), set_("status.conditions", [{"type": "a b", "status": "True"}]), part="status"),
+    Case("bad addresses", pod(), set_("status.podIPs", [{"ip": "x"}]), part="status"),
     Case(
-        "two addresses of one family", pod(), set_("status.podIPs", [{"ip": "1.1.1.1"}, {"ip": "1.1.1.2"}]), status=True
+        "two addresses of one family",
+        pod(),
+        set_("status.podIPs", [{"ip": "1.1.1.1"}, {"ip": "1.1.1.2"}]),
+        part="status",
     ),
-    Case("a host address that is not the first", pod(), set_("status.hostIPs", [{"ip": "1.1.1.1"}]), status=True),
-    Case("a bad nominated node", pod(), set_("status.nominatedNodeName", "A"), status=True),
-    Case("the spec by the status endpoint", pod(), set_("spec.containers.0.image", "x"), status=True),
-    Case("labels by the status endpoint", pod(), set_("metadata.labels", {"a": "b"}), status=True),
+    Case("a host address that is not the first", pod(), set_("status.hostIPs", [{"ip": "1.1.1.1"}]), part="status"),
+    Case("a bad nominated node", pod(), set_("status.nominatedNodeName", "A"), part="status"),
+    Case("the spec by the status endpoint", pod(), set_("spec.containers.0.image", "x"), part="status"),
+    Case("labels by the status endpoint", pod(), set_("metadata.labels", {"a": "b"}), part="status"),
+]
+
+DEBUGGER: Object = {"name": "d", "image": "i", "targetContainerName": "main"}
+SIZED: Object = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}}
+
+PARTS: list[Case] = [
+    Case("a debugger", pod(), set_("spec.ephemeralContainers", [DEBUGGER]), part="ephemeralcontainers"),
+    Case(
+        "a debugger that does too much",
+        pod({"volumes": [{"name": "v"}]}),
+        set_(
+            "spec.ephemeralContainers",
+            [
+                {
+                    "name": "main",
+                    "image": " i",
+                    "targetContainerName": "nope",
+                    "ports": [{"containerPort": 1}],
+                    "resources": {"limits": {"cpu": "1"}},
+                    "livenessProbe": {"exec": {"command": ["x"]}},
+                    "lifecycle": {},
+                    "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "x"}],
+                }
+            ],
+        ),
+        part="ephemeralcontainers",
+    ),
+    Case("more cpu", pod(container=SIZED), set_("spec.containers.0.resources.requests.cpu", "1500m"), part="resize"),
+    Case("less memory", pod(container=SIZED), set_("spec.containers.0.resources.limits.memory", "1Gi"), part="resize"),
+    Case("no requests", pod(container=SIZED), set_("spec.containers.0.resources.requests", None), part="resize"),
+    Case("another image by resize", pod(container=SIZED), set_("spec.containers.0.image", "x"), part="resize"),
+    Case(
+        "another class of service by resize",
+        pod(),
+        set_("spec.containers.0.resources", SIZED["resources"]),
+        part="resize",
+    ),
+    Case(
+        "other resources",
+        pod(container=SIZED),
+        set_("spec.containers.0.resources.limits.ephemeral-storage", "1Gi"),
+        part="resize",
+    ),
+    Case(
+        "the resources of the whole pod",
+        pod({"resources": {"limits": {"cpu": "4", "memory": "4Gi"}}}, container=SIZED),
+        set_("spec.containers.0.resources.requests.cpu", "1500m"),
+        part="resize",
+    ),
 ]
 
 CASES = [Case(f"good: {name}", obj) for name, obj in GOOD.items()]
 CASES += [Case(f"bad: {name}", obj) for name, obj in BAD.items()]
 CASES += UPDATES
+CASES += PARTS

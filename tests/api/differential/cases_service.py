@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.api.differential.cases_pod import both, set_
-from tests.api.differential.judge import Case, Object
+from tests.api.differential.verdict import Case, Object
 
 PORTS: list[Object] = [{"port": 80}]
 
@@ -208,7 +208,7 @@ UPDATES: list[Case] = [
         "an address of a balancer that is none",
         service(),
         set_("status.loadBalancer", {"ingress": [{"ip": "1.2.3.4"}]}),
-        status=True,
+        part="status",
     ),
     Case("a slice of another type", slice_(addressType="IPv4", endpoints=[]), set_("addressType", "IPv6")),
     Case("another controller", network("IngressClass", controller="a.b/c"), set_("spec.controller", "a.b/d")),

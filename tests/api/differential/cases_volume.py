@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.api.differential.cases_pod import both, set_
 from tests.api.differential.cases_service import of
-from tests.api.differential.judge import Case, Object
+from tests.api.differential.verdict import Case, Object
 
 ONE: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
 SIZE: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -195,7 +195,7 @@ UPDATES: list[Case] = [
         "the status of a volume",
         volume(**ONE, **HOST),
         set_("status", {"phase": "Bound"}),
-        status=True,
+        part="status",
         unlike=("lastPhaseTransitionTime", "rules have no clock; whoever binds a volume writes when"),
     ),
     Case(
@@ -220,13 +220,13 @@ UPDATES: list[Case] = [
         "a bound claim",
         claim(**SIZE),
         set_("status", {"phase": "Bound", "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}),
-        status=True,
+        part="status",
     ),
     Case(
         "a bad status of a claim",
         claim(**SIZE),
         set_("status", {"capacity": {"storage": "-1"}, "allocatedResources": {"a b": "1", "cpu": "1"}}),
-        status=True,
+        part="status",
     ),
     Case(
         "the provisioner",

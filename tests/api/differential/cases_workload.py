@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.api.differential.cases_pod import CONTAINER, both, set_
 from tests.api.differential.cases_service import of
-from tests.api.differential.judge import Case, Object
+from tests.api.differential.verdict import Case, Object
 
 TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
 SELECTOR: Object = {"matchLabels": {"a": "b"}}
@@ -159,20 +159,26 @@ for _kind in KINDS:
         ),
         Case(f"the status of {_kind} by the main endpoint", workload(_kind), set_("status.observedGeneration", 9)),
         Case(
-            f"the spec of {_kind} by the status endpoint", workload(_kind), set_("spec.minReadySeconds", 9), status=True
+            f"the spec of {_kind} by the status endpoint",
+            workload(_kind),
+            set_("spec.minReadySeconds", 9),
+            part="status",
         ),
     ]
 UPDATES += [
     Case(
-        "deployment counts", workload("Deployment"), set_("status", {**COUNTS, "unavailableReplicas": -1}), status=True
+        "deployment counts",
+        workload("Deployment"),
+        set_("status", {**COUNTS, "unavailableReplicas": -1}),
+        part="status",
     ),
     Case(
         "replica set counts",
         workload("ReplicaSet"),
         set_("status", {"replicas": 1, "readyReplicas": 2, "availableReplicas": 3, "fullyLabeledReplicas": 4}),
-        status=True,
+        part="status",
     ),
-    Case("stateful counts", workload("StatefulSet"), set_("status", {**COUNTS, "currentReplicas": 4}), status=True),
+    Case("stateful counts", workload("StatefulSet"), set_("status", {**COUNTS, "currentReplicas": 4}), part="status"),
     Case(
         "daemon counts",
         workload("DaemonSet"),
@@ -186,7 +192,7 @@ UPDATES += [
                 "collisionCount": -1,
             },
         ),
-        status=True,
+        part="status",
     ),
     Case(
         "what may change in a stateful set",

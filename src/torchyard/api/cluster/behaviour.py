@@ -135,6 +135,7 @@ class PriorityClassBehaviour(Behaviour):
 
 class RuntimeClassBehaviour(Behaviour):
     unconditional_update = False
+    create_on_update = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:

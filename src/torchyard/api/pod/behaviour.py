@@ -8,7 +8,7 @@ from torchyard.api.pod.defaults import default_pod, default_template
 from torchyard.api.pod.qos import quality_of_service
 from torchyard.api.pod.scheduling import merge_match_keys
 from torchyard.api.pod.updates import validate_pod_status, validate_pod_update
-from torchyard.api.pod.validation import validate_pod, validate_template
+from torchyard.api.pod.validation import APP_ARMOR, all_containers, validate_pod, validate_template
 from torchyard.api.pod.warnings import pod_warnings, template_warnings
 
 
@@ -32,6 +32,22 @@ def drop_disabled_fields(spec: Object) -> None:
                 ]
 
 
+def _profiles_from_annotations(spec: Object, annotations: dict[str, str]) -> None:
+    """AppArmor profiles were annotations once; they still count where the fields say nothing."""
+    if (spec.get("securityContext") or {}).get("appArmorProfile") is not None:
+        return
+    for _, _, container in all_containers(spec):
+        named = annotations.get(f"{APP_ARMOR}{container.get('name')}")
+        context = container.get("securityContext") or {}
+        if named is None or context.get("appArmorProfile") is not None:
+            continue
+        kind, _, path = named.partition("/")
+        profile = {"localhost": "Localhost", "runtime": "RuntimeDefault", "unconfined": "Unconfined"}.get(kind)
+        if profile is not None:
+            local = {"localhostProfile": path} if profile == "Localhost" else {}
+            container["securityContext"] = {**context, "appArmorProfile": {"type": profile, **local}}
+
+
 class PodBehaviour(Behaviour):
     returns_deleted = True
     graceful = True
@@ -42,6 +58,8 @@ class PodBehaviour(Behaviour):
     def prepare_create(self, obj: Object) -> None:
         spec = obj["spec"]
         drop_disabled_fields(spec)
+        if annotations := obj["metadata"].get("annotations"):
+            _profiles_from_annotations(spec, annotations)
         obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(obj)}
         if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
             spec["terminationGracePeriodSeconds"] = 1

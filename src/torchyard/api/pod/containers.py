@@ -100,7 +100,7 @@ def check_ephemeral_containers(containers: list[Object], pod: PodContext, at: st
         pod.names.add(name)
         if target and target not in others:
             found.append(faults.not_found(f"{where}.targetContainerName", target))
-        refused = [one for one in _EPHEMERAL_REFUSED if container.get(one)]
+        refused = [one for one in _EPHEMERAL_REFUSED if container.get(one) not in (None, [])]
         refused += ["resources"] if any((container.get("resources") or {}).values()) else []
         detail = "cannot be set for an Ephemeral Container"
         found.extend(faults.forbidden(f"{where}.{one}", detail) for one in refused)

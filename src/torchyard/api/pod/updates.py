@@ -251,7 +251,7 @@ def _check_addresses(addresses: list[Object], at: str, found: list[Fault]) -> No
 def validate_ephemeral_containers(new: Object, old: Object) -> list[Fault]:
     """A change by the `ephemeralcontainers` endpoint: containers may be added, never changed or taken away."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
-        return [faults.forbidden("", "static pods do not support ephemeral containers")]
+        return [faults.forbidden("[]", "static pods do not support ephemeral containers")]
     found: list[Fault] = []
     check_metadata_and_spec(new, found)
     _check_annotations(new, old, found)
@@ -267,12 +267,27 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[Fault]:
     return found
 
 
+def resized(pod: Object, sent: Object) -> Object:
+    """The pod with the containers' resources as sent; whatever else was sent does not go through this door."""
+    spec, asked = dict(pod["spec"]), sent.get("spec") or {}
+    for kind in ("containers", "initContainers"):
+        own, other = spec.get(kind) or [], asked.get(kind) or []
+        if len(own) == len(other):
+            spec[kind] = [_with(container, wanted) for container, wanted in zip(own, other, strict=True)]
+    return {**pod, "spec": spec}
+
+
+def _with(container: Object, wanted: Object) -> Object:
+    changed = {name: wanted[name] for name in ("resources", "resizePolicy") if wanted.get(name) is not None}
+    return {**container, **changed}
+
+
 def validate_resize(new: Object, old: Object) -> list[Fault]:
     """A change by the `resize` endpoint: cpu and memory of running containers."""
     if any((pod["spec"].get("resources") or {}).get(one) for pod in (new, old) for one in ("requests", "limits")):
-        return [faults.forbidden("", "pods with pod-level resources cannot be resized")]
+        return [faults.forbidden("[]", "pods with pod-level resources cannot be resized")]
     if MIRROR in (old["metadata"].get("annotations") or {}):
-        return [faults.forbidden("", "static pods cannot be resized")]
+        return [faults.forbidden("[]", "static pods cannot be resized")]
     found: list[Fault] = []
     check_metadata_and_spec(new, found)
     if quality_of_service(new) != ((old.get("status") or {}).get("qosClass") or quality_of_service(old)):

@@ -30,6 +30,7 @@ class QuotaBehaviour(StatefulBehaviour):
 
 
 class LimitRangeBehaviour(Behaviour):
+    create_on_update = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:

@@ -13,6 +13,7 @@ class ServiceBehaviour(StatefulBehaviour):
     """The server allocates addresses and ports once a service is valid: see `service.allocation`."""
 
     name_rule = "service"
+    create_on_update = True
     returns_deleted = True
     generation_fields = None
 
@@ -58,6 +59,7 @@ class ServiceBehaviour(StatefulBehaviour):
 
 
 class EndpointsBehaviour(Behaviour):
+    create_on_update = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:

@@ -152,7 +152,6 @@ class AttachmentBehaviour(StatefulBehaviour):
 
 
 class CapacityBehaviour(Behaviour):
-    returns_deleted = True
     unconditional_update = False
     generation_fields = None
 

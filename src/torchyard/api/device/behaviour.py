@@ -1,0 +1,104 @@
+"""The behaviour of the kinds of resource.k8s.io: kept for clients that bring them, allocated by nobody here."""
+
+from __future__ import annotations
+
+from torchyard.api import checks, faults, names
+from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.faults import Fault
+from torchyard.api.stateful import StatefulBehaviour
+
+
+def _default_claim_spec(spec: Object) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for exact in [request.get("exactly"), *(request.get("firstAvailable") or ())]:
+            if exact is None:
+                continue
+            if not exact.get("allocationMode"):
+                exact["allocationMode"] = "ExactCount"
+            if exact["allocationMode"] == "ExactCount" and not exact.get("count"):
+                exact["count"] = 1
+
+
+def _check_claim_spec(spec: Object, at: str, found: list[Fault]) -> None:
+    seen: set[str] = set()
+    for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
+        field, name = f"{at}.devices.requests[{index}]", request.get("name") or ""
+        if not name:
+            found.append(faults.required(f"{field}.name"))
+        else:
+            checks.told(names.label_problems(name), f"{field}.name", name, found)
+        if name in seen:
+            found.append(faults.duplicate(f"{field}.name", name))
+        seen.add(name)
+        exact, choices = request.get("exactly"), request.get("firstAvailable")
+        if (exact is None) == (not choices):
+            detail = "exactly one of `exactly` or `firstAvailable` is required"
+            found.append(faults.required(field, detail))
+        elif exact is not None and not exact.get("deviceClassName"):
+            found.append(faults.required(f"{field}.exactly.deviceClassName"))
+
+
+class DeviceClassBehaviour(Behaviour):
+    returns_deleted = True
+
+
+class ResourceClaimBehaviour(StatefulBehaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        _default_claim_spec(obj.setdefault("spec", {}))
+
+    def validate(self, obj: Object) -> list[Fault]:
+        found: list[Fault] = []
+        _check_claim_spec(obj["spec"], "spec", found)
+        return found
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        found: list[Fault] = []
+        checks.immutable(new.get("spec"), old.get("spec"), "spec", found)
+        return found
+
+
+class ResourceClaimTemplateBehaviour(Behaviour):
+    returns_deleted = True
+    generation_fields = None
+
+    def default(self, obj: Object) -> None:
+        _default_claim_spec(obj.setdefault("spec", {}).setdefault("spec", {}))
+
+    def validate(self, obj: Object) -> list[Fault]:
+        found: list[Fault] = []
+        _check_claim_spec(obj["spec"]["spec"], "spec.spec", found)
+        return found
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        found: list[Fault] = []
+        checks.immutable(new.get("spec"), old.get("spec"), "spec", found)
+        return found
+
+
+class ResourceSliceBehaviour(Behaviour):
+    returns_deleted = True
+
+    def validate(self, obj: Object) -> list[Fault]:
+        found: list[Fault] = []
+        spec = obj.get("spec") or {}
+        driver, pool = spec.get("driver") or "", spec.get("pool") or {}
+        if not driver:
+            found.append(faults.required("spec.driver"))
+        checks.told(names.subdomain_problems(driver), "spec.driver", driver, found)
+        if not pool.get("name"):
+            found.append(faults.required("spec.pool.name"))
+        count = pool.get("resourceSliceCount") or 0
+        if count <= 0:
+            found.append(faults.invalid("spec.pool.resourceSliceCount", count, checks.NOT_POSITIVE))
+        nodes = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+        if sum(bool(spec.get(name)) for name in nodes) != 1:
+            listed = ", ".join(f"`{name}`" for name in nodes)
+            found.append(faults.required("spec", f"exactly one of {listed} is required"))
+        return found
+
+    def selectable(self, obj: Object) -> dict[str, str]:
+        spec = obj.get("spec") or {}
+        return {"spec.driver": spec.get("driver") or "", "spec.nodeName": spec.get("nodeName") or ""}
