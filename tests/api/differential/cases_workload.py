@@ -112,7 +112,7 @@ BAD |= {
     ),
     "stateful in no part": workload("StatefulSet", updateStrategy={"rollingUpdate": {"partition": -1}}),
     "stateful volumes and claims": workload(
-        "StatefulSet", pod={"volumes": [{"name": "B"}, {"name": "C"}]}, volumeClaimTemplates=[claim("A"), claim("B")]
+        "StatefulSet", pod={"volumes": [{"name": "A"}, {"name": "C"}]}, volumeClaimTemplates=[claim("A")]
     ),
     "daemon numbers": workload("DaemonSet", minReadySeconds=-1, revisionHistoryLimit=-1, updateStrategy={"type": "X"}),
     "daemons that surge and stay away": workload(

@@ -1,0 +1,111 @@
+"""Small decisions about pods that others build on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.api.differences import differences, same
+from torchyard.api.kinds import BEHAVIOURS
+from torchyard.api.pod.defaults import pull_policy
+from torchyard.api.pod.qos import quality_of_service
+from torchyard.api.pod.updates import resized
+
+Object = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("img", "Always"),
+        ("img:latest", "Always"),
+        ("host:5000/a/img", "Always"),
+        ("img:1", "IfNotPresent"),
+        ("host:5000/a/img:1", "IfNotPresent"),
+        (f"img@sha256:{'a' * 64}", "IfNotPresent"),
+        (f"img:latest@sha256:{'a' * 64}", "Always"),
+        ("Not An Image", "IfNotPresent"),
+        ("", "IfNotPresent"),
+    ],
+)
+def test_an_image_without_a_fixed_tag_is_pulled_always(image: str, policy: str) -> None:
+    assert pull_policy(image) == policy
+
+
+def pod(*resources: Object) -> Object:
+    return {
+        "metadata": {},
+        "spec": {"containers": [{"name": f"c{n}", "resources": r} for n, r in enumerate(resources)]},
+    }
+
+
+WHOLE = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("resources", "quality"),
+    [
+        ([{}], "BestEffort"),
+        ([{"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}], "BestEffort"),
+        ([{"limits": WHOLE, "requests": WHOLE}], "Guaranteed"),
+        ([{"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": WHOLE}], "Guaranteed"),
+        ([{"limits": WHOLE, "requests": WHOLE}, {}], "Burstable"),
+        ([{"limits": {"cpu": "2", "memory": "1Gi"}, "requests": WHOLE}], "Burstable"),
+        ([{"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}], "Burstable"),
+    ],
+)
+def test_the_class_of_service_follows_from_cpu_and_memory(resources: list[Object], quality: str) -> None:
+    assert quality_of_service(pod(*resources)) == quality
+
+
+def test_a_pod_is_resized_by_its_resources_and_nothing_else() -> None:
+    sent = {"spec": {"containers": [{"name": "c0", "image": "other", "resources": {"limits": WHOLE}}]}}
+    assert resized(pod({}), sent)["spec"]["containers"] == [{"name": "c0", "resources": {"limits": WHOLE}}]
+
+
+def test_differences_name_the_path_and_both_values() -> None:
+    old = {"a": [{"b": 1}], "c": "x", "gone": {}}
+    new = {"a": [{"b": 2}], "c": "x", "empty": None}
+    assert differences(old, new) == "  a[0].b: - 1 + 2"
+    assert not same(old, new)
+    assert same({"a": None, "b": []}, {"c": {}, "d": ""})
+    assert not same({"a": 0}, {})
+
+
+def test_a_long_list_of_differences_is_cut() -> None:
+    told = differences({str(n): n for n in range(1, 21)}, {})
+    assert told.splitlines()[-1] == "  … and 12 more"
+
+
+@pytest.mark.parametrize("key", BEHAVIOURS)
+def test_every_kind_names_its_selectable_fields_without_an_object(key: tuple[str, str]) -> None:
+    fields = BEHAVIOURS[key].selectable({})
+    assert all(isinstance(value, str) for value in fields.values())
+
+
+@pytest.mark.parametrize(
+    ("key", "obj", "fields"),
+    [
+        (
+            ("", "pods"),
+            {
+                "spec": {"nodeName": "n", "hostNetwork": True},
+                "status": {"phase": "Running", "podIPs": [{"ip": "1.2.3.4"}]},
+            },
+            {"spec.nodeName": "n", "spec.hostNetwork": "true", "status.phase": "Running", "status.podIP": "1.2.3.4"},
+        ),
+        (("batch", "jobs"), {"status": {"succeeded": 3}}, {"status.successful": "3"}),
+        (("", "nodes"), {"spec": {"unschedulable": True}}, {"spec.unschedulable": "true"}),
+        (("", "secrets"), {"type": "Opaque"}, {"type": "Opaque"}),
+        (("", "services"), {"spec": {"type": "ClusterIP", "clusterIP": "None"}}, {"spec.clusterIP": "None"}),
+        (
+            ("", "events"),
+            {"involvedObject": {"name": "p"}, "source": {"component": "kubelet"}},
+            {"involvedObject.name": "p", "source": "kubelet"},
+        ),
+        (("events.k8s.io", "events"), {"involvedObject": {"name": "p"}}, {"regarding.name": "p"}),
+    ],
+)
+def test_the_fields_a_selector_may_name(key: tuple[str, str], obj: Object, fields: dict[str, str]) -> None:
+    assert BEHAVIOURS[key].selectable(obj).items() >= fields.items()

@@ -1,0 +1,69 @@
+"""What carries over and what is dropped as a service changes, before any address is given out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.api.kinds import BEHAVIOURS
+from torchyard.api.service.allocation import needs_cluster_ip, needs_node_ports
+
+Object = dict[str, Any]
+SERVICE = BEHAVIOURS["", "services"]
+
+
+def service(**spec: Any) -> Object:
+    obj = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}], **spec}}
+    SERVICE.default(obj)
+    return obj
+
+
+@pytest.mark.parametrize(
+    ("spec", "address", "ports"),
+    [
+        ({}, True, False),
+        ({"type": "NodePort"}, True, True),
+        ({"type": "LoadBalancer"}, True, True),
+        ({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}, True, False),
+        ({"type": "ExternalName", "externalName": "a.b"}, False, False),
+    ],
+)
+def test_a_services_type_says_what_it_needs(spec: Object, address: bool, ports: bool) -> None:
+    obj = service(**spec)
+    assert (needs_cluster_ip(obj), needs_node_ports(obj)) == (address, ports)
+
+
+def test_what_was_allocated_and_is_left_out_carries_over() -> None:
+    old = service(
+        type="NodePort", clusterIP="10.96.0.7", clusterIPs=["10.96.0.7"], ports=[{"port": 80, "nodePort": 30007}]
+    )
+    new = service(type="NodePort")
+    SERVICE.prepare_update(new, old)
+    assert (new["spec"]["clusterIP"], new["spec"]["clusterIPs"]) == ("10.96.0.7", ["10.96.0.7"])
+    assert new["spec"]["ports"][0]["nodePort"] == 30007
+
+
+def test_a_service_that_becomes_a_name_lets_go_of_its_address() -> None:
+    old = service(clusterIP="10.96.0.7", clusterIPs=["10.96.0.7"], ipFamilies=["IPv4"], ipFamilyPolicy="SingleStack")
+    new = {**old, "spec": {**old["spec"], "type": "ExternalName", "externalName": "a.b"}}
+    SERVICE.prepare_update(new, old)
+    assert new["spec"].keys().isdisjoint({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"})
+
+
+def test_a_service_that_stops_being_reachable_from_outside_lets_go_of_its_node_ports() -> None:
+    old = service(
+        type="NodePort", clusterIP="10.96.0.7", clusterIPs=["10.96.0.7"], ports=[{"port": 80, "nodePort": 30007}]
+    )
+    new = service(type="ClusterIP", ports=[{"port": 80, "nodePort": 30007}], externalTrafficPolicy="Cluster")
+    SERVICE.prepare_update(new, old)
+    assert "nodePort" not in new["spec"]["ports"][0]
+    assert "externalTrafficPolicy" not in new["spec"]
+    assert SERVICE.validate_update(new, old) == []
+
+
+def test_a_headless_service_without_a_selector_may_have_both_families() -> None:
+    obj = service(clusterIP="None")
+    SERVICE.prepare_create(obj)
+    assert obj["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
+    assert SERVICE.validate(obj) == []
