@@ -17,12 +17,12 @@ class TimeError(YardError):
 
 def to_rfc3339(moment: datetime) -> str:
     """Whole seconds in UTC: the form of `metadata.creationTimestamp`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).isoformat(timespec="seconds")[:19] + "Z"
 
 
 def to_rfc3339_micro(moment: datetime) -> str:
     """Microseconds in UTC: the form of a Lease's `renewTime` and an Event's `eventTime`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
 _rfc3339 = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:[.,](\d+))?(Z|[+-]\d{2}:\d{2})").fullmatch

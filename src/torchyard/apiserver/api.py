@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from random import Random, SystemRandom
+from random import Random
 from typing import Any, Literal, Protocol
 
 from torchyard.api.resources import Resource
@@ -69,7 +69,7 @@ class Api:
     streams: PodStreams | None = None
     usage: Usage | None = None
     clock: Callable[[], datetime] = utc_now
-    random: Random = field(default_factory=SystemRandom)
+    random: Random = field(default_factory=Random)
     # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing
     # is stored, and the writer is told so.
     controllers: frozenset[str] = frozenset()

@@ -6,10 +6,15 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Iterator
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.web_request import BaseRequest
+from multidict import CIMultiDict
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
@@ -20,6 +25,8 @@ from torchyard.apiserver.server import Server, refusal
 log = logging.getLogger(__name__)
 
 BODY_LIMIT = 3 << 20
+# A body up to this size is copied behind its head, so that both leave in one write.
+_ONE_WRITE = 1 << 16
 
 
 class Front:
@@ -52,7 +59,7 @@ class Front:
             user = self._guard.identify(incoming.headers, _certificate(incoming))
             body = await _body(incoming) if incoming.body_exists else b""
         except StatusError as error:
-            return _plain(refusal(error))
+            return await _write(incoming, refusal(error))
         request = Request(
             method=incoming.method,
             path=path,
@@ -66,7 +73,7 @@ class Front:
         if isinstance(response.taken_over, web.StreamResponse):
             return response.taken_over
         if isinstance(response.body, bytes):
-            return _plain(response)
+            return await _write(incoming, response)
         return await _stream(incoming, response, response.body)
 
 
@@ -79,6 +86,11 @@ async def _body(incoming: BaseRequest) -> bytes:
     """The whole body, or 413 as soon as it is known to be too large: it is never held."""
     if (incoming.content_length or 0) > BODY_LIMIT:
         raise errors.too_large(BODY_LIMIT)
+    if incoming.content.is_eof():  # it came with the head, as most do
+        whole = incoming.content.read_nowait()
+        if len(whole) > BODY_LIMIT:
+            raise errors.too_large(BODY_LIMIT)
+        return whole
     parts: list[bytes] = []
     size = 0
     async for part in incoming.content.iter_any():
@@ -89,22 +101,74 @@ async def _body(incoming: BaseRequest) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _headers(response: Response) -> dict[str, str]:
-    return {"Content-Type": response.content_type, "Cache-Control": "no-cache, private", **response.headers}
-
-
-def _plain(response: Response) -> web.Response:
-    assert isinstance(response.body, bytes)
-    made = web.Response(status=response.status, body=response.body, headers=_headers(response))
-    _warn(made, response)
-    if response.status == 413:
-        made.force_close()  # the rest of the body is not read
-    return made
-
-
-def _warn(made: web.StreamResponse, response: Response) -> None:
+def _headers(response: Response) -> Iterator[tuple[str, str]]:
+    yield "Content-Type", response.content_type
+    yield "Cache-Control", "no-cache, private"
+    yield from response.headers.items()
     for sentence in response.warnings:
-        made.headers.add("Warning", f'299 - "{_quoted(sentence)}"')
+        yield "Warning", f'299 - "{_quoted(sentence)}"'
+
+
+class Written(web.StreamResponse):
+    """What aiohttp is told of an answer that was written already: whether the connection stays open."""
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        super().__init__()
+        self._stays = keep_alive
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._stays
+
+    async def prepare(self, request: BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+_OPEN, _CLOSED = Written(keep_alive=True), Written(keep_alive=False)
+
+
+async def _write(incoming: BaseRequest, response: Response) -> Written:
+    """Write an answer that is whole. aiohttp's own response object would cost more than all else about a GET."""
+    body = response.body
+    assert isinstance(body, bytes)
+    stays = incoming.keep_alive and response.status != 413  # of a body too large, the rest is not read
+    head = _head(incoming, response, len(body), stays=stays)
+    if incoming.method == "HEAD":
+        body = b""
+    try:
+        if len(body) <= _ONE_WRITE:
+            await incoming.writer.write(head + body)
+        else:
+            await incoming.writer.write(head)
+            await incoming.writer.write(body)
+    except ConnectionResetError:
+        return _CLOSED
+    return _OPEN if stays else _CLOSED
+
+
+def _head(incoming: BaseRequest, response: Response, size: int, *, stays: bool) -> bytes:
+    lines = [_status_line(response.status), *(f"{name}: {value}" for name, value in _headers(response))]
+    lines.append(f"Date: {_date(int(time.time()))}")
+    if response.status != HTTPStatus.NOT_MODIFIED:
+        lines.append(f"Content-Length: {size}")
+    if not stays:
+        lines.append("Connection: close")
+    elif incoming.version < HttpVersion11:
+        lines.append("Connection: keep-alive")
+    return "\r\n".join((*lines, "\r\n")).encode()
+
+
+@lru_cache
+def _status_line(status: int) -> str:
+    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)
 
 
 def _quoted(sentence: str) -> str:
@@ -114,9 +178,8 @@ def _quoted(sentence: str) -> str:
 
 async def _stream(incoming: BaseRequest, response: Response, body: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     """Write pieces as they come until the stream or the client ends."""
-    made = web.StreamResponse(status=response.status, headers=_headers(response))
+    made = web.StreamResponse(status=response.status, headers=CIMultiDict(_headers(response)))
     made.enable_chunked_encoding()
-    _warn(made, response)
     async with contextlib.aclosing(body) as pieces:
         with contextlib.suppress(ConnectionResetError, asyncio.CancelledError):
             await made.prepare(incoming)

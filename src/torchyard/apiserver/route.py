@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import unquote
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_VERBS_OF_ALL = {"get": "list", "delete": "deletecollection"}
 _NAMESPACE_PARTS = frozenset(("finalize", "status"))
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """A resource path taken apart. `plural` is empty for the discovery paths of a group version."""
 
     verb: str
@@ -25,14 +25,15 @@ class Route:
 
 def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     """The route of a path below /api or /apis, or None for anything else."""
-    parts = [unquote(part) for part in path.strip("/").split("/")]
-    match parts:
-        case ["api", version, *rest]:
-            group = ""
-        case ["apis", group, version, *rest]:
-            pass
-        case _:
-            return None
+    parts = path.strip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
+    if parts[0] == "api" and len(parts) > 1:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 2:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
     verb = _VERBS.get(method, "")
     old_watch = len(rest) > 1 and rest[0] == "watch"  # the old spelling of ?watch=true
     if old_watch:
@@ -40,9 +41,9 @@ def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     namespace = ""
     if len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in _NAMESPACE_PARTS:
         namespace, rest = rest[1], rest[2:]
-    plural, name, subresource, *tail = [*rest, "", "", ""][: max(len(rest), 3)]
+    plural, name, subresource, *tail = rest if len(rest) > 2 else [*rest, "", "", ""][:3]
     if not name and plural:
-        verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+        verb = _VERBS_OF_ALL.get(verb, verb)
     if (verb == "list" and watch) or (old_watch and verb == "get"):
         verb = "watch"
     # A namespace is named like an object in itself, for authorisation too.

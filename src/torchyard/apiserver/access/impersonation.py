@@ -17,12 +17,15 @@ from torchyard.apiserver.access.users import (
     split_account_name,
 )
 
+PREFIX = "impersonate-"
 EXTRA_PREFIX = "impersonate-extra-"
 AUTHENTICATION_GROUP = "authentication.k8s.io"
 
 
 def impersonated(user: User, headers: MultiMapping[str], authorizer: Authorizer) -> User:
     """The user a request is really made as. Raises 403 when `user` may not act as it."""
+    if not any(key[: len(PREFIX)].lower() == PREFIX for key in headers):
+        return user
     name = headers.get("Impersonate-User", "")
     groups = tuple(headers.getall("Impersonate-Group", ()))
     uid = headers.get("Impersonate-Uid", "")

@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from torchyard.api import errors, faults
+from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Query
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Stale
 from torchyard.apiserver.verbs.create import unsaved
-from torchyard.apiserver.verbs.metadata import ordered, timestamp
+from torchyard.apiserver.verbs.metadata import ordered
 
 Object = dict[str, Any]
 
@@ -145,7 +146,7 @@ def _mark(call: Call, obj: Object, options: DeleteOptions) -> str:
         if not _shorten(metadata, grace, call.now, is_asked=options.grace is not None) and grace:
             grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
     elif grace or finalizers or behaviour.graceful or _kept_by_spec(obj):
-        metadata["deletionTimestamp"] = timestamp(call.now + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = to_rfc3339(call.now + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
             metadata["generation"] += 1
@@ -176,7 +177,7 @@ def _shorten(metadata: Object, grace: int, now: datetime, *, is_asked: bool) -> 
     if grace >= current:
         return False
     end = datetime.fromisoformat(metadata["deletionTimestamp"])
-    metadata["deletionTimestamp"] = timestamp(end - timedelta(seconds=current) + timedelta(seconds=grace))
+    metadata["deletionTimestamp"] = to_rfc3339(end - timedelta(seconds=current) + timedelta(seconds=grace))
     metadata["deletionGracePeriodSeconds"] = grace
     return True
 

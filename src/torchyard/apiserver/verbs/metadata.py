@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from os import urandom
 from typing import Any
-from uuid import uuid4
 
 from torchyard.api import errors, faults
 from torchyard.api.names import generate_name
 from torchyard.api.resources import Resource
+from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 
 Object = dict[str, Any]
 
 
-def timestamp(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def new_uid() -> str:
+    """A random UUID (version 4), as text: what `str(uuid4())` gives, in a fraction of its time."""
+    digits = urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def check_scope(call: Call, obj: Object) -> None:
@@ -47,10 +50,10 @@ def begin_create(api: Api, call: Call, obj: Object) -> bool:
     if sent.isdigit() and sent != "0":
         # A real server answers 500 here; the fault is the client's all the same.
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "uid", "generation"):
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(name, None)
-    metadata["uid"] = str(uuid4())
-    metadata["creationTimestamp"] = timestamp(call.now)
+    metadata["uid"] = new_uid()
+    metadata["creationTimestamp"] = to_rfc3339(call.now)
     if call.resource.behaviour.generation_fields is not None:
         metadata["generation"] = 1
     generated = not metadata.get("name")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torchyard.api import errors
 
@@ -14,8 +13,7 @@ Form = Literal["object", "table", "metadata"]
 ACCEPTED = ("application/json", "application/yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(NamedTuple):
     form: Form = "object"
     version: str = "v1"  # of meta.k8s.io, for tables and metadata
     yaml: bool = False

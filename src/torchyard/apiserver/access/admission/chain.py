@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from random import Random, SystemRandom
+from random import Random
 
 from torchyard.apiserver.access import rbac
 from torchyard.apiserver.access.admission import limits, namespaces, pods, roles, service_account, storage
@@ -51,7 +51,7 @@ class BuiltInAdmission:
         now: Callable[[], datetime] = _utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        chance = random or SystemRandom()
+        chance = random or Random()
         self._quotas = Quotas(now, monotonic)
         self._mutating = _Rules(
             (namespaces.check_namespace, None),
