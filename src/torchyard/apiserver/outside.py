@@ -47,6 +47,9 @@ class Outside:
         return True
 
     async def validate(self, call: Call, operation: Operation, new: Object | None, old: Object | None) -> None:
+        if operation == "DELETE":
+            # there is nothing to change, but those who change things may refuse
+            await self.mutate(call, operation, new, old)
         asked = self._asked(call, operation, new, old)
         for sentence in self._policies.validate(asked):
             call.warn(sentence)

@@ -32,6 +32,7 @@ from torchyard.apiserver.access.users import (
     User,
     read_token_file,
 )
+from torchyard.apiserver.access.webhooks.kinds import with_expressions
 from torchyard.apiserver.addresses import ServiceAddresses
 from torchyard.apiserver.admission import Admission
 from torchyard.apiserver.api import Api
@@ -123,7 +124,7 @@ class Plane:
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
 
     def _api(self, store: Store, chosen: frozenset[str]) -> Api:
-        api = Api(store, Catalog(with_definitions(_resources(self.settings))), controllers=chosen)
+        api = Api(store, Catalog(with_expressions(with_definitions(_resources(self.settings)))), controllers=chosen)
         api.allocators[("", "services")] = ServiceAddresses(store)
         return api
 

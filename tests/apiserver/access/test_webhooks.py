@@ -95,6 +95,12 @@ async def test_the_verdict_is_a_real_servers(
     assert await verdict(webhooks, policies, asked(name, WAYS[name]), server.port) == cases.recorded()[name]
 
 
+def test_our_server_says_what_a_real_one_says(yard: Server, server: WebhookServer) -> None:
+    said, wanted = theirs.verdicts(yard.admin, server), cases.recorded()
+    assert {name: one for name, one in said.items() if one != wanted[name]} == {}
+    assert said.keys() == wanted.keys()
+
+
 @pytest.mark.cluster
 def test_the_recorded_verdicts_are_a_real_servers(kube_bare: Server, server: WebhookServer) -> None:
     assert theirs.verdicts(kube_bare.admin, server) == cases.recorded()

@@ -191,7 +191,7 @@ POLICIES: dict[str, tuple[Object, Object, str]] = {
                 {
                     "expression": 'oldObject == null && request.namespace == "default" && has(object.data)'
                     ' && request.resource.resource == "configmaps" && !request.dryRun && !has(object.foo)'
-                    ' && namespaceObject.metadata.name == "default" && request.userInfo.username == "admin"',
+                    ' && namespaceObject.metadata.name == "default" && request.userInfo.username != ""',
                 }
             ]
         },
@@ -299,6 +299,109 @@ def policies() -> tuple[list[Object], list[Object]]:
         in_force = {"policyName": name, "validationActions": ["Deny"], **binding}
         bound.append({**common, "kind": "ValidatingAdmissionPolicyBinding", "spec": in_force})
     return made, bound
+
+
+_GOOD = {"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]}
+_TRUE = [{"expression": "true"}]
+# Specifications of policies and bindings that are, or are not, taken.
+WRITTEN_POLICIES: dict[str, Object] = {
+    "good": {"matchConstraints": _GOOD, "validations": _TRUE},
+    "empty": {},
+    "nothing matched": {"matchConstraints": {}, "validations": []},
+    "an empty rule": {"matchConstraints": {"resourceRules": [{}]}, "validations": [{"expression": ""}]},
+    "unknown words": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "operations": ["FOO", "*"],
+                    "apiGroups": ["*", "a"],
+                    "apiVersions": [],
+                    "resources": ["pods"],
+                    "scope": "x",
+                }
+            ],
+            "matchPolicy": "x",
+        },
+        "validations": [{"expression": "true", "reason": "Foo", "message": " ", "messageExpression": " "}],
+        "failurePolicy": "x",
+    },
+    "line breaks": {
+        "matchConstraints": _GOOD,
+        "validations": [{"expression": "true\n||true"}, {"expression": "true", "message": "a\nb"}],
+    },
+    "names": {
+        "matchConstraints": _GOOD,
+        "variables": [{"name": "a b", "expression": "1"}, {"name": "x", "expression": ""}],
+        "matchConditions": [
+            {"name": "a b", "expression": "true"},
+            {"name": "c", "expression": ""},
+            {"name": "c", "expression": "1"},
+        ],
+        "validations": _TRUE,
+    },
+    "an empty parameter kind": {
+        "paramKind": {"apiVersion": "", "kind": ""},
+        "matchConstraints": _GOOD,
+        "validations": [{"expression": "params.x == 1"}],
+    },
+    "no parameter kind": {"matchConstraints": _GOOD, "validations": [{"expression": "params.x == 1"}]},
+    "types": {
+        "matchConstraints": _GOOD,
+        "validations": [
+            {"expression": "object.a"},
+            {"expression": "1"},
+            {"expression": "true", "messageExpression": "1"},
+        ],
+    },
+    "annotations": {
+        "matchConstraints": _GOOD,
+        "auditAnnotations": [
+            {"key": "a", "valueExpression": "'x'"},
+            {"key": "a b", "valueExpression": "'x'"},
+            {"key": "", "valueExpression": ""},
+        ],
+    },
+}
+WRITTEN_BINDINGS: dict[str, Object] = {
+    "good": {"policyName": "p", "validationActions": ["Deny"]},
+    "empty": {},
+    "unknown words": {"policyName": "a b", "validationActions": ["Foo", "Deny", "Deny", "Warn"]},
+    "an empty reference": {"policyName": "p", "validationActions": ["Deny"], "paramRef": {}},
+    "a reference too many": {
+        "policyName": "p",
+        "validationActions": ["Deny"],
+        "paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "x"},
+    },
+    "a bad selector": {
+        "policyName": "p",
+        "validationActions": ["Deny"],
+        "matchResources": {"resourceRules": [_RULE], "namespaceSelector": {"matchLabels": {"a": "b c"}}},
+    },
+}
+
+
+def documents() -> dict[str, tuple[str, Object]]:
+    """What is only written, not put in force, by name: its resource and itself."""
+    found: dict[str, tuple[str, Object]] = {}
+    for kind, plural, written in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies", WRITTEN_POLICIES),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", WRITTEN_BINDINGS),
+    ):
+        for name, spec in written.items():
+            document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}}
+            found[f"{kind}: {name}"] = plural, {**document, "spec": spec}
+    hook = {
+        "name": "a.example.com",
+        "clientConfig": {"url": "https://127.0.0.1/"},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [_RULE],
+        "matchConditions": [{"name": "a", "expression": "foo"}, {"name": "b", "expression": "1"}],
+    }
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"):
+        document = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}}
+        found[f"{kind}: conditions"] = f"{kind.lower()}s", {**document, "webhooks": [hook]}
+    return found
 
 
 PARAMETERS = {

@@ -37,10 +37,20 @@ def verdicts(client: Client, server: WebhookServer) -> dict[str, Object]:
         assert answer.status == 201, answer
     try:
         _wait_until_in_force(client)
-        return {name: _verdict(client, name, way, server.port) for name, way in ways.items()}
+        said = {name: _verdict(client, name, way, server.port) for name, way in ways.items()}
     finally:
         for plural, one in installed:
             client.delete(f"{REGISTRATION}/{plural}/{one['metadata']['name']}")
+        for name in (*ways, "parameters"):
+            client.delete(f"{CONFIG_MAPS}/{name}")
+    return said | {name: _written(client, plural, one) for name, (plural, one) in cases.documents().items()}
+
+
+def _written(client: Client, plural: str, document: Object) -> Object:
+    answer = client.post(f"{REGISTRATION}/{plural}?dryRun=All", document)
+    if answer.status == 201:
+        return {key: value for key, value in answer.json.items() if key in ("spec", "webhooks")}
+    return {"code": answer.status, "causes": sorted([c["reason"], c["field"], c["message"]] for c in answer.causes)}
 
 
 def _wait_until_in_force(client: Client) -> None:

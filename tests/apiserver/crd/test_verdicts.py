@@ -21,6 +21,11 @@ def test_a_difference_is_listed_only_where_there_is_one(name: str) -> None:
     assert ours.verdict(name, CASES[name]) != cases.recorded()[name]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_our_server_says_what_our_rules_say(name: str, yard: Server) -> None:
+    assert theirs.verdict(yard.admin, name, CASES[name]) == ours.verdict(name, CASES[name])
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", CASES)
 def test_the_recorded_verdict_is_the_real_servers(name: str, kube_bare: Server) -> None:

@@ -48,7 +48,7 @@ def validate_webhooks(configuration: Object, *, mutating: bool) -> list[Fault]:
 def _check_webhook(webhook: Object, at: str, found: list[Fault], *, mutating: bool) -> None:
     _check_name(webhook.get("name") or "", f"{at}.name", found)
     for index, rule in enumerate(webhook.get("rules") or ()):
-        _check_rule(rule, f"{at}.rules[{index}]", found)
+        check_rule(rule, f"{at}.rules[{index}]", found)
     checks.choice(webhook.get("failurePolicy"), ("Fail", "Ignore"), f"{at}.failurePolicy", found)
     checks.choice(webhook.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", found)
     effects = webhook.get("sideEffects")
@@ -66,7 +66,7 @@ def _check_webhook(webhook: Object, at: str, found: list[Fault], *, mutating: bo
     if mutating:
         policies = ("IfNeeded", "Never")
         checks.choice(webhook.get("reinvocationPolicy"), policies, f"{at}.reinvocationPolicy", found)
-    _check_conditions(webhook.get("matchConditions") or [], f"{at}.matchConditions", found)
+    check_conditions(webhook.get("matchConditions") or [], f"{at}.matchConditions", found)
 
 
 def _check_name(name: str, field: str, found: list[Fault]) -> None:
@@ -79,7 +79,7 @@ def _check_name(name: str, field: str, found: list[Fault]) -> None:
         found.append(faults.invalid(field, name, detail))
 
 
-def _check_rule(rule: Object, at: str, found: list[Fault]) -> None:
+def check_rule(rule: Object, at: str, found: list[Fault]) -> None:
     operations = rule.get("operations") or []
     if not operations:
         found.append(faults.required(f"{at}.operations"))
@@ -184,7 +184,7 @@ def _check_path(path: str, field: str, found: list[Fault]) -> None:
             checks.told([f"segment[{index}]: {one}" for one in problems], field, path, found)
 
 
-def _check_conditions(conditions: list[Object], at: str, found: list[Fault]) -> None:
+def check_conditions(conditions: list[Object], at: str, found: list[Fault]) -> None:
     """Names and presence; whether an expression compiles is found out where it is run."""
     seen: set[str] = set()
     for index, condition in enumerate(conditions):

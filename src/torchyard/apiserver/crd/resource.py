@@ -60,8 +60,9 @@ class CustomBehaviour(Behaviour):
             new["status"] = status
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        """Any change beside metadata; the status is the old one by now where it has an endpoint of its own."""
-        return {**new, "metadata": None} != {**old, "metadata": None}
+        """Any change but of metadata, and of a status that has an endpoint of its own."""
+        aside = {"metadata": None, "status": None} if self.version.has_status else {"metadata": None}
+        return {**new, **aside} != {**old, **aside}
 
     def validate(self, obj: Object) -> list[Fault]:
         return self.version.validate(obj)

@@ -61,12 +61,13 @@ def _message(validation: Object, variables: Object, names: Names) -> str:
 
 def _names(spec: Object) -> Names:
     """What a policy's expressions may refer to: its own variables have the types they come to."""
-    return _typed(tuple((one.get("name") or "", one.get("expression") or "") for one in spec.get("variables") or ()))
+    definitions = tuple((one.get("name") or "", one.get("expression") or "") for one in spec.get("variables") or ())
+    return _typed(definitions, has_params=spec.get("paramKind") is not None)
 
 
 @lru_cache(maxsize=256)
-def _typed(definitions: tuple[tuple[str, str], ...]) -> Names:
-    names: Names = (*CONDITION, ("params", DYN), ("namespaceObject", DYN))
+def _typed(definitions: tuple[tuple[str, str], ...], *, has_params: bool) -> Names:
+    names: Names = (*CONDITION, ("namespaceObject", DYN), *((("params", DYN),) if has_params else ()))
     fields: dict[str, Field] = {}
     for name, expression in definitions:
         known = (*names, ("variables", ObjectType("variables", fields=dict(fields))))
@@ -89,23 +90,35 @@ def _evaluated(spec: Object, known: Object, names: Names) -> Object:
 
 
 def policy_faults(policy: Object) -> list[Fault]:
-    """The faults of a policy's expressions, found when it is written."""
+    """The faults of a policy's expressions, found when it is written; those left empty are told elsewhere."""
     spec = policy.get("spec") or {}
-    found: list[Fault] = []
     names = _names(spec)
-
-    def check(expression: str, path: str, wanted: CelType | None) -> None:
-        try:
-            program(expression, names, wanted)
-        except ValueError as error:
-            found.append(faults.invalid(path, expression, str(error)))
-
+    found: list[Fault] = []
     for index, one in enumerate(spec.get("variables") or ()):
-        check(one.get("expression") or "", f"spec.variables[{index}].expression", None)
+        found += _compile_faults(one.get("expression"), f"spec.variables[{index}].expression", names, None)
     for index, one in enumerate(spec.get("matchConditions") or ()):
-        check(one.get("expression") or "", f"spec.matchConditions[{index}].expression", BOOL)
+        found += _compile_faults(one.get("expression"), f"spec.matchConditions[{index}].expression", names, BOOL)
     for index, one in enumerate(spec.get("validations") or ()):
-        check(one.get("expression") or "", f"spec.validations[{index}].expression", BOOL)
-        if one.get("messageExpression"):
-            check(one["messageExpression"], f"spec.validations[{index}].messageExpression", STRING)
+        at = f"spec.validations[{index}]"
+        found += _compile_faults(one.get("expression"), f"{at}.expression", names, BOOL)
+        found += _compile_faults(one.get("messageExpression"), f"{at}.messageExpression", names, STRING)
+    for index, one in enumerate(spec.get("auditAnnotations") or ()):
+        found += _compile_faults(
+            one.get("valueExpression"), f"spec.auditAnnotations[{index}].valueExpression", names, None
+        )
     return found
+
+
+def condition_faults(expression: str, field: str) -> list[Fault]:
+    """The faults of a webhook's match condition."""
+    return _compile_faults(expression, field, CONDITION, BOOL)
+
+
+def _compile_faults(expression: str | None, field: str, names: Names, wanted: CelType | None) -> list[Fault]:
+    if not expression or not expression.strip():
+        return []
+    try:
+        program(expression, names, wanted)
+    except ValueError as error:
+        return [faults.invalid(field, expression, str(error))]
+    return []
