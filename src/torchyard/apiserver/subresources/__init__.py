@@ -13,6 +13,7 @@ from torchyard.apiserver.subresources.eviction import evict
 from torchyard.apiserver.subresources.finalize import finalize
 from torchyard.apiserver.subresources.pod_parts import change_part
 from torchyard.apiserver.subresources.pod_streams import stream
+from torchyard.apiserver.subresources.refused import refuse
 from torchyard.apiserver.subresources.scale import scale
 from torchyard.apiserver.subresources.status import status
 from torchyard.apiserver.subresources.token import request_token
@@ -36,4 +37,7 @@ SUBRESOURCES: dict[tuple[str, str, str], Handler] = {
     ("", "pods", "attach"): stream,
     ("", "pods", "portforward"): stream,
     ("", "serviceaccounts", "token"): request_token,
+    ("", "nodes", "proxy"): refuse,
+    ("", "pods", "proxy"): refuse,
+    ("", "services", "proxy"): refuse,
 }
