@@ -27,6 +27,7 @@ parser.add_argument("--snapshot-every", type=int, default=0)
 parser.add_argument("--checkpoints", default="")
 parser.add_argument("--checkpoint-every", type=int, default=100)
 parser.add_argument("--sleep", type=float, default=0.0, help="seconds of extra compute per micro-batch")
+parser.add_argument("--device", default="cpu")
 given = parser.parse_args()
 
 job = elastic.join(seed=7)
@@ -34,7 +35,9 @@ source = torch.Generator().manual_seed(1)
 data = torch.utils.data.TensorDataset(
     torch.randn(given.records, 784, generator=source), torch.randint(0, 10, (given.records,), generator=source)
 )
-model = torch.nn.Sequential(torch.nn.Linear(784, given.hidden), torch.nn.ReLU(), torch.nn.Linear(given.hidden, 10))
+model = torch.nn.Sequential(torch.nn.Linear(784, given.hidden), torch.nn.ReLU(), torch.nn.Linear(given.hidden, 10)).to(
+    given.device
+)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 name = os.environ.get("TORCHYARD_ELASTIC_WORKER", "alone")
 drag = given.sleep * (3 if given.slow and name.endswith(given.slow) else 1)
@@ -43,7 +46,8 @@ drag = given.sleep * (3 if given.slow and name.endswith(given.slow) else 1)
 def loss_of(batch: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
     if drag:
         time.sleep(drag)
-    return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
+    inputs, labels = (part.to(given.device) for part in batch)
+    return torch.nn.functional.cross_entropy(model(inputs), labels)
 
 
 saving = elastic.Checkpoints(given.checkpoints, every=given.checkpoint_every) if given.checkpoints else None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.elastic.conftest import PROGRAMS, Alone, digest_of
 
 from torchyard.elastic.chaos import Arena, lineage, rampage
+from torchyard.elastic.checkpoint import files
+from torchyard.elastic.ledger import Ledger
 from torchyard.elastic.run import Options
 
 pytestmark = pytest.mark.train
@@ -86,6 +89,52 @@ def test_a_stopped_process_is_left_behind_and_the_survivors_keep_their_processes
         assert arena.workers()[survivor] == pids[survivor]
         os.kill(pids[hung], signal.SIGKILL)
         assert finish(arena) == alone(*LONG)
+    assert_exactly_once(tmp_path, epochs=12)
+
+
+def test_a_worker_whose_program_hangs_is_ended_and_its_stack_is_in_the_events(tmp_path: Path, alone: Alone) -> None:
+    settings = replace(options(tmp_path, "--stick=-1", *LONG), hang_after=3.0)
+    with Arena(settings) as arena:
+        arena.until(lambda status: "local-1" not in status["workers"] and status["step"] > 3)
+        events = arena.ask("/events")
+        assert finish(arena) == alone(*LONG)
+    killed = next(event["message"] for event in events if event["reason"] == "WorkerKilled")
+    assert "in loss_of" in killed
+    assert_exactly_once(tmp_path, epochs=12)
+
+
+def test_a_job_resumes_from_its_newest_sound_checkpoint(tmp_path: Path, alone: Alone) -> None:
+    kept = tmp_path / "kept"
+    settings = options(tmp_path, "--hold", str(tmp_path / "go"), "--checkpoints", str(kept), *LONG)
+    with Arena(settings) as arena:
+        arena.wait_step(70)
+        arena.until(lambda status: len(files.complete(kept)) > 1)
+        for name in arena.workers():
+            arena.signal_worker(name)
+        arena.kill_coordinator()
+        arena.end()
+        arena.wait(60)
+    newest = files.complete(kept)[-1]
+    (newest / "skeleton.pt").write_bytes(b"torn")
+    sound = files.newest_sound(kept)
+    assert sound is not None
+    with Arena(settings) as again:
+        assert finish(again) == alone(*LONG)
+    ledger = Ledger(tmp_path / "ledger.db", job=tmp_path.name)
+    began = [event["facts"] for event in ledger.events() if event["reason"] == "WorldBegan"]
+    ledger.close()
+    assert [facts["step"] for facts in began if facts["restore"]][-1] == sound[1].step
+    assert_exactly_once(tmp_path, epochs=12)
+
+
+def test_fast_mode_counts_every_record_once_too(tmp_path: Path) -> None:
+    with Arena(options(tmp_path, "--mode", "fast", "--hold", str(tmp_path / "go"), *LONG)) as arena:
+        arena.wait_step(5)
+        arena.signal_worker(sorted(arena.workers())[0])
+        arena.until(lambda status: len(status["world"]) == 2 and status["generation"] > 2)
+        (tmp_path / "go").touch()
+        stop = arena.wait(200)
+    assert stop.why == "finished", (stop, arena.output[-20:])
     assert_exactly_once(tmp_path, epochs=12)
 
 

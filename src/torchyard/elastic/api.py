@@ -9,6 +9,7 @@ for step in job.train(model, optimizer, loss=loss_of, data=dataset, batch=256, m
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -158,3 +159,4 @@ def leave_on_sigterm(runtime: Runtime) -> None:
             runtime.link.send(wire.Leaving("it got SIGTERM"))
 
     signal.signal(signal.SIGTERM, leave)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)  # how the agent asks a hung worker where it stands

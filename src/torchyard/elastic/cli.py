@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--multiple-of", type=int, default=1, help="a world must be a multiple of this")
     run.add_argument("--job", default="", help="name of the job; the directory's name unless given")
     run.add_argument("--lease", type=float, default=1.0, help="seconds of silence after which a worker is out")
+    run.add_argument(
+        "--hang-after", type=float, default=300.0, help="seconds without progress before a worker is ended"
+    )
     run.add_argument("--cold", action="store_true", help="start workers as new processes, not from the zygote")
     run.add_argument("--quiet", action="store_true", help="do not copy the workers' output to the terminal")
     run.add_argument("command", nargs=argparse.REMAINDER, help="-- python train.py ...")
@@ -82,6 +85,7 @@ def _run(given: argparse.Namespace) -> int:
         multiple_of=given.multiple_of,
         job=given.job,
         lease=given.lease,
+        hang_after=given.hang_after,
         zygote=not given.cold,
         quiet=given.quiet,
     )

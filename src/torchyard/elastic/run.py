@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -39,6 +40,7 @@ class Options:
     multiple_of: int = 1
     job: str = ""
     lease: float = 1.0
+    hang_after: float = 300.0
     zygote: bool = True
     quiet: bool = False
 
@@ -101,6 +103,7 @@ class Runner:
             "workers": held.get("workers", self.options.workers),
             "next_worker": held.get("next_worker", 0),
             "lease": self.options.lease,
+            "hang_after": self.options.hang_after,
             "limits": asdict(self._limits),
             "runner": os.getpid(),
         }
@@ -138,8 +141,10 @@ class Runner:
         agent.end(wire.Stop("failed", "interrupted; run the same command again to go on"))
 
     async def _supervise(self, agent: Agent) -> None:
-        """Keep a coordinator behind the port."""
+        """Keep a coordinator behind the port; give up on one that cannot even start."""
+        quick = 0
         while True:
+            begun = time.monotonic()
             self._coordinator = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -155,7 +160,8 @@ class Runner:
             code = await self._coordinator.wait()
             if agent.stop is not None or code == 0:
                 return
-            if code == 2:
+            quick = quick + 1 if code > 0 and time.monotonic() - begun < 2 else 0
+            if code == 2 or quick == 3:
                 agent.end(wire.Stop("failed", "the coordinator could not start; its message is above"))
                 return
 
@@ -190,6 +196,7 @@ async def serve_coordinator(directory: Path, listener: socket.socket | None, *, 
         listener=listener,
         limits=limits,
         lease=record["lease"],
+        hang_after=record["hang_after"],
     )
     coordinator = Coordinator(settings)
     await coordinator.start()

@@ -179,6 +179,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Hung:
+    """To an agent: this worker's training thread stands still. Note where, then end it."""
+
+    worker: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """How many workers an agent should keep alive."""
 
@@ -210,6 +218,7 @@ Message = (
     | Done
     | Saved
     | Note
+    | Hung
     | Target
     | Stop
 )
@@ -217,7 +226,9 @@ _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in Message.
 
 
 def encode(message: Message) -> bytes:
-    body = json.dumps({"kind": type(message).__name__.lower(), **asdict(message)}, separators=(",", ":")).encode()
+    told = {"kind": type(message).__name__.lower()}
+    told |= {name: getattr(message, name) for name in message.__slots__}
+    body = json.dumps(told, separators=(",", ":"), default=asdict).encode()
     return LENGTH.pack(len(body)) + body
 
 

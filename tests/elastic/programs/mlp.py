@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ parser.add_argument("--micro-batches", type=int, default=4)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--mode", default="strict")
 parser.add_argument("--hold", default="", help="go slowly until this file is there")
+parser.add_argument("--stick", default="", help="the worker whose name ends so hangs at its third step")
 parser.add_argument("--poison", type=int, default=-1, help="a record that cannot be read")
 parser.add_argument("--hold-pause", type=float, default=0.1)
 parser.add_argument("--snapshot-every", type=int, default=0)
@@ -35,6 +37,9 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.9)
 
 
+calls: list[int] = []
+
+
 class Data:
     def __len__(self) -> int:
         return int(given.records)
@@ -46,6 +51,9 @@ class Data:
 
 
 def loss_of(batch: Any) -> torch.Tensor:
+    calls.append(1)
+    if given.stick and os.environ.get("TORCHYARD_ELASTIC_WORKER", "").endswith(given.stick) and len(calls) > 5:
+        time.sleep(10_000)
     return torch.nn.functional.cross_entropy(model(batch[0]), batch[1])
 
 

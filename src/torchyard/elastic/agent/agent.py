@@ -131,6 +131,8 @@ class Agent:
         match message:
             case wire.Target(workers=workers):
                 self._target = workers if self.post.share is None else min(workers, self.post.share)
+            case wire.Hung(worker=worker):
+                self._tails.append(asyncio.create_task(self._end_hung(worker)))
             case wire.Stop():
                 self.end(message)
             case wire.Refusal(reason=reason, hint=hint):
@@ -205,6 +207,15 @@ class Agent:
             last = "\n".join(child.tail)
             self.note("StartFailed", f"{self._quick_failures} workers in a row failed at once; the last said:\n{last}")
         self._wake.set()
+
+    async def _end_hung(self, name: str) -> None:
+        """Have it print where every thread stands, then end it: its log explains the hang."""
+        for child in [child for child in self.children.values() if child.name == name]:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGUSR1)
+                await asyncio.sleep(0.3)
+                os.kill(child.pid, signal.SIGKILL)
+            self.note("WorkerKilled", f"{name} was hung; its threads stood at:\n" + "\n".join(child.tail))
 
     def end(self, stop: wire.Stop) -> None:
         self.stop = stop

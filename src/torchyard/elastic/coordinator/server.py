@@ -27,6 +27,8 @@ FLUSH_EVERY = 0.05
 GRACE_FOR_BROKEN = 0.02
 """A worker often feels a peer's death before the coordinator reads its EOF: wait for that better explanation."""
 REBALANCE_EVERY = 1.0
+WORKING = ("loading", "computing", "applying")
+"""Phases in which a worker waits for nobody: standing still in one is a hang. The program's own loop body is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Settings:
     lease: float = 1.0
     start_within: float = 60.0
     return_within: float = 3.0
+    hang_after: float = 300.0
 
 
 @dataclass(slots=True)
@@ -52,10 +55,19 @@ class Peer:
     seen: float
     step: int = 0
     phase: str = ""
+    since: float = 0.0
+    told_hung: bool = False
 
     def send(self, message: Message) -> None:
+        self.post(wire.encode(message))
+
+    def post(self, frame: bytes) -> None:
         if not self.writer.is_closing():
-            self.writer.write(wire.encode(message))
+            self.writer.write(frame)
+
+    def heard(self, step: int, phase: str) -> None:
+        if (step, phase) != (self.step, self.phase):
+            self.step, self.phase, self.since = step, phase, time.monotonic()
 
 
 class Coordinator:
@@ -217,7 +229,7 @@ class Coordinator:
         peer.seen = time.monotonic()
         match message:
             case wire.Beat(step=step, phase=phase, cost=cost):
-                peer.step, peer.phase = step, phase
+                peer.heard(step, phase)
                 self.fleet.measured(name, cost)
             case wire.Applied(fence=fence, rows=rows):
                 if fence == self._world_fence and rows:
@@ -259,13 +271,15 @@ class Coordinator:
         self._check_done()
 
     def _do(self, orders: list[Order]) -> None:
+        frames: dict[Message, bytes] = {}  # the same news for thousands is encoded once
         for order in orders:
             match order:
                 case Send(to=to, message=message):
                     if isinstance(message, wire.Reform) and not self._caused:
                         self._caused = time.monotonic()
                     if to in self.workers:
-                        self.workers[to].send(message)
+                        frame = frames.get(message) or frames.setdefault(message, wire.encode(message))
+                        self.workers[to].post(frame)
                 case Began(go=go, reason=reason):
                     self._began(go, reason, urgent=order.urgent)
                 case Decision(reason=reason, message=message):
@@ -354,6 +368,18 @@ class Coordinator:
                     peer.send(wire.Stop("expelled", f"no sign of life for {self.settings.lease} s"))
                     self._gone(name, f"gave no sign of life for {self.settings.lease} s (last in {peer.phase})")
 
+    def _look_for_hangs(self, now: float) -> None:
+        """A worker that beats but makes no progress in a phase of its own holds everyone up: its agent ends it."""
+        for name, peer in self.workers.items():
+            stuck = peer.phase in WORKING and now - peer.since > self.settings.hang_after
+            if stuck and not peer.told_hung:
+                peer.told_hung = True
+                message = f"{name} has been {peer.phase} step {peer.step + 1} for {now - peer.since:.0f} s"
+                self.scribe.event("WorkerHung", message, step=peer.step, phase=peer.phase)
+                for agent in self.agents.values():
+                    if agent.hello.node == peer.hello.node:
+                        agent.send(wire.Hung(name, message))
+
     async def _keep_house(self) -> None:
         start_by = time.monotonic() + self.settings.start_within
         return_by = time.monotonic() + self.settings.return_within
@@ -368,6 +394,7 @@ class Coordinator:
                 self._do(self.fleet.start_anyway())
             if self.fleet.awaited and now > return_by:
                 self._do(self.fleet.vanished(sorted(self.fleet.awaited), "did not come back"))
+            self._look_for_hangs(now)
             if now > rebalance_at:
                 rebalance_at = now + REBALANCE_EVERY
                 self._do(self.fleet.rebalance())
