@@ -10,7 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+# A loaded machine is not a failure of the code under test.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 PROGRAMS = Path(__file__).parent / "programs"
 Alone = Callable[..., str]
 
