@@ -112,6 +112,7 @@ class Keeper(Restorable):
         self._memory.settle()
         if self._writer is not None:
             self._writer.close()
+            self._writer = None
 
 
 class _Writer:

@@ -105,6 +105,8 @@ class Trainer:
                 self._keeper.after_step(runtime)
             if change and runtime.step < order.steps:
                 runtime.reform()
+        if self._keeper is not None:
+            self._keeper.close()  # the last checkpoint belongs to the job: it is done when that is durable
         runtime.finish()
 
     def _attempt(self, step: int) -> tuple[Flat, bool]:
