@@ -56,7 +56,7 @@ def validate_policy(policy: Object) -> list[Fault]:
     for index, rule in enumerate(spec.get("validations") or ()):
         if not (rule.get("expression") or "").strip():
             found.append(faults.required(f"spec.validations[{index}].expression", "expression is not specified"))
-        reasons = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+        reasons = ("Forbidden", "Invalid", "RequestEntityTooLarge")
         checks.choice(rule.get("reason"), reasons, f"spec.validations[{index}].reason", found)
     return found
 

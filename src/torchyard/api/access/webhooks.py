@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from urllib.parse import urlsplit
 
 from torchyard.api import checks, faults, names, selectors
@@ -237,7 +238,7 @@ def validate_api_service(service: Object) -> list[Fault]:
     spec = service.get("spec") or {}
     group, version, name = spec.get("group") or "", spec.get("version") or "", service["metadata"].get("name") or ""
     if name != f"{version}.{group}":
-        detail = f'must be `spec.version+"."+spec.group`: "{version}.{group}"'
+        detail = f'must be `spec.version+"."+spec.group`: {faults.shown(f"{version}.{group}")}'
         found.append(faults.invalid("metadata.name", name, detail))
     if not group:
         if version != "v1":
@@ -255,7 +256,8 @@ def validate_api_service(service: Object) -> list[Fault]:
     if backend is None:
         if spec.get("caBundle"):
             detail = "local APIServices may not have a caBundle"
-            found.append(faults.invalid("spec.caBundle", f"{len(spec['caBundle'])} bytes", detail))
+            size = len(base64.b64decode(spec["caBundle"]))
+            found.append(faults.invalid("spec.caBundle", f"{size} bytes", detail))
         if insecure:
             detail = "local APIServices may not have insecureSkipTLSVerify"
             found.append(faults.invalid("spec.insecureSkipTLSVerify", insecure, detail))

@@ -68,6 +68,12 @@ class NodeBehaviour(StatefulBehaviour):
     def validate_status(self, new: Object, old: Object) -> list[Fault]:
         return validation.validate_node_status(new, old)
 
+    def warnings(self, obj: Object) -> list[str]:
+        unused = "this field is deprecated, and is unused by Kubernetes"
+        spec = obj.get("spec") or {}
+        found = ["spec.configSource: the feature is no longer supported"] if spec.get("configSource") else []
+        return found + ([f"spec.externalID: {unused}"] if spec.get("externalID") else [])
+
     def selectable(self, obj: Object) -> dict[str, str]:
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
@@ -75,6 +81,14 @@ class NodeBehaviour(StatefulBehaviour):
 class ServiceAccountBehaviour(Behaviour):
     returns_deleted = True
     generation_fields = None
+
+    def prepare_create(self, obj: Object) -> None:
+        """Of a secret only its name counts."""
+        if obj.get("secrets"):
+            obj["secrets"] = [{"name": one["name"]} if one.get("name") else {} for one in obj["secrets"]]
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        self.prepare_create(new)
 
 
 class ConfigMapBehaviour(Behaviour):
@@ -112,6 +126,14 @@ class LeaseBehaviour(Behaviour):
     unconditional_update = False
     create_on_update = True
     generation_fields = None
+
+    def prepare_create(self, obj: Object) -> None:
+        # behind a feature that Kubernetes 1.34 leaves off
+        for name in ("strategy", "preferredHolder"):
+            (obj.get("spec") or {}).pop(name, None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        self.prepare_create(new)
 
     def validate(self, obj: Object) -> list[Fault]:
         return validation.validate_lease(obj)

@@ -41,6 +41,19 @@ def _check_claim_spec(spec: Object, at: str, found: list[Fault]) -> None:
 class DeviceClassBehaviour(Behaviour):
     returns_deleted = True
 
+    def prepare_create(self, obj: Object) -> None:
+        # behind a feature that Kubernetes 1.34 leaves off
+        (obj.get("spec") or {}).pop("extendedResourceName", None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        self.prepare_create(new)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        selectors = (obj.get("spec") or {}).get("selectors") or ()
+        return [
+            faults.required(f"spec.selectors[{index}].cel") for index, one in enumerate(selectors) if not one.get("cel")
+        ]
+
 
 class ResourceClaimBehaviour(StatefulBehaviour):
     returns_deleted = True

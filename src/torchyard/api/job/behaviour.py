@@ -42,13 +42,14 @@ class JobBehaviour(StatefulBehaviour):
         """Needs `metadata.uid`, by which the Job selects its pods."""
         super().prepare_create(obj)
         drop_disabled_fields(obj["spec"]["template"]["spec"])
+        template = obj["spec"]["template"]["metadata"]
+        taken_over = (obj["metadata"].get("labels") or {}) == (template.get("labels") or {})
         if not obj["spec"].get("manualSelector"):
             generate_selector(obj)
-        if not obj["metadata"].get("labels"):
-            own = (obj["spec"]["template"].get("metadata") or {}).get("labels")
-            # bad labels are told about once, where the user wrote them
-            if own and not names.validate_labels(own, ""):
-                obj["metadata"]["labels"] = dict(own)
+        own = template.get("labels")
+        # what was generated from a bad name is told about once, in the template
+        if taken_over and own and not names.validate_labels(own, ""):
+            obj["metadata"]["labels"] = dict(own)
 
     def validate(self, obj: Object) -> list[Fault]:
         return validate_job(obj)

@@ -11,6 +11,9 @@ from torchyard.api.pod.defaults import default_template
 def default_job(job: Object) -> None:
     spec = job.setdefault("spec", {})
     default_template(spec.setdefault("template", {}))
+    own = spec["template"]["metadata"].get("labels")
+    if own and not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(own)
     # neither said: one pod that must succeed; only parallelism said: a work queue, whose completions stay open
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1

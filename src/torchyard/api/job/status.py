@@ -38,8 +38,9 @@ def validate_job_status(new: Object, old: Object) -> list[Fault]:
     _check_times(status, before, found)
     _check_finished(status, before, found)
     _check_indexes(status, before, spec, found)
-    if (status.get("ready") or 0) > (status.get("active") or 0) and _changed(status, before, "ready", "active"):
-        found.append(faults.invalid("status.ready", status["ready"], "cannot set more ready pods than active"))
+    ready = status.get("ready") or 0
+    if ready > (status.get("active") or 0) and _changed(status, before, "ready", "active"):
+        found.append(faults.invalid("status.ready", ready, "cannot set more ready pods than active"))
     _check_success(status, spec, found)
     _check_transition(status, before, spec, found)
     return found

@@ -79,9 +79,6 @@ def check_init_containers(containers: list[Object], pod: PodContext, at: str, fo
         else:
             refused = [one for one in ("lifecycle", *_PROBES) if container.get(one) is not None]
             found.extend(faults.forbidden(f"{where}.{one}", _SIDECAR_ONLY) for one in refused)
-        if container.get("resizePolicy") and policy != "Always":
-            detail = "must not be set for init containers"
-            found.append(faults.invalid(f"{where}.resizePolicy", container["resizePolicy"], detail))
 
 
 _EPHEMERAL_REFUSED = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")

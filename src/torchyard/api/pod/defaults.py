@@ -115,9 +115,9 @@ def default_container(container: Object) -> None:
             _default_probe(probe)
     lifecycle = container.get("lifecycle")
     if lifecycle:
-        for hook in lifecycle.values():
-            if hook:
-                _default_handler(hook)
+        for name in ("postStart", "preStop"):
+            if lifecycle.get(name):
+                _default_handler(lifecycle[name])
 
 
 def _default_downward(source: Object) -> None:

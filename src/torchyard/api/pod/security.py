@@ -11,7 +11,13 @@ from torchyard.api.faults import Fault
 _SECCOMP = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROFILE_LENGTH = 4095
 _SYSCTL = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$"
+_is_net_bios = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}').fullmatch
+_is_dns = re.compile(
+    r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*"
+).fullmatch
 _is_sysctl = re.compile(_SYSCTL).fullmatch
+_OWN_USERS = "when `hostUsers` is false"
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
@@ -117,15 +123,42 @@ def _check_app_armor(profile: Object | None, at: str, found: list[Fault]) -> Non
 
 
 def _check_windows(options: Object | None, at: str, found: list[Fault]) -> None:
-    """Windows pods do not run here; their options are checked for form only."""
+    """Windows pods do not run here; their options are checked all the same."""
     if not options:
         return
-    name = options.get("gmsaCredentialSpecName")
+    name, user = options.get("gmsaCredentialSpecName"), options.get("runAsUserName")
     if name is not None:
         checks.told(names.subdomain_problems(name), f"{at}.gmsaCredentialSpecName", name, found)
-    for field in ("gmsaCredentialSpec", "runAsUserName"):
-        if options.get(field) == "":
-            found.append(faults.invalid(f"{at}.{field}", "", f"{field} cannot be an empty string"))
+    if options.get("gmsaCredentialSpec") == "":
+        detail = "gmsaCredentialSpec cannot be an empty string"
+        found.append(faults.invalid(f"{at}.gmsaCredentialSpec", "", detail))
+    if user is not None:
+        checks.told([f"runAsUserName{one}" for one in _user_problems(user)], f"{at}.runAsUserName", user, found)
+
+
+def _user_problems(name: str) -> list[str]:
+    """Why a Windows user name is none: `user`, or `domain\\user`."""
+    if not name:
+        return [" cannot be an empty string"]
+    if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+        return [" cannot contain control characters"]
+    if name.count("\\") > 1:
+        return [" cannot contain more than one backslash"]
+    domain, backslash, user = name.rpartition("\\")
+    problems = []
+    if len(domain) >= 256:
+        problems.append("'s Domain length must be under 256 characters")
+    if backslash and not _is_net_bios(domain) and not _is_dns(domain):
+        problems.append("'s Domain doesn't match the NetBios nor the DNS format")
+    if not user:
+        problems.append("'s User cannot be empty")
+    elif len(user) > 104:
+        problems.append("'s User length must not be longer than 104 characters")
+    if user and not user.strip(". "):
+        problems.append("'s User cannot contain only periods or spaces")
+    if any(letter in '"/\\:;|=,+*?<>@[]' for letter in user):
+        problems.append("'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]")
+    return problems
 
 
 def check_operating_system(spec: Object, at: str, found: list[Fault]) -> None:
@@ -135,14 +168,14 @@ def check_operating_system(spec: Object, at: str, found: list[Fault]) -> None:
         return
     name = system.get("name")
     if not name:
-        found.append(faults.required(f"{at}.os.name", "cannot be empty"))
+        found.append(faults.required(f"{at}.os.name"))
     elif name not in ("linux", "windows"):
         found.append(faults.not_supported(f"{at}.os", name, ("linux", "windows")))
     elif name == "linux":
         detail = "windows options cannot be set for a linux pod"
         if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
             found.append(faults.forbidden(f"{at}.securityContext.windowsOptions", detail))
-        for kind in ("initContainers", "containers", "ephemeralContainers"):
+        for kind in _CONTAINERS:
             for index, container in enumerate(spec.get(kind) or ()):
                 if (container.get("securityContext") or {}).get("windowsOptions") is not None:
                     found.append(faults.forbidden(f"{at}.{kind}[{index}].securityContext.windowsOptions", detail))
@@ -154,4 +187,8 @@ def check_host_users(spec: Object, at: str, found: list[Fault]) -> None:
         return
     for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(field):
-            found.append(faults.forbidden(f"{at}.{shown}", "when `hostUsers` is false"))
+            found.append(faults.forbidden(f"{at}.{shown}", _OWN_USERS))
+    for kind in _CONTAINERS:
+        for index, container in enumerate(spec.get(kind) or ()):
+            if container.get("volumeDevices"):
+                found.append(faults.forbidden(f"{at}.{kind}[{index}].volumeDevices", _OWN_USERS))

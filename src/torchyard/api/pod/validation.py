@@ -295,7 +295,7 @@ def _check_pod_level(spec: Object, at: str, found: list[Fault]) -> None:
     """Resources of the pod as a whole must hold what its containers ask for."""
     resources = spec["resources"]
     if resources.get("claims"):
-        found.append(faults.forbidden(f"{at}.claims", "claims cannot be set for Resources at pod-level"))
+        found.append(faults.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
     amounts.check_requirements(resources, at, found, name_check=amounts.check_pod_level_name)
     requests: dict[str, Any] = resources.get("requests") or {}
     limits: dict[str, Any] = resources.get("limits") or {}

@@ -15,6 +15,7 @@ from torchyard.api.volume.sources import MORE_THAN_ONE, POD_SOURCES, REFUSED_AS,
 Volumes = Mapping[str, Object]
 
 _TOKEN_SECONDS = 10 * 60
+_PROJECTED = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle")
 _PROPAGATION = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 
@@ -110,7 +111,7 @@ def _check_projected(projected: Object, at: str, found: list[Fault]) -> None:
     taken: set[str] = set()
     for index, source in enumerate(projected.get("sources") or ()):
         field = f"{at}.sources[{index}]"
-        kinds = [kind for kind, value in source.items() if value is not None]
+        kinds = [kind for kind in _PROJECTED if source.get(kind) is not None]
         for kind in ("secret", "configMap"):
             if (keyed := source.get(kind)) is not None:
                 _check_projected_keys(keyed, f"{field}.{kind}", at, taken, found)

@@ -64,7 +64,7 @@ def family_faults(service: Object) -> list[Fault]:
     """What this cluster cannot give: told before and instead of everything else."""
     spec = service["spec"]
     found: list[Fault] = []
-    if not needs_cluster_ip(service):
+    if spec.get("type") == "ExternalName":
         return found
     check_cluster_ips(service, found)
     if found:
@@ -99,17 +99,18 @@ def carry_over(new: Object, old: Object) -> None:
     """A client that leaves out what was allocated gets it back."""
     spec, before = new["spec"], old["spec"]
     if needs_cluster_ip(new) and needs_cluster_ip(old):
-        if not spec.get("clusterIP"):
-            spec["clusterIP"] = before.get("clusterIP")
-        if not spec.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
-            spec["clusterIPs"] = before.get("clusterIPs")
+        if not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+        if not spec.get("clusterIPs") and before.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
+            spec["clusterIPs"] = list(before["clusterIPs"])
     if needs_node_ports(new) and needs_node_ports(old):
         _carry_node_ports(spec.get("ports") or [], before.get("ports") or [])
-    if needs_health_check_port(new) and needs_health_check_port(old) and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+    checked = needs_health_check_port(new) and needs_health_check_port(old)
+    if checked and before.get("healthCheckNodePort") and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before["healthCheckNodePort"]
     if spec.get("clusterIP") != before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
         # only the old field was changed
-        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else None
+        spec["clusterIPs"] = [spec["clusterIP"]] if spec.get("clusterIP") else []
 
 
 def _carry_node_ports(ports: list[Object], before: list[Object]) -> None:

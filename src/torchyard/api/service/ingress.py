@@ -108,6 +108,8 @@ def _check_backend(backend: Object, at: str, found: list[Fault]) -> None:
     if service is not None and resource is not None:
         found.append(faults.invalid(at, "", "cannot set both resource and service backends"))
     elif resource is not None:
+        if group := resource.get("apiGroup"):
+            checks.told(names.subdomain_problems(group), f"{at}.resource.apiGroup", group, found)
         for name in ("kind", "name"):
             if not resource.get(name):
                 found.append(faults.required(f"{at}.resource.{name}"))

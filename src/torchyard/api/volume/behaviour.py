@@ -117,6 +117,13 @@ class DriverBehaviour(Behaviour):
     unconditional_update = False
     generation_fields = None
 
+    def prepare_create(self, obj: Object) -> None:
+        # behind a feature that Kubernetes 1.34 leaves off
+        obj["spec"].pop("nodeAllocatableUpdatePeriodSeconds", None)
+
+    def prepare_update(self, new: Object, old: Object) -> None:
+        self.prepare_create(new)
+
     def default(self, obj: Object) -> None:
         defaults.default_csi_driver(obj)
 

@@ -26,13 +26,14 @@ def validate_storage_class(storage_class: Object) -> list[Fault]:
     checks.choice(storage_class.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", found)
     modes = ("Immediate", "WaitForFirstConsumer")
     checks.one_of(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", found)
-    seen: list[dict[str, set[str]]] = []
-    for index, term in enumerate(storage_class.get("allowedTopologies") or ()):
+    terms = storage_class.get("allowedTopologies") or []
+    # upstream compares with the places it has not filled yet, too: a term that says nothing is always a duplicate
+    seen: list[dict[str, set[str]]] = [{} for _ in terms]
+    for index, term in enumerate(terms):
         at = f"allowedTopologies[{index}].matchLabelExpressions"
         expressions = _check_topology(term, at, found)
-        if expressions in seen:
-            found.append(faults.duplicate(at, ""))
-        seen.append(expressions)
+        found += [faults.duplicate(at, "")] * seen.count(expressions)
+        seen[index] = expressions
     return found
 
 

@@ -295,11 +295,21 @@ def _with_secret_namespace(check: Check) -> Check:
     return both
 
 
+def _check_glusterfs_volume(source: Object, at: str, found: list[Fault]) -> None:
+    needs("endpoints", "path")(source, at, found)
+    namespace = source.get("endpointsNamespace")
+    if namespace == "":
+        detail = "if the endpointnamespace is set, it must be a valid namespace name"
+        found.append(faults.invalid(f"{at}.endpointsNamespace", namespace, detail))
+    elif namespace is not None:
+        checks.told(names.label_problems(namespace), f"{at}.endpointsNamespace", namespace, found)
+
+
 VOLUME_SOURCES: dict[str, Check] = {
     "hostPath": check_host_path,
     "gcePersistentDisk": check_gce,
     "awsElasticBlockStore": check_aws,
-    "glusterfs": needs("endpoints", "path"),
+    "glusterfs": _check_glusterfs_volume,
     "flocker": check_flocker,
     "nfs": check_nfs,
     "rbd": needs("monitors", "image"),

@@ -10,7 +10,7 @@ from torchyard.api.differences import differences, same
 from torchyard.api.faults import Fault
 from torchyard.api.pod.scheduling import check_node_selector
 from torchyard.api.volume.claims import VOLUME_MODES, check_access_modes, check_claim_spec, check_class_name
-from torchyard.api.volume.sources import MORE_THAN_ONE, SHOWN_AS, VOLUME_SOURCES
+from torchyard.api.volume.sources import MORE_THAN_ONE, REFUSED_AS, SHOWN_AS, VOLUME_SOURCES
 
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
@@ -75,8 +75,13 @@ def _check_source(spec: Object, found: list[Fault]) -> None:
         return
     kind = kinds[0]
     VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", found)
-    found.extend(faults.forbidden(f"spec.{one}", MORE_THAN_ONE) for one in kinds[1:])
-    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
+    for one in kinds[1:]:
+        if one == "flexVolume":
+            # upstream forgot to count it
+            VOLUME_SOURCES[one](spec[one], f"spec.{one}", found)
+        else:
+            found.append(faults.forbidden(f"spec.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE))
+    if kind == "local" and spec.get("nodeAffinity") is None:
         found.append(faults.required("spec.nodeAffinity", "Local volume requires node affinity"))
     root = (spec.get("hostPath") or {}).get("path")
     if root == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":

@@ -62,7 +62,8 @@ def validate_autoscaler(autoscaler: Object) -> list[Fault]:
         found.append(faults.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
     target = spec.get("scaleTargetRef") or {}
     _check_reference(target, "spec.scaleTargetRef", found)
-    _check_version(target.get("apiVersion") or "", "spec.scaleTargetRef.apiVersion", found)
+    if target.get("kind") != "ReplicationController":
+        _check_version(target.get("apiVersion") or "", "spec.scaleTargetRef.apiVersion", found)
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
         _check_metric(metric, f"spec.metrics[{index}]", found)
@@ -88,7 +89,7 @@ def _check_reference(reference: Object, at: str, found: list[Fault]) -> None:
 def _check_version(version: str, field: str, found: list[Fault]) -> None:
     if version.count("/") > 1:
         found.append(faults.invalid(field, version, f"unexpected GroupVersion string: {version}"))
-    elif not version:
+    elif "/" not in version:
         found.append(faults.invalid(field, version, "apiVersion must specify API group"))
 
 

@@ -16,8 +16,9 @@ def _check_counts(
     checks.nonnegative_fields(status, counts, "status", found)
     replicas = status.get("replicas") or 0
     for name in within:
-        if (status.get(name) or 0) > replicas:
-            found.append(faults.invalid(f"status.{name}", status[name], _WHOLE))
+        count = status.get(name) or 0
+        if count > replicas:
+            found.append(faults.invalid(f"status.{name}", count, _WHOLE))
     available = status.get("availableReplicas") or 0
     if available > (status.get("readyReplicas") or 0):
         found.append(faults.invalid("status.availableReplicas", available, f"cannot be greater than {ready}"))

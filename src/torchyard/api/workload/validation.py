@@ -8,7 +8,7 @@ from torchyard.api import checks, faults, names, selectors
 from torchyard.api.behaviour import Object
 from torchyard.api.differences import same
 from torchyard.api.faults import Fault
-from torchyard.api.pod.validation import validate_template
+from torchyard.api.pod.validation import check_template_metadata, validate_template
 from torchyard.api.volume.claims import check_claim_spec
 
 _NO_MATCH = "`selector` does not match template `labels`"
@@ -135,21 +135,20 @@ def validate_stateful_set(stateful_set: Object) -> list[Fault]:
         checks.told(names.label_problems(service), "spec.serviceName", service, found)
     if _check_selector(spec, found, kind="statefulset", unreadable=""):
         _check_labels(spec, found)
-        validate_template(_with_claims(spec), "spec.template", found)
+        # labels and annotations are told about twice, as upstream does
+        check_template_metadata(spec["template"], "spec.template", found)
+        validate_template(_as_its_pods(spec), "spec.template", found)
     _check_always(spec, found, kind="StatefulSet")
     return found
 
 
-def _with_claims(spec: Object) -> Object:
-    """The template as its pods will be: every claim is a volume, in place of one of the same name."""
+def _as_its_pods(spec: Object) -> Object:
+    """The template as its pods will be: every claim is a volume, and the set gives out host names."""
     template: Object = spec["template"]
-    claims = spec.get("volumeClaimTemplates") or ()
-    if not claims:
-        return template
-    own = [claim.get("metadata", {}).get("name") or "" for claim in claims]
-    pod = template.get("spec") or {}
+    own = [claim.get("metadata", {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in ("hostname", "subdomain")}
     kept = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
-    made = [{"name": name, "persistentVolumeClaim": {"claimName": name or "x"}} for name in own]
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in own]
     return {**template, "spec": {**pod, "volumes": [*made, *kept]}}
 
 

@@ -1,0 +1,163 @@
+"""Whatever fits a kind's types may be sent: the hooks answer with faults, never with an exception."""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+from typing import Any
+
+import pytest
+from tests.api.differential.ours import NAMESPACE
+from tests.api.differential.recorded import CASES
+from tests.api.differential.verdict import resource_of
+
+from torchyard.api.builtins import builtin_resources
+from torchyard.api.faults import Fault
+from torchyard.api.names import validate_metadata, validate_metadata_update
+from torchyard.api.resources import Resource
+from torchyard.api.schema.decode import decode
+from torchyard.api.schema.types import Type
+
+Object = dict[str, Any]
+
+TEXTS = (
+    *(
+        "",
+        "a",
+        "b",
+        "A b",
+        "a/b",
+        "x.y/z",
+        "None",
+        "1.2.3.4",
+        "10.0.0.0/8",
+        "fd00::1",
+        "*",
+        "..",
+        "/a/../b",
+        "50%",
+        "é\n",
+    ),
+    *("Always", "Never", "OnFailure", "Indexed", "NonIndexed", "RollingUpdate", "OnDelete", "Recreate", "TCP", "In"),
+    *("Exists", "Gt", "Localhost", "ClientIP", "ExternalName", "LoadBalancer", "NodePort", "Local", "Namespace", "cpu"),
+    *("Resource", "Object", "Utilization", "Pod", "Container", "PersistentVolumeClaim", "BestEffort", "Terminating"),
+    *(
+        "kubernetes.io/tls",
+        "kubernetes.io/dockercfg",
+        "limits.cpu",
+        "metadata.labels['a']",
+        "0,2-4",
+        "9-1",
+        "@every 1h",
+    ),
+    *("* * * * *", "Guaranteed", "Bound", "IPv4", "IPv6", "FQDN", "Exact", "Prefix", "Deny", "Limited", "Queue", "all"),
+)
+SCALARS: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("boolean", ""): (True, False),
+    ("int-or-string", ""): (0, -1, 80, "http", "50%", "x"),
+    ("string", "quantity"): ("0", "1", "-1", "1Gi", "1500m", "3Mi"),
+    ("string", "date-time"): ("2026-01-01T00:00:00Z",),
+    ("string", "micro-time"): ("2026-01-01T00:00:00.000000Z",),
+    ("string", "byte"): ("", "eA==", "e30="),
+}
+NUMBERS = (0, 0, 1, -1, 2, 80, 3600, 70000, 2**31 - 1)
+KEYS = ("a", "b", "cpu", "memory", "storage", "nvidia.com/gpu", "hugepages-2Mi", "x y", ".dockercfg", "pods", "tls.crt")
+RESOURCES = [one for one in builtin_resources() if "create" in one.verbs and one.type is not None and one.type.fields]
+
+
+def anything(of: Type, random: Random, depth: int = 0) -> Any:
+    """A value of a type, as odd as its type lets it be."""
+    match of.shape:
+        case "object":
+            chosen = [name for name in of.fields if random.random() < (0.75 if depth < 3 else 0.3)]
+            chosen = chosen if depth < 3 else random.sample(chosen, min(len(chosen), 5))
+            return {name: anything(of.fields[name], random, depth + 1) for name in chosen} if depth < 9 else {}
+        case "map":
+            assert of.values is not None
+            keys = random.sample(KEYS, random.randrange(3))
+            return {key: anything(of.values, random, depth + 1) for key in keys}
+        case "list":
+            assert of.items is not None
+            return [anything(of.items, random, depth + 1) for _ in range(random.randrange(3))]
+        case "any":
+            return random.choice(({}, {"a": 1}))
+        case "integer" | "number":
+            return random.choice(NUMBERS)
+    return random.choice(SCALARS.get((of.shape, of.format)) or SCALARS.get((of.shape, "")) or TEXTS)
+
+
+def some_object(resource: Resource, random: Random) -> Object:
+    assert resource.type is not None
+    shape = {
+        name: child for name, child in resource.type.fields.items() if name not in ("apiVersion", "kind", "metadata")
+    }
+    sent = {name: anything(child, random, 1) for name, child in shape.items() if random.random() < 0.9}
+    meta = {
+        "name": random.choice(TEXTS) or "x",
+        "namespace": "default",
+        "uid": "u",
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "resourceVersion": "1",
+        "labels": {"a": "b"} if random.random() < 0.5 else {},
+        "annotations": {random.choice(KEYS): random.choice(TEXTS)} if random.random() < 0.5 else {},
+    }
+    decoded, _ = decode(
+        {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta, **sent}, resource.type
+    )
+    return decoded
+
+
+def prepared(resource: Resource, random: Random) -> tuple[Object, list[Fault]]:
+    behaviour, obj = resource.behaviour, some_object(resource, random)
+    behaviour.default(obj)
+    behaviour.prepare_create(obj)
+    found = validate_metadata(obj["metadata"], namespaced=resource.namespaced, name_rule=behaviour.name_rule)
+    found += behaviour.validate(obj)
+    behaviour.selectable(obj)
+    if not found:
+        behaviour.warnings(obj)
+    return obj, found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hooks_answer_with_faults_only(seed: int) -> None:
+    random = Random(seed)
+    for resource in RESOURCES:
+        _check_hooks(resource, random)
+
+
+def _check_hooks(resource: Resource, random: Random) -> None:
+    behaviour = resource.behaviour
+    old, _ = prepared(resource, random)
+    for prepare, check in (
+        (behaviour.prepare_update, behaviour.validate_update),
+        (behaviour.prepare_status, behaviour.validate_status),
+    ):
+        new, before = some_object(resource, random), copy.deepcopy(old)
+        behaviour.default(new)
+        prepare(new, old)
+        found = validate_metadata_update(new["metadata"], old["metadata"]) + check(new, old)
+        assert all(isinstance(fault, Fault) for fault in found)
+        assert old == before, "a hook changed the old object"
+
+
+GOOD = {name: case.obj for name, case in CASES.items() if ": good: " in name}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_an_object_that_is_written_back_unchanged_stays_as_it_is(name: str) -> None:
+    """What is defaulted once is not defaulted to something else the next time."""
+    resource = resource_of(GOOD[name])
+    assert resource.type is not None
+    obj, _ = decode(copy.deepcopy(GOOD[name]), resource.type)
+    obj["metadata"] |= {"namespace": NAMESPACE, "uid": "u"}
+    behaviour = resource.behaviour
+    behaviour.default(obj)
+    behaviour.prepare_create(obj)
+    assert behaviour.validate(obj) == []
+    again = copy.deepcopy(obj)
+    behaviour.default(again)
+    behaviour.prepare_update(again, obj)
+    assert again == obj
+    assert behaviour.validate_update(again, obj) == []
+    assert not behaviour.is_new_generation(again, obj)
