@@ -7,7 +7,7 @@ import sys
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.cli import plane, store
+from torchyard.cli import doctor, elastic, images, plane, store
 
 app = typer.Typer(
     name="yard",
@@ -22,6 +22,14 @@ app.command("status")(plane.status)
 app.command("kubeconfig")(plane.kubeconfig)
 app.command("backup")(store.backup)
 app.command("restore")(store.restore)
+app.command("doctor")(doctor.doctor)
+app.add_typer(images.app, name="image")
+# Everything after `elastic` is for the runtime's own parser, its --help included.
+app.command(
+    "elastic",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(elastic.elastic)
 
 
 def main() -> None:

@@ -1,0 +1,12 @@
+"""`yard elastic`: the training runtime's own command line, under ours."""
+
+from __future__ import annotations
+
+import typer
+
+
+def elastic(context: typer.Context) -> None:
+    """Train with workers that may come and go: run, status, scale, events, checkpoints."""
+    from torchyard.elastic.cli import main
+
+    raise typer.Exit(main(context.args))

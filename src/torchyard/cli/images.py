@@ -1,0 +1,95 @@
+"""`yard image`: images built and kept without a container engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.api.errors import YardError
+from torchyard.cli.options import State, say
+from torchyard.yard.settings import Settings, default_state
+
+if TYPE_CHECKING:
+    from torchyard.node.images.store import ImageStore
+
+app = typer.Typer(help="Build and manage images without a container engine.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="An image's name, such as mnist:1.0.")]
+
+
+def _store(state: Path | None) -> ImageStore:
+    from torchyard.yard.images import image_store
+
+    return image_store(Settings(state=(state or default_state()).absolute()))
+
+
+@app.command("build")
+def build(
+    context: Annotated[Path, typer.Argument(metavar="DIR", help="The directory COPY and ADD read from.")],
+    tag: Annotated[str, typer.Option("-t", "--tag", metavar="NAME", help="What to call the image.")],
+    file: Annotated[Path | None, typer.Option("-f", "--file", help="The Dockerfile. Default: DIR/Dockerfile.")] = None,
+    build_arg: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for an ARG.")] = None,
+    state: State = None,
+) -> None:
+    """Build an image from a Dockerfile."""
+    from torchyard.node.images.build import Builder
+
+    dockerfile = file or context / "Dockerfile"
+    if not dockerfile.is_file():
+        raise YardError(f"there is no Dockerfile at {dockerfile}", hint="name it with -f")
+    arguments = dict(one.split("=", 1) for one in build_arg or () if "=" in one)
+    builder = Builder(_store(state), context, arguments=arguments, say=say)
+    say(f"built {asyncio.run(builder.build(dockerfile, tag))} as {tag}")
+
+
+@app.command("ls")
+def list_images(state: State = None) -> None:
+    """List the images that were built here."""
+    say(f"{'NAME':<48} ID")
+    for one in _store(state).ls():
+        say(f"{one['name']:<48} {one['id'].removeprefix('sha256:')[:12]}")
+
+
+@app.command("inspect")
+def inspect(name: Name, state: State = None) -> None:
+    """Show an image's configuration as JSON."""
+    say(json.dumps(_store(state).inspect(name), indent=2, default=str))
+
+
+@app.command("tag")
+def tag(source: Name, name: Name, state: State = None) -> None:
+    """Give an image another name."""
+    _store(state).tag(source, name)
+
+
+@app.command("rm")
+def remove(name: Name, state: State = None) -> None:
+    """Remove a name, and the image if it was its last."""
+    for line in _store(state).remove(name):
+        say(line)
+
+
+@app.command("map")
+def map_name(
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Names such as registry.example.com/*.")],
+    goal: Name,
+    state: State = None,
+) -> None:
+    """Run another image wherever a name matches."""
+    _store(state).map(pattern, goal)
+
+
+@app.command("save")
+def save(
+    name: Name,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The archive to write.")],
+    state: State = None,
+) -> None:
+    """Write an image as an OCI archive that containerd and docker load."""
+    from torchyard.node.images.archive import save as write
+
+    say(f"saved {name} to {write(_store(state), name, output.absolute())}")

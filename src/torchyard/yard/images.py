@@ -1,0 +1,14 @@
+"""Where a plane keeps its images."""
+
+from __future__ import annotations
+
+from torchyard.node.images import python
+from torchyard.node.images.store import ImageStore
+from torchyard.yard.node import node_settings
+from torchyard.yard.settings import Settings
+
+
+def image_store(settings: Settings) -> ImageStore:
+    """The images of a plane, running or not: pods and `yard image` see the same."""
+    node = node_settings(settings, 0)
+    return ImageStore(node.images, python.find(settings.python))

@@ -1,0 +1,40 @@
+"""What there is to say about this machine, for `yard doctor`."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import sys
+
+from torchyard.api.errors import YardError
+from torchyard.node.images import python
+from torchyard.node.runtime.probe import probe
+
+
+def findings() -> list[tuple[str, bool, str]]:
+    """(what, whether it works, in words)."""
+    return [
+        ("python", sys.version_info >= (3, 11), f"{platform.python_version()} at {sys.executable}"),
+        ("sqlite", True, sqlite3.sqlite_version),
+        _kubectl(),
+        _training(),
+        *probe().lines(),
+    ]
+
+
+def _kubectl() -> tuple[str, bool, str]:
+    found = shutil.which("kubectl")
+    return "kubectl", found is not None, found or "not in PATH; the yard command and the SDKs work without it"
+
+
+def _training() -> tuple[str, bool, str]:
+    """The interpreter that pods of mapped images run, which is where torch must be."""
+    try:
+        found = python.find()
+    except YardError as error:
+        return "training environment", False, str(error)
+    torch = (
+        "with torch" if found.has_torch else "without torch: `pip install torch` there, or name another with --python"
+    )
+    return "training environment", found.has_torch, f"Python {found.version} at {found.executable}, {torch}"
