@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,15 +31,16 @@ _PLURALS = {
     "Role": "roles",
     "RoleBinding": "rolebindings",
     "PriorityClass": "priorityclasses",
+    "CustomResourceDefinition": "customresourcedefinitions",
 }
 
 
-async def bootstrap(api: Api, user: User, *, url: str) -> None:
-    """Create what is missing; what somebody changed is left alone."""
+async def bootstrap(api: Api, user: User, *, url: str, definitions: Iterable[Object] = ()) -> None:
+    """Create what is missing; what somebody changed is left alone, except for the server's own definitions."""
     for name in NAMESPACES:
         await _ensure(api, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await asyncio.gather(*(_ensure(api, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
-    for obj in _kubernetes_service(api, url):
+    for obj in (*_kubernetes_service(api, url), *definitions):
         await _ensure(api, user, obj, current=True)
 
 

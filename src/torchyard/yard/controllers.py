@@ -11,13 +11,17 @@ from torchyard.apiserver.store.events import Event
 from torchyard.controllers.garbage import GarbageCollector
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
+from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
+from torchyard.core.pytorchjob.view import EMBEDDED_GANG
+from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.recorder import Recorder
 
 KNOWN = (
     "garbage-collector-controller",
     "namespace-controller",
+    "pytorchjob",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
@@ -47,6 +51,9 @@ def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: 
         api.store.listen("", lambda event: _count(quotas, event))
         yield "resourcequota informer", quotas.informer.run()
         yield "resourcequota-controller", quotas.controller.run()
+    if "pytorchjob" in chosen:
+        settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG)
+        yield "pytorchjob", PyTorchJobController(client, settings, clock=api.clock).run()
     if "garbage-collector-controller" in chosen:
         collector = GarbageCollector(client, lambda version, kind: _resource_of(api.catalog, version, kind), recorder)
         api.store.listen("", lambda event: _tell(collector, api.catalog, event))

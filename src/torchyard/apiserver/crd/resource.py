@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from torchyard.api import faults
 from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.faults import Fault
+from torchyard.api.pytorchjob import names as pytorchjob
+from torchyard.api.pytorchjob.validation import PyTorchJobBehaviour
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
@@ -19,6 +21,9 @@ _UNQUALIFIED = (
     " writers"
 )
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+# Custom kinds with rules that no schema can hold; on a cluster a validating webhook applies the same ones.
+_RULES: dict[tuple[str, str], Behaviour] = {(pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobBehaviour()}
+_NO_RULES = Behaviour()
 
 
 class CustomBehaviour(Behaviour):
@@ -27,8 +32,9 @@ class CustomBehaviour(Behaviour):
     unconditional_update: ClassVar[bool] = False
     generation_fields: ClassVar[tuple[str, ...] | None] = ()
 
-    def __init__(self, version: CustomVersion) -> None:
+    def __init__(self, version: CustomVersion, rules: Behaviour = _NO_RULES) -> None:
         self.version = version
+        self._rules = rules
 
     def default(self, obj: Object) -> None:
         self.version.default(obj)
@@ -65,20 +71,22 @@ class CustomBehaviour(Behaviour):
         return {**new, **aside} != {**old, **aside}
 
     def validate(self, obj: Object) -> list[Fault]:
-        return self.version.validate(obj)
+        """A kind's own rules come after the schema: they may rely on its types."""
+        return self.version.validate(obj) or self._rules.validate(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[Fault]:
-        return self.version.validate(new, old)
+        return self.version.validate(new, old) or self._rules.validate_update(new, old)
 
     def validate_status(self, new: Object, old: Object) -> list[Fault]:
         return self.version.validate_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
-        return [
+        unqualified = [
             f"metadata.finalizers: {faults.shown(name)}: {_UNQUALIFIED}"
             for name in (obj.get("metadata") or {}).get("finalizers") or ()
             if "/" not in name and name not in _STANDARD_FINALIZERS
         ]
+        return unqualified + self._rules.warnings(obj)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         return self.version.selectable(obj)
@@ -109,7 +117,7 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
                 subresources=_subresources(spec["group"], version),
                 storage_version=storage,
                 type=version.type,
-                behaviour=CustomBehaviour(version),
+                behaviour=CustomBehaviour(version, _RULES.get((spec["group"], names["kind"]), _NO_RULES)),
                 custom=version,
             )
         )

@@ -122,7 +122,8 @@ async def _checked(
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
-    bump_generation(storage, new, old)
+    if not is_status:
+        bump_generation(storage, new, old)
     metadata = new["metadata"]
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
     found = validate_metadata_update(metadata, old["metadata"], built_in=storage.custom is None)

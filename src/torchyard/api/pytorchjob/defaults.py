@@ -1,0 +1,69 @@
+"""What a PyTorchJob means where it says nothing. Applied to a copy when a job is looked at, never stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.pytorchjob import names
+
+Object = dict[str, Any]
+
+
+def with_defaults(job: Object) -> Object:
+    """A job that shares what it can with the given one and has every default filled in."""
+    spec = dict(job.get("spec") or {})
+    run_policy = dict(spec.get("runPolicy") or {})
+    if run_policy.get("cleanPodPolicy") is None:
+        run_policy["cleanPodPolicy"] = names.CLEAN_NONE
+    spec["runPolicy"] = run_policy
+    given = spec.get("pytorchReplicaSpecs") or {}
+    spec["pytorchReplicaSpecs"] = {
+        kind: _replica(given[kind]) for kind in names.REPLICA_TYPES if given.get(kind) is not None
+    }
+    elastic = spec.get("elasticPolicy")
+    if elastic is not None:
+        spec["elasticPolicy"] = _elastic(elastic, spec["pytorchReplicaSpecs"].get(names.WORKER) or {"replicas": 1})
+    if spec.get("nprocPerNode") is None and (elastic or {}).get("nProcPerNode") is None:
+        spec["nprocPerNode"] = "auto"
+    return {**job, "spec": spec}
+
+
+def _replica(spec: Object) -> Object:
+    template = dict(spec.get("template") or {})
+    pod = dict(template.get("spec") or {})
+    containers = [dict(one) for one in pod.get("containers") or ()]
+    if containers:
+        main = main_container(containers)
+        ports = list(main.get("ports") or ())
+        if not any(port.get("name") == names.PORT_NAME for port in ports):
+            ports.append({"name": names.PORT_NAME, "containerPort": names.PORT})
+        main["ports"] = ports
+    pod["containers"] = containers
+    template["spec"] = pod
+    replicas = spec.get("replicas")
+    return {
+        **spec,
+        "replicas": 1 if replicas is None else replicas,
+        "restartPolicy": spec.get("restartPolicy") or names.ON_FAILURE,
+        "template": template,
+    }
+
+
+def _elastic(policy: Object, worker: Object) -> Object:
+    low, high = policy.get("minReplicas"), policy.get("maxReplicas")
+    if low is None:
+        low = high if high is not None else worker["replicas"]
+    if high is None:
+        high = low
+    return {**policy, "minReplicas": low, "maxReplicas": high, "rdzvBackend": policy.get("rdzvBackend") or "c10d"}
+
+
+def main_container(containers: list[Object]) -> Object:
+    """The one called `pytorch`; the first where none is."""
+    return next((one for one in containers if one.get("name") == names.CONTAINER), containers[0])
+
+
+def job_port(replica: Object) -> int:
+    """The port on which the replicas of a defaulted spec meet."""
+    ports = main_container(replica["template"]["spec"]["containers"])["ports"]
+    return int(next(port["containerPort"] for port in ports if port.get("name") == names.PORT_NAME))

@@ -1,0 +1,153 @@
+"""What a PyTorchJob may say: upstream's rules with upstream's words, and refusals of what makes upstream crash or hang.
+
+Runs after the schema, so that every field that is there has its type.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torchyard.api import checks, faults
+from torchyard.api import names as any_names
+from torchyard.api.behaviour import Behaviour
+from torchyard.api.faults import Fault
+from torchyard.api.pytorchjob import names
+
+Object = dict[str, Any]
+
+REPLICAS = "spec.pytorchReplicaSpecs"
+RUN_POLICY = "spec.runPolicy"
+ELASTIC = "spec.elasticPolicy"
+DEPRECATED_PROCESSES = f"{ELASTIC}.nProcPerNode is deprecated, use spec.nprocPerNode instead"
+
+_is_process_count = re.compile(r"auto|cpu|gpu|xpu|[1-9][0-9]*").fullmatch
+
+
+class PyTorchJobBehaviour(Behaviour):
+    """What admission does to a PyTorchJob beyond what its schema says."""
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return validate(obj)
+
+    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+        return validate_update(new, old)
+
+    def warnings(self, obj: Object) -> list[str]:
+        return warnings(obj)
+
+
+def validate(job: Object) -> list[Fault]:
+    spec = job["spec"]
+    found: list[Fault] = []
+    name = job["metadata"].get("name", "")
+    problems = any_names.dns1035_problems(name)
+    if problems:
+        found.append(faults.invalid("metadata.name", name, f"should match: {','.join(problems)}"))
+    replicas = spec.get("pytorchReplicaSpecs")
+    _check_run_policy(spec.get("runPolicy") or {}, found)
+    _check_elastic(spec, found)
+    _check_processes(spec, found)
+    if replicas is None:
+        return [*found, faults.required(REPLICAS, "must be required")]
+    if not replicas:
+        found.append(faults.required(REPLICAS, "must have a Master or a Worker: a job without replicas never starts"))
+    for kind, replica in replicas.items():
+        _check_replica(kind, replica, found)
+    if not problems:
+        _check_derived_names(name, replicas, found)
+    return found
+
+
+def validate_update(new: Object, old: Object) -> list[Fault]:
+    found = validate(new)
+    before, after = (((one["spec"].get("runPolicy")) or {}).get("managedBy") for one in (old, new))
+    checks.immutable(after, before, f"{RUN_POLICY}.managedBy", found)
+    return found
+
+
+def warnings(job: Object) -> list[str]:
+    elastic = job["spec"].get("elasticPolicy") or {}
+    return [DEPRECATED_PROCESSES] if elastic.get("nProcPerNode") is not None else []
+
+
+def _check_run_policy(policy: Object, found: list[Fault]) -> None:
+    manager = policy.get("managedBy")
+    if manager is not None and manager not in names.MANAGERS:
+        found.append(faults.not_supported(f"{RUN_POLICY}.managedBy", manager, names.MANAGERS))
+    checks.choice(policy.get("cleanPodPolicy"), names.CLEAN_POD_POLICIES, f"{RUN_POLICY}.cleanPodPolicy", found)
+    limits = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
+    checks.nonnegative_fields(policy, limits, RUN_POLICY, found)
+    scheduling = policy.get("schedulingPolicy") or {}
+    fields = ("minAvailable", "scheduleTimeoutSeconds")
+    checks.nonnegative_fields(scheduling, fields, f"{RUN_POLICY}.schedulingPolicy", found)
+
+
+def _check_elastic(spec: Object, found: list[Fault]) -> None:
+    elastic = spec.get("elasticPolicy")
+    if elastic is None:
+        return
+    if (spec.get("pytorchReplicaSpecs") or {}).get(names.WORKER) is None:
+        found.append(faults.required(f"{REPLICAS}[{names.WORKER}]", "must be configured if elastic policy is used"))
+    if elastic.get("nProcPerNode") is not None and spec.get("nprocPerNode") is not None:
+        found.append(faults.forbidden(f"{ELASTIC}.nProcPerNode", "must not be used with spec.nprocPerNode"))
+    for name in ("minReplicas", "maxReplicas", "nProcPerNode"):
+        value = elastic.get(name)
+        if value is not None and value < 1:
+            found.append(faults.invalid(f"{ELASTIC}.{name}", value, "must be at least 1"))
+    checks.nonnegative(elastic.get("maxRestarts"), f"{ELASTIC}.maxRestarts", found)
+    low, high = elastic.get("minReplicas"), elastic.get("maxReplicas")
+    if low is not None and high is not None and low > high:
+        found.append(
+            faults.invalid(f"{ELASTIC}.minReplicas", low, f"must not be more than maxReplicas, which is {high}")
+        )
+    if elastic.get("rdzvPort") is not None:
+        checks.port_number(elastic["rdzvPort"], f"{ELASTIC}.rdzvPort", found)
+    if elastic.get("rdzvConf") == []:
+        found.append(faults.required(f"{ELASTIC}.rdzvConf", "must have an entry, or be left out"))
+
+
+def _check_processes(spec: Object, found: list[Fault]) -> None:
+    count = spec.get("nprocPerNode")
+    if count is not None and not _is_process_count(count):
+        detail = 'must be "auto", "cpu", "gpu", "xpu" or a number of processes such as "2"'
+        found.append(faults.invalid("spec.nprocPerNode", count, detail))
+
+
+def _check_replica(kind: str, replica: Object | None, found: list[Fault]) -> None:
+    at = f"{REPLICAS}[{kind}]"
+    if kind not in names.REPLICA_TYPES:
+        found.append(faults.not_supported(at, kind, names.REPLICA_TYPES))
+    if replica is None:
+        found.append(faults.required(at, "must have a template; leave the entry out if there are no such replicas"))
+        return
+    checks.choice(replica.get("restartPolicy"), names.RESTART_POLICIES, f"{at}.restartPolicy", found)
+    pod = (replica.get("template") or {}).get("spec") or {}
+    containers = pod.get("containers") or []
+    where = f"{at}.template.spec.containers"
+    if not containers:
+        found.append(faults.required(where, "must be specified"))
+    for index, container in enumerate(containers):
+        if not container.get("image"):
+            found.append(faults.required(f"{where}[{index}].image", "must be required"))
+    if not any(one.get("name") == names.CONTAINER for one in containers):
+        found.append(faults.required(where, f"must have at least one container with name {names.CONTAINER}"))
+    count = replica.get("replicas")
+    if kind == names.MASTER and count != 1:
+        found.append(faults.forbidden(f"{at}.replicas", "must be 1"))
+    if kind == names.WORKER and count is not None and count < 1:
+        found.append(faults.forbidden(f"{at}.replicas", "must be at least 1"))
+
+
+def _check_derived_names(job: str, replicas: Object, found: list[Fault]) -> None:
+    """A service's name has at most 63 characters, and every replica has one."""
+    last = [
+        names.replica_name(job, kind, max((replicas[kind] or {}).get("replicas") or 1, 1) - 1)
+        for kind in names.REPLICA_TYPES
+        if kind in replicas
+    ]
+    longest = max(last, key=len, default="")
+    excess = len(longest) - any_names.LABEL_LENGTH
+    if excess > 0:
+        detail = f"its replica {longest} would have more than 63 characters; shorten the name by {excess}"
+        found.append(faults.invalid("metadata.name", job, detail))

@@ -1,0 +1,289 @@
+"""PyTorchJobs: looks at a job and what belongs to it, lets `core.pytorchjob` decide, and carries it out.
+
+The same on the one-machine plane and on a cluster. It decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob import names, words
+from torchyard.controllers.loop import Controller
+from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
+from torchyard.core.pytorchjob.events import Event
+from torchyard.core.pytorchjob.gang import is_volcano
+from torchyard.core.pytorchjob.view import Settings, View
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Index, Informer, Key
+from torchyard.kube.recorder import Recorder
+
+Object = dict[str, Any]
+
+JOBS = Ref(names.GROUP, names.VERSION, names.PLURAL)
+PODS = Ref("", "v1", "pods")
+SERVICES = Ref("", "v1", "services")
+AUTOSCALERS = Ref("autoscaling", "v2", "horizontalpodautoscalers")
+VOLCANO_GROUPS = Ref("scheduling.volcano.sh", "v1beta1", "podgroups")
+PLUGIN_GROUPS = Ref("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+
+_OURS = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
+_OWNER = "owner"
+_WRITES_AT_ONCE = 32
+_REMEMBERED = 8192
+# A place taken by what somebody else made: looked at again, since nothing tells when it becomes free.
+_TAKEN_AGAIN = 2.0
+
+
+class _Words(NamedTuple):
+    """The events of one kind of child: made, not made, deleted, not deleted."""
+
+    created: tuple[str, Callable[[str], str]] | None
+    not_created: str
+    deleted: tuple[str, Callable[[str], str]] | None
+    not_deleted: str
+
+
+_WORDS = {
+    "Pod": _Words(
+        (words.POD_CREATED, words.pod_created), words.POD_NOT_CREATED,
+        (words.POD_DELETED, words.pod_deleted), words.POD_NOT_DELETED,
+    ),
+    "Service": _Words(
+        (words.SERVICE_CREATED, words.service_created), words.SERVICE_NOT_CREATED,
+        (words.SERVICE_DELETED, words.service_deleted), words.SERVICE_NOT_DELETED,
+    ),
+    "PodGroup": _Words(
+        None, "FailedCreatePodGroup",
+        (words.POD_GROUP_DELETED, words.pod_group_deleted), words.POD_GROUP_NOT_DELETED,
+    ),
+    "HorizontalPodAutoscaler": _Words(None, "FailedCreateAutoscaler", None, "FailedDeleteAutoscaler"),
+}  # fmt: skip
+
+
+class PyTorchJobController:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        *,
+        namespace: str = "",
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        workers: int = 8,
+    ) -> None:
+        self._client, self._settings, self._clock = client, settings, clock
+        self.recorder = Recorder(client, names.CONTROLLER, clock=clock)
+        owner: dict[str, Index] = {_OWNER: _owner_of}
+        self._jobs = Informer(client, JOBS, namespace=namespace)
+        self._pods = Informer(client, PODS, namespace=namespace, labels=_OURS, indexes=owner)
+        self._services = Informer(client, SERVICES, namespace=namespace, labels=_OURS, indexes=owner)
+        self._autoscalers = Informer(client, AUTOSCALERS, namespace=namespace, indexes=owner)
+        groups = VOLCANO_GROUPS if is_volcano(settings) else PLUGIN_GROUPS
+        self._groups = (
+            Informer(client, groups, namespace=namespace, indexes=owner) if settings.uses_pod_groups else None
+        )
+        self._children = [self._pods, self._services, self._autoscalers, *([self._groups] if self._groups else [])]
+        self._refs = {
+            "Pod": PODS,
+            "Service": SERVICES,
+            "HorizontalPodAutoscaler": AUTOSCALERS,
+            "PodGroup": groups,
+        }
+        self.controller = Controller(names.CONTROLLER, self._reconcile, [self._jobs, *self._children], workers=workers)
+        self._jobs.on_change(lambda _change, obj, _before: self._look(obj["metadata"], obj["metadata"]["name"]))
+        for informer in self._children:
+            informer.on_change(self._look_at_owner)
+        self._written: dict[Key, Object] = {}
+        self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._jobs, *self._children):
+                group.create_task(informer.run())
+            group.create_task(self.recorder.run())
+            group.create_task(self.controller.run())
+
+    def _look(self, metadata: Object, name: str) -> None:
+        self.controller.queue.add((metadata.get("namespace", ""), name))
+
+    def _look_at_owner(self, _change: str, obj: Object, _before: Object | None) -> None:
+        for reference in obj["metadata"].get("ownerReferences") or ():
+            if reference.get("controller") and reference["kind"] == names.KIND:
+                self._look(obj["metadata"], reference["name"])
+
+    async def _reconcile(self, key: Key) -> float | None:
+        job = self._current(key)
+        if job is None:
+            return None
+        view = self._view(job)
+        decision = decide(view, self._settings)
+        try:
+            return await self._carry_out(job, decision)
+        finally:
+            self._tell(job, decision.events)
+
+    def _current(self, key: Key) -> Object | None:
+        """The newest state known of a job: the cache's, or what this controller wrote and the cache has yet to see."""
+        cached, written = self._jobs.get(*key), self._written.get(key)
+        if cached is None or written is None:
+            self._written.pop(key, None)
+            return cached
+        is_same = written["metadata"]["uid"] == cached["metadata"]["uid"]
+        if is_same and _revision(written) > _revision(cached):
+            return written
+        del self._written[key]
+        return cached
+
+    def _view(self, job: Object) -> View:
+        uid = job["metadata"]["uid"]
+        groups = _owned(self._groups, "PodGroup", uid) if self._groups else []
+        autoscalers = _owned(self._autoscalers, "HorizontalPodAutoscaler", uid)
+        return View.of(
+            job,
+            self._clock(),
+            pods=_owned(self._pods, "Pod", uid),
+            services=_owned(self._services, "Service", uid),
+            pod_group=groups[0] if groups else None,
+            autoscaler=autoscalers[0] if autoscalers else None,
+        )
+
+    async def _carry_out(self, job: Object, decision: Decision) -> float | None:
+        job = await self._write_job(job, decision)
+        # Events are told in this order, so deletions of a scale-down and creations read as they were decided.
+        works: list[Awaitable[Event | None]] = [self._create(one) for one in decision.create]
+        works += [self._update(one) for one in decision.update]
+        works += [self._annotate(pod, marks) for pod, marks in decision.annotate]
+        works += [self._delete(one) for one in decision.delete]
+        done = await asyncio.gather(*works, return_exceptions=True)
+        decision.events += [one for one in done if isinstance(one, Event)]
+        failed = [one for one in done if isinstance(one, BaseException)]
+        for one in failed:
+            if isinstance(one, _NotDone):
+                decision.events.append(one.event)
+        if failed:
+            raise failed[0].error if isinstance(failed[0], _NotDone) else failed[0]
+        if decision.delete_job:
+            await self._delete_job(job, decision)
+        if any(isinstance(one, _Taken) for one in done):
+            decision.wake(_TAKEN_AGAIN)
+        return decision.wake_after
+
+    async def _write_job(self, job: Object, decision: Decision) -> Object:
+        metadata = job["metadata"]
+        if decision.restarts is not None:
+            marks = {names.RESTARTS: decision.restarts.text()}
+            patch = {"metadata": {"annotations": marks, "resourceVersion": metadata["resourceVersion"]}}
+            job = await self._client.patch(JOBS, metadata["name"], patch, metadata["namespace"])
+            self._remember_job(job)
+        if decision.status is not None:
+            job = await self._client.update(JOBS, {**job, "status": decision.status}, subresource="status")
+            self._remember_job(job)
+        return job
+
+    def _remember_job(self, job: Object) -> None:
+        self._written[job["metadata"]["namespace"], job["metadata"]["name"]] = job
+
+    async def _create(self, obj: Object) -> Event | None:
+        kind, name = obj["kind"], obj["metadata"]["name"]
+        said = _WORDS[kind]
+        async with self._room:
+            try:
+                await self._client.create(self._refs[kind], obj)
+            except StatusError as error:
+                if error.reason == "AlreadyExists":
+                    return await self._look_at_taken(obj, error)
+                raise _NotDone(Event("Warning", said.not_created, words.not_created(str(error))), error) from error
+        return Event("Normal", said.created[0], said.created[1](name)) if said.created else None
+
+    async def _look_at_taken(self, obj: Object, error: StatusError) -> Event | None:
+        """The name is taken: by ourselves, if the cache is behind; by a former life of the job, which will go; or by
+        somebody else, and then the user is told."""
+        metadata, kind = obj["metadata"], obj["kind"]
+        there = await self._client.find(self._refs[kind], metadata["name"], metadata["namespace"])
+        owners = ((there or {}).get("metadata") or {}).get("ownerReferences") or ()
+        mine = metadata["ownerReferences"][0]
+        if there is None or any((one["kind"], one["name"]) == (mine["kind"], mine["name"]) for one in owners):
+            is_mine = any(one["uid"] == mine["uid"] for one in owners)
+            return None if is_mine else _Taken("Normal", "", "")
+        text = words.not_created(str(error))
+        return _Taken("Warning", _WORDS[kind].not_created, text, (mine["uid"], kind, metadata["name"]))
+
+    async def _update(self, obj: Object) -> None:
+        async with self._room:
+            await self._client.update(self._refs[obj["kind"]], obj)
+
+    async def _annotate(self, pod: Object, marks: dict[str, str]) -> None:
+        metadata = pod["metadata"]
+        async with self._room:
+            patch = {"metadata": {"annotations": marks, "uid": metadata["uid"]}}
+            await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"])
+
+    async def _delete(self, deletion: Deletion) -> Event | None:
+        obj = deletion.object
+        kind, metadata = obj["kind"], obj["metadata"]
+        said = _WORDS[kind]
+        async with self._room:
+            try:
+                grace = 0 if deletion.force else None
+                await self._client.delete(
+                    self._refs[kind], metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=grace
+                )
+            except StatusError as error:
+                if error.status in (404, 409):  # gone already, and perhaps another has its name
+                    return None
+                raise _NotDone(Event("Warning", said.not_deleted, words.not_deleted(str(error))), error) from error
+        return Event("Normal", said.deleted[0], said.deleted[1](metadata["name"])) if said.deleted else None
+
+    async def _delete_job(self, job: Object, decision: Decision) -> None:
+        metadata = job["metadata"]
+        try:
+            await self._client.delete(JOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        except StatusError as error:
+            if error.status not in (404, 409):
+                raise
+        else:
+            decision.events.append(Event("Normal", words.POD_DELETED, words.job_deleted(metadata["name"])))
+
+    def _tell(self, job: Object, events: Iterable[Event]) -> None:
+        about = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}
+        for event in events:
+            if not event.reason or (event.once and event.once in self._told):
+                continue
+            if event.once:
+                self._told[event.once] = None
+                while len(self._told) > _REMEMBERED:
+                    self._told.popitem(last=False)
+            self.recorder.event(about, event.kind, event.reason, event.message)
+
+
+class _Taken(Event):
+    """A name that is not ours to use yet."""
+
+
+class _NotDone(Exception):
+    """A write that failed, with what is to be told about it."""
+
+    def __init__(self, event: Event, error: StatusError) -> None:
+        super().__init__(str(error))
+        self.event, self.error = event, error
+
+
+def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
+    """A job's children of a kind; the kind is written on them, since a list leaves it out."""
+    return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
+
+
+def _owner_of(obj: Object) -> list[str]:
+    references = obj["metadata"].get("ownerReferences") or ()
+    return [one["uid"] for one in references if one.get("controller") and one["kind"] == names.KIND]
+
+
+def _revision(obj: Object) -> int:
+    return int(obj["metadata"]["resourceVersion"])

@@ -1,0 +1,1 @@
+"""What to do about a PyTorchJob: (objects, clock, settings) → writes, status, events, wake-at. Pure."""

@@ -1,0 +1,300 @@
+"""What is to be done about a PyTorchJob now. One pass decides everything; the controller only carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from torchyard.api.pytorchjob import names, words
+from torchyard.api.times import parse_rfc3339
+from torchyard.core.pytorchjob import gang, troubles
+from torchyard.core.pytorchjob.autoscaler import wanted_autoscaler
+from torchyard.core.pytorchjob.events import Event
+from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
+from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
+from torchyard.core.pytorchjob.status import Status
+from torchyard.core.pytorchjob.view import Restarts, Settings, Slot, View, is_terminating, phase
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    object: Object
+    force: bool = False  # the node does not answer: take the object away without asking it
+
+
+@dataclass(slots=True)
+class Decision:
+    """In the order in which it is carried out: memory, status, then the rest at once; events last."""
+
+    restarts: Restarts | None = None
+    status: Object | None = None  # None: as it is
+    create: list[Object] = field(default_factory=list)
+    update: list[Object] = field(default_factory=list)  # with the metadata of the object there is
+    annotate: list[tuple[Object, dict[str, str]]] = field(default_factory=list)
+    delete: list[Deletion] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    delete_job: bool = False
+    wake_after: float | None = None  # seconds
+
+    def wake(self, seconds: float) -> None:
+        seconds = max(seconds, 0.0)
+        self.wake_after = seconds if self.wake_after is None else min(self.wake_after, seconds)
+
+
+def is_managed_here(job: Object) -> bool:
+    manager = ((job.get("spec") or {}).get("runPolicy") or {}).get("managedBy")
+    return manager is None or manager in ("", names.MANAGED_HERE)
+
+
+def decide(view: View, settings: Settings) -> Decision:
+    if not is_managed_here(view.job) or is_terminating(view.job):
+        return Decision()
+    pass_ = _Pass(view, settings)
+    pass_.run()
+    status = pass_.status.object()
+    if status != (view.job.get("status") or {}):
+        pass_.decision.status = status
+    return pass_.decision
+
+
+class _Pass:
+    """One look at one job. Methods fill the decision and the status draft."""
+
+    def __init__(self, view: View, settings: Settings) -> None:
+        self.view, self.settings = view, settings
+        self.status = Status(view.job.get("status"), view.now)
+        self.decision = Decision()
+
+    def run(self) -> None:
+        view, status = self.view, self.status
+        status.set(words.CREATED, words.IS_CREATED, words.created(view.name))
+        self._take_from_lost_nodes()
+        if status.finished:
+            self._tidy()
+        elif view.run_policy.get("suspend"):
+            self._suspend()
+        elif view.replicas:
+            self._resume()
+            self._proceed()
+
+    def _tell(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self.decision.events.append(Event(kind, reason, message))
+
+    def _tidy(self) -> None:
+        if self.status.holds(words.SUCCEEDED):
+            self.status.settle()
+        policy = self.view.run_policy["cleanPodPolicy"]
+        for slot, pod in self.view.pods.items():
+            if policy == names.CLEAN_ALL or (policy == names.CLEAN_RUNNING and phase(pod) in ("Running", "Pending")):
+                self._remove(slot)
+        if policy != names.CLEAN_NONE and self.status.holds(words.FAILED):
+            self.status.rest()
+        self._remove_pod_group()
+        ttl, ended = self.view.run_policy.get("ttlSecondsAfterFinished"), self.status.completion_time
+        if ttl is None or ended is None or self.view.run_policy.get("suspend"):
+            return
+        left = (ended + timedelta(seconds=ttl) - self.view.now).total_seconds()
+        if left > 0:
+            self.decision.wake(left)
+        else:
+            self.decision.delete_job = True
+
+    def _suspend(self) -> None:
+        view, status = self.view, self.status
+        for slot in {**view.pods, **view.services}:
+            self._remove(slot)
+        self._remove_pod_group()
+        if view.autoscaler is not None:
+            self._delete(view.autoscaler)
+        message = words.suspended(view.name)
+        if status.holds(words.RUNNING):
+            status.set(words.RUNNING, words.IS_SUSPENDED, message, status="False")
+        status.rest()
+        if status.set(words.SUSPENDED, words.IS_SUSPENDED, message):
+            self._tell("Normal", words.IS_SUSPENDED, message)
+
+    def _resume(self) -> None:
+        view, status = self.view, self.status
+        if status.holds(words.SUSPENDED):
+            message = words.resumed(view.name)
+            status.set(words.SUSPENDED, words.IS_RESUMED, message, status="False")
+            self._tell("Normal", words.IS_RESUMED, message)
+            status.start()
+
+    def _remove(self, slot: Slot) -> None:
+        """A replica goes with its service."""
+        for obj in (self.view.pods.get(slot), self.view.services.get(slot)):
+            if obj is not None:
+                self._delete(obj)
+
+    def _delete(self, obj: Object) -> None:
+        if not is_terminating(obj):
+            self.decision.delete.append(Deletion(obj))
+
+    def _remove_pod_group(self) -> None:
+        group = self.view.pod_group
+        if group is not None and not is_terminating(group):
+            self._tell("Normal", words.TERMINATED, words.POD_GROUP_GOES)
+            self._delete(group)
+
+    def _take_from_lost_nodes(self) -> None:
+        """A pod whose time is long over sits on a node that is gone; its place is needed."""
+        for pod in self.view.pods.values():
+            if not is_terminating(pod) or pod["metadata"].get("finalizers"):
+                continue
+            due = parse_rfc3339(pod["metadata"]["deletionTimestamp"]).timestamp() + self.settings.lost_after_seconds
+            left = due - self.view.now.timestamp()
+            if left > 0:
+                self.decision.wake(left)
+            else:
+                self.decision.delete.append(Deletion(pod, force=True))
+
+    def _proceed(self) -> None:
+        view, status, settings = self.view, self.status, self.settings
+        self.decision.events += troubles.events(view)
+        self._keep_autoscaler()
+        if settings.uses_pod_groups:
+            self._keep_pod_group()
+            if gang.is_waiting(view, settings) and not view.pods:
+                status.note_wait()
+                return
+        if status.start_time is None:
+            status.start()
+        status.count(view)
+        self._conclude()
+        if not status.finished:
+            self._keep_replicas()
+
+    def _conclude(self) -> None:
+        """Has it succeeded, has it failed, does it run, does it restart: in this order, Master before Worker."""
+        view, status = self.view, self.status
+        if self._has_succeeded():
+            message = words.succeeded(view.name, view.namespace, with_master=view.has_master)
+            self._end(words.SUCCEEDED, words.HAS_SUCCEEDED, message)
+            return
+        failures = Failures.of(view)
+        if failures.permanent:
+            self._fail(words.failed_for_good(view.name, failures.permanent), kind="Warning")
+            return
+        if self._is_past_deadline():
+            self._fail(words.past_deadline(view.name))
+            return
+        if is_past_backoff(view, failures):
+            self._fail(words.past_backoff(view.name))
+            return
+        self._report_progress()
+        if not status.finished and failures.again:
+            self._restart(failures)
+
+    def _has_succeeded(self) -> bool:
+        view, status = self.view, self.status
+        decisive = names.MASTER if view.has_master else names.WORKER
+        succeeded = status.number(decisive, "succeeded")
+        if view.elastic is not None and not view.has_master:
+            return succeeded > 0
+        return succeeded == int(view.replicas[decisive]["replicas"])
+
+    def _is_past_deadline(self) -> bool:
+        limit, start = self.view.run_policy.get("activeDeadlineSeconds"), self.status.start_time
+        if limit is None or start is None:
+            return False
+        left = limit - (self.view.now - start).total_seconds()
+        if left > 0:
+            self.decision.wake(left)
+        return bool(left <= 0)
+
+    def _report_progress(self) -> None:
+        view, status = self.view, self.status
+        decisive = names.MASTER if view.has_master else names.WORKER
+        there = sum(status.number(kind, one) for kind in view.replicas for one in ("active", "succeeded"))
+        # Once restarting, it runs again when every replica does: no flicker while a new pod is on its way.
+        if status.number(decisive, "active") and (not status.holds(words.RESTARTING) or there >= view.total):
+            message = words.running(view.name, view.namespace, with_master=view.has_master)
+            status.set(words.RUNNING, words.IS_RUNNING, message)
+        for kind, spec in view.replicas.items():
+            failed = status.number(kind, "failed")
+            standing = status.number(kind, "succeeded") + status.number(kind, "active")
+            if not failed or int(spec["replicas"]) <= standing:
+                continue
+            if spec["restartPolicy"] == names.NEVER:
+                self._fail(words.replicas_failed(view.name, kind, failed))
+                return
+            if kind not in Failures.of(view).again:
+                message = words.replicas_restarting(view.name, kind, failed)
+                if status.set(words.RESTARTING, words.IS_RESTARTING, message):
+                    self._tell("Warning", words.IS_RESTARTING, message)
+
+    def _restart(self, failures: Failures) -> None:
+        view = self.view
+        self.decision.restarts = failures.counted(view)
+        message = words.restarting(view.name, next(iter(failures.again)))
+        self.status.set(words.RESTARTING, words.IS_RESTARTING, message)
+        if self.decision.restarts is not None:
+            self._tell("Warning", words.IS_RESTARTING, message)
+        going = view.pods.values() if view.restarts_whole else failures.pods()
+        for pod in going:
+            self._delete(pod)
+
+    def _fail(self, message: str, *, kind: Literal["Normal", "Warning"] = "Normal") -> None:
+        self._end(words.FAILED, words.HAS_FAILED, message, kind=kind)
+
+    def _end(self, condition: str, reason: str, message: str, *, kind: Literal["Normal", "Warning"] = "Normal") -> None:
+        if self.status.set(condition, reason, message):
+            self._tell(kind, reason, message)
+
+    def _keep_replicas(self) -> None:
+        view = self.view
+        for slot in sorted({*view.pods, *view.services}, key=lambda one: (one[0], -one[1])):
+            if not view.wanted(slot):
+                self._remove(slot)
+        marks = gang.marks(view, self.settings)
+        for kind, spec in view.replicas.items():
+            for index in range(int(spec["replicas"])):
+                self._keep_replica((kind, index), marks)
+
+    def _keep_replica(self, slot: Slot, marks: dict[str, str]) -> None:
+        view, kind = self.view, slot[0]
+        pod = view.pods.get(slot)
+        if pod is None:
+            self.decision.create.append(make_pod(view, slot, self.settings))
+            if view.replicas[kind]["template"]["spec"].get("restartPolicy"):
+                self._tell("Warning", words.RESTART_POLICY_SET, words.RESTART_POLICY_OVERWRITTEN)
+            if gang.has_other_scheduler(view, kind, self.settings):
+                self._tell("Warning", words.SCHEDULER_SET, words.OTHER_SCHEDULER)
+        elif marks and not pod["spec"].get("nodeName"):
+            known = pod["metadata"].get("annotations") or {}
+            if any(known.get(key) != value for key, value in marks.items()):
+                self.decision.annotate.append((pod, marks))
+        if slot not in view.services:
+            self.decision.create.append(make_service(view, slot))
+
+    def _keep_autoscaler(self) -> None:
+        wanted, there = wanted_autoscaler(self.view, owner_reference(self.view.job)), self.view.autoscaler
+        self._keep(wanted, there)
+        if wanted is None and there is not None:
+            self._delete(there)
+
+    def _keep_pod_group(self) -> None:
+        wanted = gang.pod_group(self.view, owner_reference(self.view.job), self.settings)
+        self._keep(wanted, self.view.pod_group)
+
+    def _keep(self, wanted: Object | None, there: Object | None) -> None:
+        if wanted is None:
+            return
+        if there is None:
+            self.decision.create.append(wanted)
+        elif not covers(there["spec"], wanted["spec"]):
+            self.decision.update.append({**there, "spec": {**there["spec"], **wanted["spec"]}})
+
+
+def covers(there: Any, wanted: Any) -> bool:
+    """Whether everything wanted is there; what a server added by default does not count as a difference."""
+    if isinstance(wanted, dict):
+        return isinstance(there, dict) and all(covers(there.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        same_length = isinstance(there, list) and len(there) == len(wanted)
+        return same_length and all(covers(*pair) for pair in zip(there, wanted, strict=True))
+    return bool(there == wanted)

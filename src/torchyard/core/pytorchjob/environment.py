@@ -1,0 +1,74 @@
+"""The variables a replica gets: torch.distributed's and torchrun's PET_ ones, named and ordered as upstream does."""
+
+from __future__ import annotations
+
+from torchyard.api.pytorchjob import names
+from torchyard.api.pytorchjob.defaults import job_port
+from torchyard.core.pytorchjob.view import View
+
+Variable = tuple[str, str]
+
+
+def environment(view: View, replica_type: str, index: int) -> list[Variable]:
+    """What is appended to the environment of every container of a replica."""
+    found: list[Variable] = [("PYTHONUNBUFFERED", "1")]
+    if view.has_master or view.ranks_workers:
+        found += _meeting(view, replica_type, index)
+    if view.spec.get("nprocPerNode") is not None:
+        found.append(("PET_NPROC_PER_NODE", view.spec["nprocPerNode"]))
+    if view.elastic is None:
+        found.append(("PET_NNODES", str(view.total)))
+    else:
+        found += elastic_environment(view)
+    return found
+
+
+def _meeting(view: View, replica_type: str, index: int) -> list[Variable]:
+    """Who leads, how many take part, and which one this is. RANK is upstream's: one per replica, not per process."""
+    lead = names.MASTER if view.has_master else names.WORKER
+    port = str(job_port(view.replicas[lead]))
+    address = names.replica_name(view.name, lead, 0)
+    is_after_master = view.has_master and replica_type == names.WORKER
+    rank = str(index + 1 if is_after_master else index)
+    return [
+        ("MASTER_PORT", port),
+        ("PET_MASTER_PORT", port),
+        ("MASTER_ADDR", address),
+        ("PET_MASTER_ADDR", address),
+        ("WORLD_SIZE", str(view.total * _processes(view))),
+        ("RANK", rank),
+        ("PET_NODE_RANK", rank),
+    ]
+
+
+def _processes(view: View) -> int:
+    count = view.spec.get("nprocPerNode") or ""
+    return int(count) if count.isascii() and count.isdigit() else 1
+
+
+def elastic_environment(view: View) -> list[Variable]:
+    """torchrun's rendezvous settings of a job with an elastic policy."""
+    policy = view.elastic
+    if policy is None:
+        return []
+    host = policy.get("rdzvHost") or names.replica_name(view.name, names.WORKER, 0)
+    port = policy.get("rdzvPort")
+    if port is None:
+        port = job_port(view.replicas[names.WORKER])
+    found: list[Variable] = [
+        ("PET_RDZV_ENDPOINT", f"{host}:{port}"),
+        ("PET_RDZV_BACKEND", policy["rdzvBackend"]),
+        ("PET_NNODES", f"{policy['minReplicas']}:{policy['maxReplicas']}"),
+    ]
+    if policy.get("maxRestarts") is not None:
+        found.append(("PET_MAX_RESTARTS", str(policy["maxRestarts"])))
+    if policy.get("nProcPerNode") is not None:
+        found.append(("PET_NPROC_PER_NODE", str(policy["nProcPerNode"])))
+    if policy.get("rdzvId") is not None:
+        found.append(("PET_RDZV_ID", policy["rdzvId"]))
+    if policy.get("rdzvConf"):
+        pairs = (f"{one.get('key', '')}={one.get('value', '')}" for one in policy["rdzvConf"])
+        found.append(("PET_RDZV_CONF", ",".join(pairs)))
+    if policy.get("standalone"):
+        found.append(("PET_STANDALONE", ""))
+    return found

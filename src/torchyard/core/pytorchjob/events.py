@@ -1,0 +1,13 @@
+"""One thing to tell about a job."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Event(NamedTuple):
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    # What it is about, if looking again would tell it again: then it is told once.
+    once: tuple[str, ...] = ()

@@ -1,0 +1,106 @@
+"""Replicas that start together or not at all: marks on pods, and a PodGroup where the scheduler wants one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api import quantity
+from torchyard.api.pytorchjob import names
+from torchyard.core.placement.place import GANG_NAME, GANG_SIZE
+from torchyard.core.pytorchjob.view import EMBEDDED_GANG, VOLCANO, Settings, View
+
+Object = dict[str, Any]
+
+VOLCANO_API, SCHEDULER_PLUGINS_API = "scheduling.volcano.sh/v1beta1", "scheduling.x-k8s.io/v1alpha1"
+VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def _policy(view: View) -> Object:
+    return view.run_policy.get("schedulingPolicy") or {}
+
+
+def is_volcano(settings: Settings) -> bool:
+    return settings.gang_scheduler.lower() == VOLCANO
+
+
+def size(view: View) -> int:
+    """How many replicas must fit before any starts."""
+    least = _policy(view).get("minAvailable")
+    return view.total if least is None else int(least)
+
+
+def marks(view: View, settings: Settings) -> dict[str, str]:
+    """Annotations by which the one-machine plane's scheduler knows a gang; only where the job asks for one."""
+    if settings.gang_scheduler != EMBEDDED_GANG or _policy(view).get("minAvailable") is None:
+        return {}
+    return {GANG_NAME: view.name, GANG_SIZE: str(size(view))}
+
+
+def has_other_scheduler(view: View, kind: str, settings: Settings) -> bool:
+    """Whether a template names a scheduler that is not the gang's."""
+    named = view.replicas[kind]["template"]["spec"].get("schedulerName")
+    return settings.uses_pod_groups and bool(named) and named != _scheduler(settings)
+
+
+def _scheduler(settings: Settings) -> str:
+    return VOLCANO if is_volcano(settings) else settings.gang_scheduler
+
+
+def mark(view: View, kind: str, pod: Object, settings: Settings) -> None:
+    metadata, spec = pod["metadata"], pod["spec"]
+    metadata["annotations"].update(marks(view, settings))
+    if not settings.uses_pod_groups:
+        return
+    spec["schedulerName"] = spec.get("schedulerName") or _scheduler(settings)
+    if is_volcano(settings):
+        metadata["annotations"] |= {VOLCANO_GROUP: view.name, VOLCANO_TASK: kind.lower()}
+    else:
+        metadata["labels"][POD_GROUP_LABEL] = view.name
+
+
+def pod_group(view: View, owner: Object, settings: Settings) -> Object:
+    """The PodGroup as it should be; a queue that it has already stays."""
+    policy = _policy(view)
+    spec: Object = {"minMember": size(view), "minResources": policy.get("minResources") or _resources(view)}
+    if is_volcano(settings):
+        known = ((view.pod_group or {}).get("spec") or {}).get("queue")
+        spec["queue"] = known or policy.get("queue") or "default"
+        if policy.get("priorityClass"):
+            spec["priorityClassName"] = policy["priorityClass"]
+    elif policy.get("scheduleTimeoutSeconds") is not None:
+        spec["scheduleTimeoutSeconds"] = policy["scheduleTimeoutSeconds"]
+    metadata: Object = {"name": view.name, "namespace": view.namespace, "ownerReferences": [owner]}
+    annotations = {
+        key: value
+        for key, value in (view.job["metadata"].get("annotations") or {}).items()
+        if key != names.RESTARTS  # changes with every restart and means nothing to a scheduler
+    }
+    if annotations:
+        metadata["annotations"] = annotations
+    api_version = VOLCANO_API if is_volcano(settings) else SCHEDULER_PLUGINS_API
+    return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def _resources(view: View) -> dict[str, str]:
+    """What the first `size` replicas ask for together, Master first. Init containers do not count (upstream's rule)."""
+    each = [spec for spec in view.replicas.values() for _ in range(int(spec["replicas"]))]
+    total: dict[str, int] = {}
+    for spec in each[: size(view)]:
+        for container in spec["template"]["spec"]["containers"]:
+            resources = container.get("resources") or {}
+            for name, amount in (resources.get("requests") or resources.get("limits") or {}).items():
+                total[name] = total.get(name, 0) + quantity.parse(str(amount)).milli
+    return {name: _shown(milli) for name, milli in sorted(total.items())}
+
+
+def _shown(milli: int) -> str:
+    return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+
+
+def is_waiting(view: View, settings: Settings) -> bool:
+    """Volcano makes room first: until its PodGroup is past Pending no pod is made."""
+    if not is_volcano(settings):
+        return False
+    reached = ((view.pod_group or {}).get("status") or {}).get("phase") or ""
+    return reached in ("", "Pending")

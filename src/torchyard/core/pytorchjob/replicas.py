@@ -1,0 +1,109 @@
+"""The pod and the service of one replica."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.pytorchjob import names
+from torchyard.api.pytorchjob.defaults import main_container
+from torchyard.core.pytorchjob import gang
+from torchyard.core.pytorchjob.environment import environment
+from torchyard.core.pytorchjob.view import Settings, Slot, View
+
+Object = dict[str, Any]
+
+
+def owner_reference(job: Object) -> Object:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def make_pod(view: View, slot: Slot, settings: Settings) -> Object:
+    kind, index = slot
+    replica = view.replicas[kind]
+    template = replica["template"]
+    given = template.get("metadata") or {}
+    metadata: Object = {
+        "name": names.replica_name(view.name, kind, index),
+        "namespace": view.namespace,
+        "labels": {**(given.get("labels") or {}), **_pod_labels(view, slot)},
+        "annotations": dict(given.get("annotations") or {}),
+        "ownerReferences": [owner_reference(view.job)],
+    }
+    if given.get("finalizers"):
+        metadata["finalizers"] = list(given["finalizers"])
+    spec = dict(template["spec"])
+    variables = [{"name": name, "value": value} for name, value in environment(view, kind, index)]
+    spec["containers"] = [{**one, "env": [*(one.get("env") or ()), *variables]} for one in spec["containers"]]
+    if kind == names.WORKER and view.waits_for_master:
+        spec["initContainers"] = [*(spec.get("initContainers") or ()), _wait_for_master(view, settings)]
+    spec["restartPolicy"] = pod_restart_policy(view, replica["restartPolicy"])
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    gang.mark(view, kind, pod, settings)
+    return pod
+
+
+def pod_restart_policy(view: View, policy: str) -> str:
+    """Who restarts: the node in place, or the controller, which then must see the pod fail."""
+    if policy == names.EXIT_CODE or view.restarts_whole:
+        return names.NEVER
+    return policy
+
+
+def _pod_labels(view: View, slot: Slot) -> dict[str, str]:
+    kind, index = slot
+    labels = names.selector_labels(view.name, kind, index)
+    if kind == names.MASTER or (not view.has_master and index == 0):
+        labels[names.JOB_ROLE] = names.MASTER_ROLE
+    return {**names.old_labels(labels, view.name), **labels}
+
+
+def _wait_for_master(view: View, settings: Settings) -> Object:
+    """Workers start when the master's name resolves; otherwise their first connection fails before it is there."""
+    master = names.replica_name(view.name, names.MASTER, 0)
+    script = (
+        f"err=1;for i in $(seq {settings.init_tries}); do "
+        f"if nslookup {master}; then err=0 && break; fi;echo waiting for master; sleep 2; done; exit $err"
+    )
+    return {
+        "name": "init-pytorch",
+        "image": settings.init_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"limits": {"cpu": "100m", "memory": "20Mi"}, "requests": {"cpu": "50m", "memory": "10Mi"}},
+        "command": ["sh", "-c", script],
+    }
+
+
+def make_service(view: View, slot: Slot) -> Object:
+    kind, index = slot
+    labels = names.selector_labels(view.name, kind, index)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": names.replica_name(view.name, kind, index),
+            "namespace": view.namespace,
+            "labels": {**names.old_labels(labels, view.name), **labels},
+            "ownerReferences": [owner_reference(view.job)],
+        },
+        "spec": {"clusterIP": "None", "selector": labels, "ports": _service_ports(view, kind)},
+    }
+
+
+def _service_ports(view: View, kind: str) -> list[Object]:
+    """Every port of the container `pytorch`. One without a name gets one: a service with several ports needs them."""
+    found: dict[str, Object] = {}
+    for port in main_container(view.replicas[kind]["template"]["spec"]["containers"])["ports"]:
+        number = port["containerPort"]
+        name = port.get("name") or f"port-{number}"
+        made = {"name": name, "port": number, "targetPort": number}
+        if port.get("protocol"):
+            made["protocol"] = port["protocol"]
+        found.setdefault(name, made)
+    return list(found.values())

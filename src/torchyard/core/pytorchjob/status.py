@@ -1,0 +1,130 @@
+"""The status of a PyTorchJob while it is being decided: counters, times, and the rules by which conditions change."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.pytorchjob import names, words
+from torchyard.api.times import parse_rfc3339, to_rfc3339
+from torchyard.core.pytorchjob.view import View, is_terminating, phase
+
+Object = dict[str, Any]
+
+_EXCLUSIVE = {words.RUNNING: words.RESTARTING, words.RESTARTING: words.RUNNING}
+
+
+class Status:
+    """A draft that starts as the stored status; `object()` is what should be stored."""
+
+    def __init__(self, stored: Object | None, now: datetime) -> None:
+        stored = stored or {}
+        self._rest = dict(stored)
+        self._now = to_rfc3339(now)
+        self.conditions: list[Object] = [dict(one) for one in stored.get("conditions") or ()]
+        self.replicas: dict[str, Object] = {
+            kind: dict(one or {}) for kind, one in (stored.get("replicaStatuses") or {}).items()
+        }
+
+    def object(self) -> Object:
+        made = dict(self._rest)
+        if self.conditions:
+            made["conditions"] = self.conditions
+        if self.replicas:
+            made["replicaStatuses"] = self.replicas
+        return made
+
+    def holds(self, kind: str) -> bool:
+        return any(one["type"] == kind and one["status"] == "True" for one in self.conditions)
+
+    @property
+    def finished(self) -> bool:
+        return any(self.holds(kind) for kind in words.TERMINAL)
+
+    @property
+    def start_time(self) -> datetime | None:
+        return _time(self._rest.get("startTime"))
+
+    @property
+    def completion_time(self) -> datetime | None:
+        """When the job ended; a status written by upstream may lack it, then its last condition knows."""
+        ended = [one.get("lastTransitionTime") for one in self.conditions if one["type"] in words.TERMINAL]
+        return _time(self._rest.get("completionTime") or (ended[-1] if ended else None))
+
+    def start(self) -> None:
+        self._rest["startTime"] = self._now
+
+    def note_wait(self) -> None:
+        """Upstream writes this only while Volcano makes room; once says as much as at every look."""
+        self._rest.setdefault("lastReconcileTime", self._now)
+
+    def set(self, kind: str, reason: str, message: str, *, status: str = "True") -> bool:
+        """Add a condition by upstream's rules, with terminal ones final. Answers whether it says something new."""
+        if self.finished:
+            return False
+        known = next((one for one in self.conditions if one["type"] == kind), None)
+        if known is not None and (known["status"], known.get("reason")) == (status, reason):
+            return False
+        is_same_status = known is not None and known["status"] == status
+        since = known.get("lastTransitionTime", self._now) if known is not None and is_same_status else self._now
+        dropped = (kind, _EXCLUSIVE.get(kind))
+        self.conditions = [one for one in self.conditions if one["type"] not in dropped]
+        if kind in words.TERMINAL:
+            for one in self.conditions:
+                if one["type"] == words.RUNNING:
+                    one["status"] = "False"
+            self._rest["completionTime"] = self._now
+        self.conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "lastUpdateTime": self._now,
+                "lastTransitionTime": since,
+            }
+        )
+        return True
+
+    def count(self, view: View) -> None:
+        """Set the counters from the pods there are. Pending ones count nowhere, terminating ones as failed."""
+        self.replicas = {}
+        for kind, spec in view.replicas.items():
+            slots = [(kind, index) for index in range(int(spec["replicas"]))]
+            pods = [view.pods[slot] for slot in slots if slot in view.pods]
+            counts = {
+                "active": sum(phase(pod) == "Running" and not is_terminating(pod) for pod in pods),
+                "succeeded": sum(phase(pod) == "Succeeded" for pod in pods),
+                "failed": sum(
+                    phase(pod) == "Failed"
+                    or (phase(pod) == "Running" and is_terminating(pod) and not self._is_leftover(pod))
+                    for pod in pods
+                ),
+            }
+            shown: Object = {name: number for name, number in counts.items() if number}
+            shown["selector"] = names.selector_text(names.identity_labels(view.name, kind))
+            self.replicas[kind] = shown
+
+    def _is_leftover(self, pod: Object) -> bool:
+        """Whether a pod is from before the job was resumed: it goes because it was told to, and failed at nothing."""
+        made, start = pod["metadata"].get("creationTimestamp"), self._rest.get("startTime")
+        return bool(made and start and made < start)
+
+    def number(self, kind: str, counter: str) -> int:
+        return int((self.replicas.get(kind) or {}).get(counter) or 0)
+
+    def rest(self) -> None:
+        """No replica is active any more."""
+        for counts in self.replicas.values():
+            counts.pop("active", None)
+
+    def settle(self) -> None:
+        """After success: replicas that still run are no longer needed, and count as succeeded."""
+        for counts in self.replicas.values():
+            active = int(counts.pop("active", 0) or 0)
+            if active:
+                counts["succeeded"] = int(counts.get("succeeded") or 0) + active
+
+
+def _time(text: str | None) -> datetime | None:
+    return parse_rfc3339(text) if text else None

@@ -1,0 +1,46 @@
+"""Events about what goes wrong in pods, so that the job itself tells it: exits, images that do not come, no room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torchyard.api.pytorchjob import words
+from torchyard.core.pytorchjob.events import Event
+from torchyard.core.pytorchjob.view import View, container_restarts, exit_code, is_terminating, phase
+
+Object = dict[str, Any]
+
+
+def events(view: View) -> list[Event]:
+    found: list[Event] = []
+    for pod in view.pods.values():
+        metadata = pod["metadata"]
+        code = exit_code(pod)
+        if code is not None:
+            once = (metadata["uid"], str(container_restarts(pod)), words.EXITED)
+            found.append(Event("Normal", words.EXITED, words.exited(view.namespace, metadata["name"], code), once))
+        if phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod):
+            found += [
+                Event("Warning", reason, message, (metadata["uid"], reason, message))
+                for reason, message in _hindrances(pod)
+            ]
+    return found
+
+
+def _hindrances(pod: Object) -> Iterator[tuple[str, str]]:
+    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    for container in containers:
+        state = container.get("state") or {}
+        ended, waiting = state.get("terminated"), state.get("waiting")
+        if ended and ended.get("exitCode"):
+            message = words.container_ended(name, container["name"], ended["exitCode"], ended.get("message", ""))
+            yield ended.get("reason") or "Error", message
+        elif waiting and waiting.get("message"):
+            yield waiting.get("reason") or "Waiting", words.container_waits(name, container["name"], waiting["message"])
+    if not containers:
+        conditions = sorted(status.get("conditions") or (), key=lambda one: one.get("lastTransitionTime") or "")
+        newest = conditions[-1] if conditions else None
+        if newest and newest["status"] != "True" and newest.get("reason"):
+            yield newest["reason"], words.pod_hindered(name, newest.get("message", ""))

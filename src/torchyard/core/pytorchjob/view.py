@@ -1,0 +1,176 @@
+"""What a decision about a PyTorchJob looks at, in the terms the decision uses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.pytorchjob import names
+from torchyard.api.pytorchjob.defaults import with_defaults
+
+Object = dict[str, Any]
+Slot = tuple[str, int]  # replica type, index
+
+VOLCANO = "volcano"
+# The scheduler of the one-machine plane reads gangs from pods; it needs no PodGroup.
+EMBEDDED_GANG = "embedded"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator's flags say, under upstream's meanings."""
+
+    init_image: str = "alpine:3.10"
+    init_tries: int = 100
+    gang_scheduler: str = ""  # "": none; "volcano"; "embedded"; else the name of a scheduler with scheduler-plugins
+    # A pod that should be gone for this long sits on a node that does not answer.
+    lost_after_seconds: float = 30.0
+
+    @property
+    def uses_pod_groups(self) -> bool:
+        return self.gang_scheduler not in ("", EMBEDDED_GANG)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How many replicas were made anew, and the pods that are counted but perhaps not gone yet."""
+
+    count: int = 0
+    pods: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, job: Object) -> Restarts:
+        text = (job["metadata"].get("annotations") or {}).get(names.RESTARTS, "")
+        try:
+            read = json.loads(text) if text else {}
+            return cls(int(read.get("count", 0)), tuple(str(one) for one in read.get("pods", ())))
+        except (ValueError, TypeError, AttributeError):
+            return cls()  # somebody else wrote there: begin to count anew
+
+    def text(self) -> str:
+        return json.dumps({"count": self.count, "pods": list(self.pods)}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    job: Object  # with defaults
+    now: datetime
+    pods: Mapping[Slot, Object] = field(default_factory=dict)
+    services: Mapping[Slot, Object] = field(default_factory=dict)
+    pod_group: Object | None = None
+    autoscaler: Object | None = None
+
+    @classmethod
+    def of(
+        cls,
+        job: Object,
+        now: datetime,
+        *,
+        pods: Iterable[Object] = (),
+        services: Iterable[Object] = (),
+        pod_group: Object | None = None,
+        autoscaler: Object | None = None,
+    ) -> View:
+        return cls(with_defaults(job), now, _by_slot(pods), _by_slot(services), pod_group, autoscaler)
+
+    @property
+    def name(self) -> str:
+        return str(self.job["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.job["metadata"].get("namespace", ""))
+
+    @property
+    def spec(self) -> Object:
+        found: Object = self.job["spec"]
+        return found
+
+    @property
+    def run_policy(self) -> Object:
+        found: Object = self.spec["runPolicy"]
+        return found
+
+    @property
+    def replicas(self) -> Mapping[str, Object]:
+        """Replica specs by type, Master first."""
+        found: Mapping[str, Object] = self.spec["pytorchReplicaSpecs"]
+        return found
+
+    @property
+    def has_master(self) -> bool:
+        return names.MASTER in self.replicas
+
+    @property
+    def elastic(self) -> Object | None:
+        found: Object | None = self.spec.get("elasticPolicy")
+        return found
+
+    @property
+    def total(self) -> int:
+        return sum(int(spec["replicas"]) for spec in self.replicas.values())
+
+    @property
+    def restarts_whole(self) -> bool:
+        return self._annotation(names.RESTART_SCOPE) == names.WHOLE_JOB
+
+    @property
+    def ranks_workers(self) -> bool:
+        return self._annotation(names.WORKER_RANKS) == "true" and not self.has_master
+
+    @property
+    def waits_for_master(self) -> bool:
+        return self.has_master and self._annotation(names.INIT_CONTAINER) != "off"
+
+    def _annotation(self, name: str) -> str:
+        return str((self.job["metadata"].get("annotations") or {}).get(name, ""))
+
+    def wanted(self, slot: Slot) -> bool:
+        kind, index = slot
+        return kind in self.replicas and index < int(self.replicas[kind]["replicas"])
+
+    def pods_of(self, replica_type: str) -> list[Object]:
+        return [pod for (kind, _), pod in self.pods.items() if kind == replica_type]
+
+
+def _by_slot(objects: Iterable[Object]) -> dict[Slot, Object]:
+    found: dict[Slot, Object] = {}
+    for obj in objects:
+        slot = slot_of(obj)
+        if slot is not None:
+            found[slot] = obj
+    return {slot: found[slot] for slot in sorted(found)}
+
+
+def slot_of(obj: Object) -> Slot | None:
+    """The replica an object belongs to by its labels; None where they do not say."""
+    labels = obj["metadata"].get("labels") or {}
+    index = labels.get(names.REPLICA_INDEX, "")
+    kind = labels.get(names.REPLICA_TYPE, "").capitalize()
+    return (kind, int(index)) if kind and index.isascii() and index.isdigit() else None
+
+
+def phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def is_terminating(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def exit_code(pod: Object) -> int | None:
+    """Of the container `pytorch`, if it has ended."""
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (status.get("state") or {}).get("terminated")
+        if status.get("name") == names.CONTAINER and ended:
+            return int(ended.get("exitCode", 0))
+    return None
+
+
+def container_restarts(pod: Object) -> int:
+    status = pod.get("status") or {}
+    each = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return sum(int(one.get("restartCount") or 0) for one in each)
