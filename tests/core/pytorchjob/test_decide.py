@@ -1,0 +1,348 @@
+"""What is decided about a job in every situation that upstream's tests know, and in those they leave out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.pytorchjobs import NOW, at, conditions, job, pod, replica, service
+
+from torchyard.api.pytorchjob import names, words
+from torchyard.api.times import to_rfc3339
+from torchyard.core.pytorchjob.decide import Decision, decide, is_managed_here
+from torchyard.core.pytorchjob.failures import is_retryable
+from torchyard.core.pytorchjob.view import Restarts, Settings, View
+
+Object = dict[str, Any]
+M, W = names.MASTER, names.WORKER
+STARTED = {"startTime": to_rfc3339(NOW)}
+
+
+def condition(kind: str, status: str = "True", *, since: float = 0) -> Object:
+    reason = f"PyTorchJob{kind}"
+    return {"type": kind, "status": status, "reason": reason, "lastTransitionTime": to_rfc3339(at(since))}
+
+
+def look(
+    given: Object, *pods: Object, services: list[Object] | None = None, now: float = 0, **settings: Any
+) -> Decision:
+    view = View.of(given, at(now), pods=pods, services=services or [])
+    return decide(view, Settings(**settings))
+
+
+def created(decision: Decision, kind: str = "Pod") -> list[str]:
+    return [one["metadata"]["name"] for one in decision.create if one["kind"] == kind]
+
+
+def deleted(decision: Decision, kind: str = "Pod") -> list[str]:
+    return [one.object["metadata"]["name"] for one in decision.delete if one.object["kind"] == kind]
+
+
+def told(decision: Decision) -> list[str]:
+    return [event.reason for event in decision.events]
+
+
+def message(decision: Decision, kind: str) -> str:
+    assert decision.status
+    return next(str(one["message"]) for one in decision.status["conditions"] if one["type"] == kind)
+
+
+def test_a_new_job_gets_its_replicas_master_first_and_a_start_time() -> None:
+    decision = look(job())
+    assert created(decision) == created(decision, "Service") == ["train-master-0", "train-worker-0", "train-worker-1"]
+    assert conditions(decision.status) == [("Created", "True")]
+    assert decision.status and decision.status["startTime"] == to_rfc3339(NOW)
+    assert message(decision, "Created") == "PyTorchJob train is created."
+    assert told(decision) == []
+
+
+def test_the_same_look_twice_decides_the_same() -> None:
+    first, second = look(job()), look(job())
+    assert first == second
+
+
+def test_a_settled_job_needs_nothing() -> None:
+    pods = [pod(M, 0), pod(W, 0), pod(W, 1)]
+    services = [service(M, 0), service(W, 0), service(W, 1)]
+    first = look(job(status=STARTED), *pods, services=services)
+    assert first.status
+    again = look(job(status=first.status), *pods, services=services, now=5)
+    assert again == Decision()
+
+
+def test_running_and_success_with_a_master() -> None:
+    first = look(job(), pod(M, 0), pod(W, 0, "Pending"), pod(W, 1))
+    assert conditions(first.status) == [("Created", "True"), ("Running", "True")]
+    assert message(first, "Running") == "PyTorchJob train is running."
+    assert first.status and first.status["replicaStatuses"][W]["active"] == 1
+    assert first.status["replicaStatuses"][W]["selector"] == (
+        "training.kubeflow.org/job-name=train,training.kubeflow.org/operator-name=pytorchjob-controller,"
+        "training.kubeflow.org/replica-type=worker"
+    )
+    done = look(job(status=first.status), pod(M, 0, "Succeeded", code=0), pod(W, 0), pod(W, 1), now=9)
+    assert conditions(done.status) == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
+    assert message(done, "Succeeded") == "PyTorchJob train is successfully completed."
+    assert done.status and done.status["completionTime"] == to_rfc3339(at(9))
+    assert told(done) == [words.EXITED, words.HAS_SUCCEEDED]
+    after = look(job(status=done.status), pod(M, 0, "Succeeded", code=0), pod(W, 0), pod(W, 1), now=10)
+    assert after.status and after.status["replicaStatuses"][W]["succeeded"] == 2
+    assert "active" not in after.status["replicaStatuses"][W]
+    assert after.create == []
+
+
+def test_success_without_a_master_needs_all_workers_or_one_of_an_elastic_job() -> None:
+    pods = [pod(W, 0, "Succeeded", code=0), pod(W, 1)]
+    assert conditions(look(job(master=None), *pods).status)[-1] == ("Running", "True")
+    elastic = look(job(master=None, elasticPolicy={}), *pods)
+    assert conditions(elastic.status) == [("Created", "True"), ("Succeeded", "True")]
+    assert message(elastic, "Succeeded") == "PyTorchJob default/train successfully completed."
+
+
+def test_the_master_decides_even_if_a_worker_failed_for_good_at_the_same_time() -> None:
+    given = job(policy="Never")
+    decision = look(given, pod(M, 0, "Succeeded", code=0), pod(W, 0, "Failed", code=1), pod(W, 1))
+    assert conditions(decision.status)[-1] == ("Succeeded", "True")
+
+
+def test_never_fails_the_job_and_keeps_the_pod() -> None:
+    decision = look(job(policy="Never"), pod(M, 0), pod(W, 0, "Failed", code=1), pod(W, 1))
+    assert conditions(decision.status) == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
+    assert message(decision, "Failed") == "PyTorchJob train is failed because 1 Worker replica(s) failed."
+    assert decision.status and decision.status["completionTime"]
+    assert not decision.delete
+    assert not decision.create
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "Always"])
+def test_a_failed_pod_is_made_anew_alone(policy: str) -> None:
+    running = look(job(policy=policy), pod(M, 0), pod(W, 0), pod(W, 1))
+    failed = look(job(policy=policy, status=running.status), pod(M, 0), pod(W, 0, "Failed"), pod(W, 1))
+    assert conditions(failed.status) == [("Created", "True"), ("Restarting", "True")]
+    assert message(failed, "Restarting") == "job train is restarting because Worker replica(s) failed."
+    assert deleted(failed) == ["train-worker-0"]
+    assert told(failed) == [words.IS_RESTARTING]
+    gone = look(job(policy=policy, status=failed.status), pod(M, 0), pod(W, 1))
+    assert created(gone) == ["train-worker-0"]
+    assert conditions(gone.status or failed.status)[-1] == ("Restarting", "True")
+    again = look(job(policy=policy, status=gone.status or failed.status), pod(M, 0), pod(W, 0), pod(W, 1))
+    assert conditions(again.status) == [("Created", "True"), ("Running", "True")]
+
+
+@pytest.mark.parametrize(
+    ("code", "again"),
+    [(1, False), (2, False), (3, False), (127, False), (128, True), (130, True), (138, True), (None, True)],
+)
+def test_u15_a_signal_may_pass_and_an_error_will_not(code: int | None, again: bool) -> None:
+    assert is_retryable(code) is again
+
+
+def test_c7_a_retryable_exit_code_deletes_the_pod_and_c8_another_fails_the_job() -> None:
+    given = job(policy="ExitCode")
+    again = look(given, pod(M, 0), pod(W, 0, "Failed", code=137), pod(W, 1))
+    assert deleted(again) == ["train-worker-0"]
+    for_good = look(given, pod(M, 0), pod(W, 0, "Failed", code=1), pod(W, 1))
+    assert message(for_good, "Failed") == 'job "train" is failing because "Worker" replica(s) failed.'
+    assert for_good.status and for_good.status["completionTime"]
+    assert [event.kind for event in for_good.events if event.reason == words.HAS_FAILED] == ["Warning"]
+
+
+def test_c9_scaling_down_deletes_from_the_top_and_c10_scaling_up_makes_the_missing() -> None:
+    pods = [pod(M, 0), *(pod(W, index) for index in range(4))]
+    services = [service(M, 0), *(service(W, index) for index in range(4))]
+    down = look(job(worker=2), *pods, services=services)
+    assert deleted(down) == deleted(down, "Service") == ["train-worker-3", "train-worker-2"]
+    assert down.status and down.status["replicaStatuses"][W]["active"] == 2
+    up = look(job(worker=6), *pods, services=services)
+    assert created(up) == created(up, "Service") == ["train-worker-4", "train-worker-5"]
+
+
+def test_u13_a_gap_is_filled() -> None:
+    assert created(look(job(worker=3), pod(M, 0), pod(W, 0), pod(W, 2))) == ["train-worker-1"]
+
+
+def test_u10_a_terminating_pod_counts_as_failed_and_keeps_its_place() -> None:
+    decision = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(20)), pod(W, 1))
+    assert decision.status and decision.status["replicaStatuses"][W]["failed"] == 1
+    assert decision.create == [] or created(decision) == []
+    assert message(decision, "Restarting") == "PyTorchJob train is restarting because 1 Worker replica(s) failed."
+
+
+def test_a_pod_on_a_lost_node_is_taken_away_when_its_time_is_long_over() -> None:
+    waiting = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(0)), pod(W, 1), now=10)
+    assert waiting.wake_after == 20
+    lost = look(job(status=STARTED), pod(M, 0), pod(W, 0, going=at(0)), pod(W, 1), now=31)
+    assert [(one.object["metadata"]["name"], one.force) for one in lost.delete] == [("train-worker-0", True)]
+
+
+def test_an_evicted_pod_is_replaced() -> None:
+    evicted = pod(W, 0, "Failed")
+    evicted["status"] = {"phase": "Failed", "reason": "Evicted"}
+    assert deleted(look(job(policy="ExitCode"), pod(M, 0), evicted, pod(W, 1))) == ["train-worker-0"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [("None", ["train-master-0", "train-worker-0", "train-worker-1"]), ("Running", ["train-master-0"]), ("All", [])],
+)
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+def test_u6_c2_what_a_finished_job_leaves(policy: str, kept: list[str], end: str) -> None:
+    pods = [pod(M, 0, "Succeeded", code=0), pod(W, 0), pod(W, 1, "Pending")]
+    services = [service(M, 0), service(W, 0), service(W, 1)]
+    status = {**STARTED, "conditions": [condition(end)]}
+    decision = look(job(run={"cleanPodPolicy": policy}, status=status), *pods, services=services)
+    gone = [one for one in ("train-master-0", "train-worker-0", "train-worker-1") if one not in kept]
+    assert deleted(decision) == deleted(decision, "Service") == gone
+    assert decision.create == []
+
+
+def test_pods_deleted_after_the_end_stay_gone() -> None:
+    status = {**STARTED, "conditions": [condition("Succeeded")]}
+    assert look(job(status=status)).create == []
+
+
+def test_t3_a_job_made_suspended_waits_without_a_start_time() -> None:
+    decision = look(job(run={"suspend": True}))
+    assert conditions(decision.status) == [("Created", "True"), ("Suspended", "True")]
+    assert decision.status and "startTime" not in decision.status
+    assert decision.create == []
+    assert told(decision) == [words.IS_SUSPENDED]
+    assert look(job(run={"suspend": True}, status=decision.status), now=9) == Decision()
+
+
+def test_t4_run_suspend_resume() -> None:
+    pods = [pod(M, 0), pod(W, 0), pod(W, 1)]
+    services = [service(M, 0), service(W, 0), service(W, 1)]
+    running = look(job(), *pods, services=services)
+    paused = look(job(run={"suspend": True}, status=running.status), *pods, services=services, now=10)
+    assert conditions(paused.status) == [("Created", "True"), ("Running", "False"), ("Suspended", "True")]
+    assert paused.status and paused.status["conditions"][1]["reason"] == words.IS_SUSPENDED
+    assert paused.status["startTime"] == to_rfc3339(NOW)
+    assert all("active" not in one for one in paused.status["replicaStatuses"].values())
+    assert len(deleted(paused)) == len(deleted(paused, "Service")) == 3
+    resumed = look(job(status=paused.status), now=20)
+    assert conditions(resumed.status) == [("Created", "True"), ("Running", "False"), ("Suspended", "False")]
+    assert resumed.status and resumed.status["startTime"] == to_rfc3339(at(20))
+    assert len(created(resumed)) == 3
+    assert told(resumed) == [words.IS_RESUMED]
+    again = look(job(status=resumed.status), *pods, services=services, now=30)
+    assert conditions(again.status) == [("Created", "True"), ("Suspended", "False"), ("Running", "True")]
+
+
+def test_pods_still_going_after_a_quick_resume_are_no_failures() -> None:
+    status = {"startTime": to_rfc3339(at(20)), "conditions": [condition("Suspended")]}
+    leftover = [pod(kind, index, going=at(40)) for kind, index in ((M, 0), (W, 0), (W, 1))]
+    decision = look(job(policy="Never", status=status), *leftover, now=20)
+    assert not decision.status or "Failed" not in dict(conditions(decision.status))
+
+
+@pytest.mark.parametrize(
+    ("manager", "ours"),
+    [(None, True), ("", True), (names.MANAGED_HERE, True), (names.MANAGED_BY_MULTIKUEUE, False), ("other", False)],
+)
+def test_u9_t5_a_job_of_another_manager_is_left_alone(manager: str | None, ours: bool) -> None:
+    given = job(run={"managedBy": manager} if manager is not None else {})
+    assert is_managed_here(given) is ours
+    assert (look(given) != Decision()) is ours
+
+
+@pytest.mark.parametrize(
+    ("limit", "restarts", "past"), [(0, 0, False), (0, 1, True), (3, 2, False), (3, 3, True), (None, 99, False)]
+)
+def test_u7_restarts_in_place_count_against_the_limit(limit: int | None, restarts: int, past: bool) -> None:
+    run = {} if limit is None else {"backoffLimit": limit}
+    decision = look(job(run=run), pod(M, 0), pod(W, 0, restarts=restarts), pod(W, 1))
+    assert ("Failed" in dict(conditions(decision.status))) is past
+    if past:
+        assert message(decision, "Failed") == "Job train has failed because it has reached the specified backoff limit"
+        assert decision.status and decision.status["completionTime"]
+
+
+def test_c4_the_limit_is_a_sum_over_all_replicas() -> None:
+    pods = [pod(M, 0, restarts=1), *(pod(W, index, restarts=1) for index in range(3))]
+    assert conditions(look(job(worker=3, run={"backoffLimit": 4}), *pods).status)[-1] == ("Failed", "True")
+    assert conditions(look(job(worker=3, run={"backoffLimit": 5}), *pods).status)[-1] == ("Running", "True")
+
+
+def test_pods_made_anew_count_against_the_limit_and_each_only_once() -> None:
+    given = job(policy="ExitCode", run={"backoffLimit": 2})
+    first = look(given, pod(M, 0), pod(W, 0, "Failed", code=137, uid="a"), pod(W, 1))
+    assert first.restarts == Restarts(1, ("a",))
+    remembered = {names.RESTARTS: first.restarts.text()}
+    given = job(policy="ExitCode", run={"backoffLimit": 2}, annotations=remembered, status=first.status)
+    again = look(given, pod(M, 0), pod(W, 0, "Failed", code=137, uid="a"), pod(W, 1))
+    assert again.restarts is None
+    assert deleted(again) == ["train-worker-0"]
+    assert told(again) == [words.EXITED]
+    second = look(given, pod(M, 0), pod(W, 0, "Failed", code=137, uid="b"), pod(W, 1))
+    assert conditions(second.status)[-1] == ("Failed", "True")
+    assert second.delete == []
+
+
+def test_a_whole_job_restart_takes_every_replica_and_counts_once() -> None:
+    given = job(annotations={names.RESTART_SCOPE: names.WHOLE_JOB})
+    decision = look(given, pod(M, 0, "Failed", code=1), pod(W, 0, "Failed", code=1), pod(W, 1))
+    assert deleted(decision) == ["train-master-0", "train-worker-0", "train-worker-1"]
+    assert decision.restarts and decision.restarts.count == 1
+
+
+@pytest.mark.parametrize(("limit", "now", "past"), [(0, 0, True), (2, 0, False), (2, 2, True), (2, 1.5, False)])
+def test_u8_c3_a_deadline_is_kept_by_a_timer(limit: int, now: float, past: bool) -> None:
+    decision = look(job(run={"activeDeadlineSeconds": limit}, status=STARTED), pod(M, 0), pod(W, 0), pod(W, 1), now=now)
+    assert ("Failed" in dict(conditions(decision.status))) is past
+    assert decision.wake_after == (None if past else limit - now)
+    if past:
+        said = "Job train has failed because it was active longer than specified deadline"
+        assert message(decision, "Failed") == said
+
+
+@pytest.mark.parametrize(
+    ("ttl", "end", "now", "wakes", "goes"),
+    [
+        (None, "Succeeded", 5, None, False),
+        (3, "Succeeded", 2, 1, False),
+        (3, "Failed", 2, 1, False),
+        (3, "Succeeded", 3, None, True),
+        (0, "Failed", 0, None, True),
+    ],
+)
+def test_u16_c5_a_finished_job_goes_after_its_time(
+    ttl: int | None, end: str, now: float, wakes: float | None, goes: bool
+) -> None:
+    run = {} if ttl is None else {"ttlSecondsAfterFinished": ttl}
+    for completion in ({"completionTime": to_rfc3339(NOW)}, {}):
+        status = {**STARTED, **completion, "conditions": [condition(end)]}
+        decision = look(job(run=run, status=status), now=now)
+        assert (decision.wake_after, decision.delete_job) == (wakes, goes)
+
+
+def test_c5_a_suspended_finished_job_stays() -> None:
+    status = {**STARTED, "conditions": [condition("Succeeded")]}
+    assert not look(job(run={"suspend": True, "ttlSecondsAfterFinished": 0}, status=status), now=9).delete_job
+
+
+def test_a_running_job_has_no_time_to_live() -> None:
+    assert look(job(run={"ttlSecondsAfterFinished": 0}, status=STARTED), pod(M, 0), now=99).delete_job is False
+
+
+def test_troubles_of_pods_are_told_once_each() -> None:
+    stuck = pod(W, 0, "Pending")
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+    stuck["status"]["containerStatuses"] = [{"name": "pytorch", "restartCount": 0, "state": waiting}]
+    homeless = pod(W, 1, "Pending")
+    unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}
+    homeless["status"] = {"phase": "Pending", "conditions": [unschedulable]}
+    decision = look(job(), pod(M, 0), stuck, homeless)
+    assert [(event.reason, event.message, bool(event.once)) for event in decision.events] == [
+        ("ImagePullBackOff", "Error pod train-worker-0 container pytorch waiting message: no such image", True),
+        ("Unschedulable", "Error pod train-worker-1 condition message: no room", True),
+    ]
+
+
+def test_a_template_with_its_own_restart_policy_is_told_so() -> None:
+    decision = look(job(master=replica(1, spec={"restartPolicy": "Never"}), worker=None))
+    assert told(decision) == [words.RESTART_POLICY_SET]
+
+
+def test_a_thousand_workers_are_decided_in_one_look() -> None:
+    decision = look(job(worker=1000))
+    assert len(created(decision)) == len(created(decision, "Service")) == 1001

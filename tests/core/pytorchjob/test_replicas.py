@@ -1,0 +1,219 @@
+"""The pods and services of a job: names, labels, environment, waiting for the master, restart policy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.pytorchjobs import NOW, job, replica
+
+from torchyard.api.pytorchjob import names
+from torchyard.api.pytorchjob.defaults import with_defaults
+from torchyard.core.pytorchjob.environment import elastic_environment
+from torchyard.core.pytorchjob.replicas import make_pod, make_service
+from torchyard.core.pytorchjob.view import Settings, View
+
+Object = dict[str, Any]
+M, W = names.MASTER, names.WORKER
+
+
+def view(**given: Any) -> View:
+    return View.of(job(**given), NOW)
+
+
+def variables(pod: Object, container: int = 0) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in pod["spec"]["containers"][container]["env"]}
+
+
+def made(slot: tuple[str, int], settings: Settings | None = None, **given: Any) -> Object:
+    return make_pod(view(**given), slot, settings or Settings())
+
+
+def test_t1_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
+    ports = {"ports": [{"name": names.PORT_NAME, "containerPort": 8080}]}
+    given: Object = {"master": replica(1, container=ports), "worker": replica(2, container=ports)}
+    pod = made((W, 1), **given)
+    assert pod["metadata"]["name"] == "train-worker-1"
+    labels = pod["metadata"]["labels"]
+    assert labels[names.JOB_NAME] == labels["job-name"] == labels["pytorch-job-name"] == "train"
+    assert labels[names.REPLICA_TYPE] == labels["replica-type"] == labels["pytorch-replica-type"] == "worker"
+    assert labels[names.REPLICA_INDEX] == labels["replica-index"] == "1"
+    assert names.JOB_ROLE not in labels
+    owner = pod["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["name"], owner["controller"], owner["blockOwnerDeletion"]) == (
+        "PyTorchJob",
+        "train",
+        True,
+        True,
+    )
+    env = variables(pod)
+    assert (env["MASTER_ADDR"], env["MASTER_PORT"], env["RANK"], env["WORLD_SIZE"]) == (
+        "train-master-0",
+        "8080",
+        "2",
+        "3",
+    )
+    assert (env["PET_NPROC_PER_NODE"], env["PET_NNODES"], env["PET_NODE_RANK"]) == ("auto", "3", "2")
+    assert pod["spec"]["containers"][0]["ports"] == ports["ports"]
+    service = make_service(view(**given), (W, 1))
+    assert service["metadata"]["name"] == "train-worker-1"
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["ports"] == [{"name": names.PORT_NAME, "port": 8080, "targetPort": 8080}]
+    assert service["spec"]["selector"] == names.selector_labels("train", W, 1)
+    assert service["metadata"]["ownerReferences"] == pod["metadata"]["ownerReferences"]
+
+
+def test_the_environment_comes_in_upstreams_order_after_the_users_own() -> None:
+    own = {"env": [{"name": "MINE", "value": "x"}, {"name": "RANK", "value": "9"}]}
+    pod = made((M, 0), master=replica(1, container=own))
+    assert [one["name"] for one in pod["spec"]["containers"][0]["env"]] == [
+        "MINE",
+        "RANK",
+        "PYTHONUNBUFFERED",
+        "MASTER_PORT",
+        "PET_MASTER_PORT",
+        "MASTER_ADDR",
+        "PET_MASTER_ADDR",
+        "WORLD_SIZE",
+        "RANK",
+        "PET_NODE_RANK",
+        "PET_NPROC_PER_NODE",
+        "PET_NNODES",
+    ]
+    assert variables(pod)["RANK"] == "0"
+
+
+def test_every_container_gets_the_environment_and_init_containers_do_not() -> None:
+    both = {"containers": [{"name": "pytorch", "image": "i"}, {"name": "side", "image": "i"}]}
+    spec = {**both, "initContainers": [{"name": "mine", "image": "i"}]}
+    pod = made((W, 0), worker=replica(1, spec=spec))
+    assert variables(pod, 0) == variables(pod, 1)
+    assert [one["name"] for one in pod["spec"]["initContainers"]] == ["mine", "init-pytorch"]
+    assert "env" not in pod["spec"]["initContainers"][0]
+
+
+@pytest.mark.parametrize(("processes", "world"), [("4", "12"), ("auto", "3"), ("gpu", "3")])
+def test_the_world_is_multiplied_by_a_number_of_processes(processes: str, world: str) -> None:
+    env = variables(made((M, 0), nprocPerNode=processes))
+    assert (env["WORLD_SIZE"], env["PET_NPROC_PER_NODE"]) == (world, processes)
+
+
+def test_a_worker_only_job_gets_no_address_unless_it_asks() -> None:
+    assert list(variables(made((W, 1), master=None))) == ["PYTHONUNBUFFERED", "PET_NPROC_PER_NODE", "PET_NNODES"]
+    env = variables(made((W, 1), master=None, annotations={names.WORKER_RANKS: "true"}))
+    assert (env["MASTER_ADDR"], env["RANK"], env["WORLD_SIZE"]) == ("train-worker-0", "1", "2")
+
+
+def test_u1_elastic_environment() -> None:
+    assert elastic_environment(view()) == []
+    policy = {
+        "minReplicas": 1,
+        "maxReplicas": 3,
+        "rdzvBackend": "etcd",
+        "rdzvHost": "h",
+        "rdzvPort": 99,
+        "rdzvId": "id",
+        "rdzvConf": [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}],
+        "maxRestarts": 5,
+        "nProcPerNode": 4,
+        "standalone": True,
+    }
+    assert elastic_environment(view(master=None, elasticPolicy=policy)) == [
+        ("PET_RDZV_ENDPOINT", "h:99"),
+        ("PET_RDZV_BACKEND", "etcd"),
+        ("PET_NNODES", "1:3"),
+        ("PET_MAX_RESTARTS", "5"),
+        ("PET_NPROC_PER_NODE", "4"),
+        ("PET_RDZV_ID", "id"),
+        ("PET_RDZV_CONF", "a=1,b=2"),
+        ("PET_STANDALONE", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "slot", "count"),
+    [({"master": None}, (W, 0), 0), ({}, (W, 0), 1), ({}, (M, 0), 0)],
+    ids=["worker alone", "worker with master", "master"],
+)
+def test_u2_only_workers_of_a_master_wait_for_it(given: Object, slot: tuple[str, int], count: int) -> None:
+    assert len(made(slot, **given)["spec"].get("initContainers", [])) == count
+
+
+def test_the_wait_can_be_switched_off_and_its_image_and_tries_set() -> None:
+    off = made((W, 0), annotations={names.INIT_CONTAINER: "off"})
+    assert "initContainers" not in off["spec"]
+    waiting = made((W, 0), Settings(init_image="mirror/alpine:1", init_tries=7))["spec"]["initContainers"][0]
+    assert waiting["image"] == "mirror/alpine:1"
+    assert "seq 7" in waiting["command"][2]
+    assert "nslookup train-master-0" in waiting["command"][2]
+    assert waiting["resources"] == {
+        "limits": {"cpu": "100m", "memory": "20Mi"},
+        "requests": {"cpu": "50m", "memory": "10Mi"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (4, 4)),
+        ({"minReplicas": 2}, (2, 2)),
+        ({"maxReplicas": 6}, (6, 6)),
+        ({"minReplicas": 2, "maxReplicas": 6}, (2, 6)),
+    ],
+)
+def test_u3_elastic_limits_default_to_each_other_and_to_the_workers(given: Object, expected: tuple[int, int]) -> None:
+    policy = with_defaults(job(master=None, worker=4, elasticPolicy=given))["spec"]["elasticPolicy"]
+    assert (policy["minReplicas"], policy["maxReplicas"], policy["rdzvBackend"]) == (*expected, "c10d")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "auto"), ({"elasticPolicy": {}}, "auto"), ({"elasticPolicy": {"nProcPerNode": 2}}, None)],
+)
+def test_u4_processes_default_to_auto(given: Object, expected: str | None) -> None:
+    assert with_defaults(job(**given))["spec"].get("nprocPerNode") == expected
+
+
+def test_defaults_leave_the_given_object_as_it_was() -> None:
+    given = job(worker=replica(None))
+    before = str(given)
+    read = with_defaults(given)
+    assert str(given) == before
+    worker = read["spec"]["pytorchReplicaSpecs"][W]
+    assert (worker["replicas"], worker["restartPolicy"]) == (1, "OnFailure")
+    assert read["spec"]["runPolicy"]["cleanPodPolicy"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [("Always", "Always"), ("OnFailure", "OnFailure"), ("Never", "Never"), ("ExitCode", "Never")],
+)
+def test_u11_the_pods_restart_policy_follows_the_replicas(policy: str, expected: str) -> None:
+    pod = made((M, 0), master=replica(1, policy=policy, spec={"restartPolicy": "Always"}))
+    assert pod["spec"]["restartPolicy"] == expected
+    whole = made((M, 0), master=replica(1, policy=policy), annotations={names.RESTART_SCOPE: names.WHOLE_JOB})
+    assert whole["spec"]["restartPolicy"] == "Never"
+
+
+def test_c1_template_labels_and_annotations_are_copied_and_ours_win() -> None:
+    metadata = {"labels": {"team": "a", names.JOB_NAME: "lie"}, "annotations": {"x": "y"}, "finalizers": ["a/b"]}
+    pod = made((M, 0), master=replica(1, metadata=metadata))
+    assert pod["metadata"]["labels"]["team"] == "a"
+    assert pod["metadata"]["labels"][names.JOB_NAME] == "train"
+    assert pod["metadata"]["annotations"] == {"x": "y"}
+    assert pod["metadata"]["finalizers"] == ["a/b"]
+
+
+def test_the_first_worker_has_the_masters_role_where_there_is_no_master() -> None:
+    roles = [made((W, index), master=None)["metadata"]["labels"].get(names.JOB_ROLE) for index in (0, 1)]
+    assert roles == ["master", None]
+
+
+def test_a_service_names_ports_that_have_no_name() -> None:
+    ports = {"ports": [{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP"}]}
+    service = make_service(view(master=replica(1, container=ports)), (M, 0))
+    assert service["spec"]["ports"] == [
+        {"name": "port-80", "port": 80, "targetPort": 80},
+        {"name": "port-81", "port": 81, "targetPort": 81, "protocol": "UDP"},
+        {"name": names.PORT_NAME, "port": 23456, "targetPort": 23456},
+    ]

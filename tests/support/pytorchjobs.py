@@ -1,0 +1,98 @@
+"""PyTorchJobs, and pods in every state, for tests."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from torchyard.api.pytorchjob import names
+from torchyard.api.times import to_rfc3339
+
+Object = dict[str, Any]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def replica(count: int | None = 1, *, policy: str = "", container: Object | None = None, **template: Any) -> Object:
+    main = {"name": "pytorch", "image": "busybox", **(container or {})}
+    made: Object = {"template": {"spec": {"containers": [main], **template.pop("spec", {})}, **template}}
+    if count is not None:
+        made["replicas"] = count
+    if policy:
+        made["restartPolicy"] = policy
+    return made
+
+
+def job(
+    name: str = "train",
+    *,
+    master: Object | int | None = 1,
+    worker: Object | int | None = 2,
+    policy: str = "",
+    annotations: dict[str, str] | None = None,
+    status: Object | None = None,
+    run: Object | None = None,
+    **spec: Any,
+) -> Object:
+    """A Master and two Workers, or what the caller says; a number stands for so many plain replicas."""
+    given = {names.MASTER: master, names.WORKER: worker}
+    replicas = {
+        kind: replica(one, policy=policy) if isinstance(one, int) else one
+        for kind, one in given.items()
+        if one is not None
+    }
+    metadata: Object = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    if annotations:
+        metadata["annotations"] = annotations
+    made: Object = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": metadata,
+        "spec": {"pytorchReplicaSpecs": replicas, "runPolicy": run or {}, **spec},
+    }
+    if status is not None:
+        made["status"] = status
+    return made
+
+
+def pod(
+    kind: str,
+    index: int,
+    phase: str = "Running",
+    *,
+    of: str = "train",
+    code: int | None = None,
+    restarts: int = 0,
+    going: datetime | None = None,
+    made: datetime = NOW,
+    **more: Any,
+) -> Object:
+    """A replica's pod as a node has left it."""
+    name = names.replica_name(of, kind, index)
+    metadata: Object = {
+        "name": name,
+        "namespace": "default",
+        "uid": more.get("uid", f"uid-{name}"),
+        "labels": names.selector_labels(of, kind, index),
+        "creationTimestamp": to_rfc3339(made),
+    }
+    if going is not None:
+        metadata["deletionTimestamp"] = to_rfc3339(going)
+    state: Object = {"running": {}} if code is None else {"terminated": {"exitCode": code, "reason": "Error"}}
+    container = {"name": names.CONTAINER, "restartCount": restarts, "state": state}
+    status = {"phase": phase, "containerStatuses": [container]}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}, "status": status}
+
+
+def service(kind: str, index: int, *, of: str = "train") -> Object:
+    name = names.replica_name(of, kind, index)
+    labels = names.selector_labels(of, kind, index)
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-service-{name}", "labels": labels}
+    return {"kind": "Service", "apiVersion": "v1", "metadata": metadata}
+
+
+def conditions(status: Object | None) -> list[tuple[str, str]]:
+    return [(one["type"], one["status"]) for one in (status or {}).get("conditions") or ()]
