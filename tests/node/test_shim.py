@@ -164,6 +164,45 @@ async def test_exec_runs_beside_the_container_and_hands_over_streams_and_code(
         await _refusal(pod, {"op": "exec", "container": "other", "argv": ["true"], "tty": True})
 
 
+async def test_an_image_without_tar_can_still_be_copied_to_and_from(yard: support.Yard, *, sandboxed: bool) -> None:
+    pod = await yard.pod("p", sandboxed=sandboxed)
+    room = pod.pod / "room"
+    (room / "in").mkdir(parents=True)
+    (room / "in" / "file").write_bytes(os.urandom(300_000))
+    mounts = {"mounts": [Mount(room, str(room))]} if sandboxed else {}
+    # a PATH that has no tar in it
+    yard.launch(pod, "main", ["/bin/sleep", "60"], sandboxed=sandboxed, env={"PATH": "/nowhere"}, **mounts)
+    await pod.start("main", 0)
+    code, archive = await execute(pod, "main", ["tar", "cf", "-", f"{room}/in"])
+    assert code == 0
+    (room / "out").mkdir()
+    feeding = asyncio.create_task(_feed(pod, ["tar", "-xmf", "-", "-C", f"{room}/out"], archive))
+    assert await feeding == 0
+    copied = room / "out" / str(room).lstrip("/") / "in" / "file"
+    assert copied.read_bytes() == (room / "in" / "file").read_bytes()
+    code, said = await execute(pod, "main", ["tar", "--delete", "x"])
+    assert (code, b"cannot do" in said or b"only" in said) == (2, True)
+
+
+async def _feed(pod: ShimClient, argv: list[str], data: bytes) -> int:
+    """Run a command that reads a lot."""
+    in_read, in_write = os.pipe()
+    null = os.open("/dev/null", os.O_WRONLY)
+    async with await pod.channel() as channel:
+        channel.send({"op": "exec", "container": "main", "argv": argv, "tty": False}, [in_read, null, null])
+        os.close(in_read)
+        os.close(null)
+        await channel.receive()
+        await asyncio.to_thread(_write_all, in_write, data)
+        answer, _ = await channel.receive()
+    return int(answer["exited"])
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
 async def _refusal(pod: ShimClient, request: dict[str, object]) -> None:
     async with await pod.channel() as channel:
         channel.send(request)

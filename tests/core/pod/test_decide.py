@@ -226,6 +226,13 @@ def test_a_pod_past_its_deadline_has_failed() -> None:
     assert "terminated" in status["containerStatuses"][0]["state"]
 
 
+def test_a_deadline_is_told_when_the_last_container_has_stopped() -> None:
+    over = PodView(containers=view(a=running()).containers, sandbox=True, ended=("DeadlineExceeded", "too long"))
+    status = pod_status(pod("a"), over, now=NOW)
+    assert (status["phase"], status.get("reason")) == ("Running", None)
+    assert decide(pod("a"), over, now=NOW) == Plan(stop=("a",))
+
+
 def test_what_others_wrote_into_the_status_is_kept() -> None:
     given = pod("a")
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}

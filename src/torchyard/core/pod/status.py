@@ -34,7 +34,7 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
     mains = [container_status(pod, one, view, before, now=now) for one in main_containers(pod)]
     phase = _phase(pod, view, before, inits, mains)
     status["phase"] = phase
-    if view.ended:
+    if view.ended and phase == "Failed":
         status["reason"], status["message"] = view.ended
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
@@ -163,7 +163,8 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     """The kubelet's getPhase."""
     if before.get("phase") in ("Succeeded", "Failed"):
         return str(before["phase"])
-    if view.ended:
+    if view.ended and not any("running" in one["state"] for one in [*inits, *mains]):
+        # the end is told when it has come: while containers still stop, the pod is what it was
         return "Failed"
     policy = pod["spec"].get("restartPolicy") or "Always"
     waiting_for_init = failed_init = 0

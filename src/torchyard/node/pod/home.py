@@ -76,16 +76,17 @@ class PodHome:
         name, number = container["name"], read["attempt"]
         path = self.message_file(name, number)
         with contextlib.suppress(OSError), path.open("rb") as file:
-            text = file.read(_MESSAGE_LIMIT).decode(errors="replace")
-            if text:
-                return text
+            said = file.read(_MESSAGE_LIMIT).decode(errors="replace")
+            if said:
+                return said
         if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not read.get("exitCode"):
             return ""
         with contextlib.suppress(OSError), self.log(name, number).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 65536))
             lines = [line.split(b" ", 3)[3] for line in file.read().splitlines() if line.count(b" ") >= 3]
-            return b"\n".join(lines[-_LOG_MESSAGE_LINES:])[-_LOG_MESSAGE_LIMIT:].decode(errors="replace")
+            text = b"".join(line + b"\n" for line in lines[-_LOG_MESSAGE_LINES:])
+            return text[-_LOG_MESSAGE_LIMIT:].decode(errors="replace")
         return ""
 
     def end_lost(self, name: str, *, message: str, now: str) -> bool:

@@ -193,6 +193,8 @@ def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
     if program == "tar":
         from torchyard.node.shim import archive
 
+        # nothing is exec'd that would close the pipe on which success is told
+        os.closerange(3, 4096)
         os._exit(archive.main(argv))
     raise blocked or FileNotFoundError(2, "executable file not found in $PATH")
 

@@ -30,7 +30,7 @@ def record_path(pod: str, container: str, attempt: int) -> str:
 def write(path: str, content: dict[str, Any]) -> None:
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w") as out:
-        json.dump(content, out)
+        out.write(json.dumps(content))  # not json.dump, which does without the C encoder
     os.replace(temporary, path)
 
 

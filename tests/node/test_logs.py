@@ -1,0 +1,89 @@
+"""Reading logs: tail, since, timestamps, limits, streams, and following across a rotation."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from torchyard.core.pod.logs import LogOptions
+from torchyard.node.logs.read import read
+from torchyard.node.shim.pump import LineFormat, LogFile, stamp
+
+
+def write(path: Path, *lines: tuple[str, str]) -> None:
+    path.write_text("".join(f"2026-01-01T00:00:0{second}.000000000Z {rest}\n" for second, rest in lines))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "0.log"
+    write(
+        path,
+        ("1", "stdout F one"),
+        ("2", "stderr F two"),
+        ("3", "stdout P thr"),
+        ("3", "stdout F ee"),
+        ("4", "stdout F four"),
+    )
+    return path
+
+
+async def text(path: Path, options: LogOptions) -> str:
+    return b"".join([piece async for piece in read(path, options, ended=lambda: True)]).decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (LogOptions(), "one\ntwo\nthree\nfour\n"),
+        (LogOptions(tail=2), "three\nfour\n"),
+        (LogOptions(tail=0), ""),
+        (LogOptions(tail=99), "one\ntwo\nthree\nfour\n"),
+        (LogOptions(since="2026-01-01T00:00:03.000000000Z"), "three\nfour\n"),
+        (LogOptions(limit=6), "one\ntw"),
+        (LogOptions(stream="stderr"), "two\n"),
+        (LogOptions(tail=1, timestamps=True), "2026-01-01T00:00:04.000000000Z four\n"),
+        (LogOptions(tail=2, follow=True), "three\nfour\n"),
+    ],
+)
+async def test_a_client_gets_what_it_asks_for(log: Path, options: LogOptions, wanted: str) -> None:
+    assert await text(log, options) == wanted
+
+
+async def test_rotated_pieces_are_part_of_the_log(log: Path) -> None:
+    write(log.with_name("0.log.1"), ("0", "stdout F older"))
+    write(log.with_name("0.log.2"), ("0", "stdout F oldest"))
+    assert (await text(log, LogOptions())).startswith("oldest\nolder\none\n")
+    assert await text(log, LogOptions(tail=5)) == "older\none\ntwo\nthree\nfour\n"
+
+
+async def test_following_loses_nothing_across_rotations(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    out = LogFile(str(path), max_bytes=2000, max_files=5)
+    form = LineFormat("stdout")
+    done = False
+
+    async def produce() -> None:
+        nonlocal done
+        for number in range(120):
+            out.write(form.feed(f"{number}\n".encode()))
+            await asyncio.sleep(0.005)
+        done = True
+
+    producing = asyncio.create_task(produce())
+    await asyncio.sleep(0.02)
+    pieces = [piece async for piece in read(path, LogOptions(follow=True), ended=lambda: done)]
+    await producing
+    out.close()
+    assert b"".join(pieces).split() == [str(number).encode() for number in range(120)]
+    assert path.with_name("0.log.1").exists()
+
+
+async def test_following_a_log_that_never_comes_ends_with_its_container(tmp_path: Path) -> None:
+    assert await text(tmp_path / "none.log", LogOptions(follow=True)) == ""
+
+
+def test_time_stamps_sort_as_text() -> None:
+    assert stamp(1_500_000_000_000_000_001) == "2017-07-14T02:40:00.000000001Z"

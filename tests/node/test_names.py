@@ -1,0 +1,135 @@
+"""Cluster names: the table, hosts files, resolver files, and the resolver itself."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Any
+
+import pytest
+
+from torchyard.node.network import dns, names
+from torchyard.node.network.proxy import Door, doors
+from torchyard.node.network.settings import Addresses, Ranges
+
+Object = dict[str, Any]
+
+
+def service(name: str, address: str = "None", **spec: Any) -> Object:
+    return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"clusterIP": address, **spec}}
+
+
+def slice_of(name: str, *endpoints: Object, ports: list[Object] | None = None) -> Object:
+    labels = {"kubernetes.io/service-name": name}
+    return {"metadata": {"namespace": "ns", "labels": labels}, "endpoints": list(endpoints), "ports": ports or []}
+
+
+SERVICES = [service("headless"), service("web", "10.96.0.7", ports=[{"name": "http", "port": 80}])]
+SLICES = [
+    slice_of("headless", {"addresses": ["10.244.0.5"], "hostname": "pod-0"}, {"addresses": ["10.244.0.6"]}),
+    slice_of("headless", {"addresses": ["10.244.0.9"], "conditions": {"ready": False}}),
+    slice_of("web", {"addresses": ["10.244.0.7"]}, ports=[{"name": "http", "port": 8080}]),
+]
+
+
+def test_the_table_knows_headless_and_addressed_services_and_host_names() -> None:
+    assert names.table(SERVICES, SLICES, domain="cluster.local") == {
+        "headless.ns.svc.cluster.local": ["10.244.0.5", "10.244.0.6"],
+        "pod-0.headless.ns.svc.cluster.local": ["10.244.0.5"],
+        "web.ns.svc.cluster.local": ["10.96.0.7"],
+    }
+
+
+def test_a_service_may_publish_pods_that_are_not_ready() -> None:
+    eager = [service("headless", publishNotReadyAddresses=True)]
+    assert "10.244.0.9" in names.table(eager, SLICES, domain="x")["headless.ns.svc.x"]
+
+
+def test_the_hosts_file_has_every_spelling_of_the_namespaces_services() -> None:
+    table = names.table(SERVICES, SLICES, domain="cluster.local")
+    aliases = [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}]
+    text = names.hosts_file(table, namespace="ns", domain="cluster.local", own=("10.244.0.2", "me"), aliases=aliases)
+    assert "10.244.0.2\tme\n" in text
+    assert "1.2.3.4\ta\tb\n" in text
+    assert "10.96.0.7\tweb\tweb.ns\tweb.ns.svc\tweb.ns.svc.cluster.local\n" in text
+    other = names.hosts_file(table, namespace="other", domain="cluster.local", own=("", "me"))
+    assert "web" not in other
+
+
+@pytest.mark.parametrize(
+    ("policy", "extra", "wanted"),
+    [
+        ("ClusterFirst", {}, "search ns.svc.d svc.d d\nnameserver 10.96.0.10\noptions ndots:5\n"),
+        ("Default", {}, "search home\nnameserver 192.0.2.9\n"),
+        ("None", {"nameservers": ["9.9.9.9"], "searches": ["x"]}, "search x\nnameserver 9.9.9.9\n"),
+        (
+            "ClusterFirst",
+            {"options": [{"name": "ndots", "value": "2"}, {"name": "edns0"}]},
+            "search ns.svc.d svc.d d\nnameserver 10.96.0.10\noptions ndots:2 edns0\n",
+        ),
+    ],
+)
+def test_the_resolver_file_follows_the_pods_policy(policy: str, extra: Object, wanted: str) -> None:
+    machine = "search home\nnameserver 192.0.2.9\n"
+    found = names.resolver_file(
+        namespace="ns", domain="d", server="10.96.0.10", policy=policy, extra=extra, machine=machine
+    )
+    assert found == wanted
+
+
+def query(name: str, kind: int = 1) -> bytes:
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    return struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!HH", kind, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "code", "addresses"),
+    [
+        ("web.ns.svc.cluster.local", 1, 0, ["10.96.0.7"]),
+        ("WEB.ns.svc.cluster.local", 1, 0, ["10.96.0.7"]),
+        ("headless.ns.svc.cluster.local", 1, 0, ["10.244.0.5", "10.244.0.6"]),
+        ("web.ns.svc.cluster.local", 28, 0, []),
+        ("none.ns.svc.cluster.local", 1, 3, []),
+        ("7.0.96.10.in-addr.arpa", 12, 3, []),
+        ("example.com", 1, 3, []),
+    ],
+)
+async def test_the_resolver_answers_at_once(name: str, kind: int, code: int, addresses: list[str]) -> None:
+    table = names.table(SERVICES, SLICES, domain="cluster.local")
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(
+        lambda: dns.Resolver(lambda: table, domain="cluster.local", upstream=[]), local_addr=("127.0.0.1", 0)
+    )
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.setblocking(False)
+    client.connect(transport.get_extra_info("sockname"))
+    await loop.sock_sendall(client, query(name, kind))
+    async with asyncio.timeout(5):
+        answer = await loop.sock_recv(client, 4096)
+    client.close()
+    transport.close()
+    number, flags, _, count = struct.unpack_from("!HHHH", answer)
+    assert (number, flags & 0xF, count) == (7, code, len(addresses))
+    assert [socket.inet_ntoa(answer[-16 * (count - i) + 12 :][:4]) for i in range(count)] == addresses
+
+
+async def test_nonsense_is_not_answered_and_does_no_harm() -> None:
+    resolver = dns.Resolver(dict, domain="d", upstream=[])
+    for packet in (b"", b"\0" * 12, b"\xff" * 40):
+        resolver.datagram_received(packet, ("127.0.0.1", 1))
+
+
+def test_doors_lead_from_a_services_port_to_its_pods_ports() -> None:
+    assert doors(SERVICES, SLICES) == [Door("10.96.0.7", 80, (("10.244.0.7", 8080),))]
+
+
+def test_addresses_are_handed_out_once_and_rest_before_they_return() -> None:
+    addresses = Addresses(Ranges(pods="10.1.0.0/29"), [])
+    taken = [addresses.take() for _ in range(5)]
+    assert len(set(taken)) == 5
+    assert "10.1.0.1" not in taken, "that is the gateway"
+    addresses.give_back(taken[0])
+    assert addresses.take() == taken[0]
+    with pytest.raises(Exception, match="no free pod address"):
+        addresses.take()

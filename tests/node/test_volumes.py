@@ -1,0 +1,184 @@
+"""Volumes: what each kind becomes on this machine, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchyard.node.volumes import files
+from torchyard.node.volumes.sources import Sources, VolumeError, below, check_host_path
+
+Object = dict[str, Any]
+
+OBJECTS: dict[tuple[str, str], Object] = {
+    ("ConfigMap", "cm"): {"data": {"a": "1", "b": "2"}, "binaryData": {"raw": base64.b64encode(b"\0\1").decode()}},
+    ("Secret", "s"): {"data": {"key": base64.b64encode(b"hidden").decode()}},
+    ("PersistentVolumeClaim", "loose"): {
+        "metadata": {"namespace": "default"},
+        "spec": {},
+        "status": {"phase": "Pending"},
+    },
+}
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Sources:
+    async def fetch(kind: str, name: str) -> Object | None:
+        return OBJECTS.get((kind, name))
+
+    async def token(source: Object) -> str:
+        return f"token for {source.get('audience', 'the server')}"
+
+    def field(kind: str, reference: Object) -> str:
+        return f"{kind} {reference.get('fieldPath', reference.get('resource'))}"
+
+    (tmp_path / "node").mkdir()
+    return Sources(home=tmp_path / "node" / "pod", state=tmp_path / "node", fetch=fetch, token=token, field=field)
+
+
+def shown(path: Path) -> dict[str, bytes]:
+    """What a container sees: visible names and contents."""
+    files_there = [one for one in path.rglob("*") if one.is_file()]
+    hidden = {one for one in files_there if any(part.startswith("..") for part in one.relative_to(path).parts)}
+    found = [one for one in files_there if one not in hidden]
+    return {str(one.relative_to(path)): one.read_bytes() for one in found}
+
+
+@pytest.mark.parametrize(
+    ("volume", "content"),
+    [
+        ({"configMap": {"name": "cm"}}, {"a": b"1", "b": b"2", "raw": b"\0\1"}),
+        ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "deep/er"}]}}, {}),
+        ({"configMap": {"name": "none", "optional": True}}, {}),
+        ({"secret": {"secretName": "s"}}, {"key": b"hidden"}),
+        (
+            {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+            {"name": b"fieldRef metadata.name"},
+        ),
+        (
+            {
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"path": "token", "audience": "x"}},
+                        {"configMap": {"name": "cm", "items": [{"key": "b", "path": "b"}]}},
+                        {"secret": {"name": "s"}},
+                    ]
+                }
+            },
+            {"token": b"token for x", "b": b"2", "key": b"hidden"},
+        ),
+    ],
+)
+async def test_files_of_the_api_become_files(sources: Sources, volume: Object, content: dict[str, bytes]) -> None:
+    prepared = await sources.prepare({"name": "v", **volume})
+    assert prepared.read_only
+    assert shown(prepared.path) == content
+    if "items" in (volume.get("configMap") or {}):
+        assert (prepared.path / "deep" / "er").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
+        ({"configMap": {"name": "cm", "items": [{"key": "zz", "path": "x"}]}}, "non-existent configmap key: zz"),
+        ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../x"}]}}, "leaves its volume"),
+        ({"persistentVolumeClaim": {"claimName": "none"}}, 'persistentvolumeclaim "none" not found'),
+        ({"persistentVolumeClaim": {"claimName": "loose"}}, "is not bound"),
+        ({"awsElasticBlockStore": {"volumeID": "x"}}, "awsElasticBlockStore volumes are not served by this node"),
+    ],
+)
+async def test_what_cannot_be_had_is_named(sources: Sources, volume: Object, words: str) -> None:
+    with pytest.raises(VolumeError, match=words):
+        await sources.prepare({"name": "v", **volume})
+
+
+async def test_memory_is_asked_of_the_shim(sources: Sources) -> None:
+    prepared = await sources.prepare({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+    assert prepared.memory == 1 << 20
+    assert (await sources.prepare({"name": "w", "emptyDir": {}})).memory is None
+
+
+async def test_a_bound_claim_leads_to_its_directory(sources: Sources, tmp_path: Path) -> None:
+    OBJECTS["PersistentVolumeClaim", "c"] = {"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
+    OBJECTS["PersistentVolume", "pv"] = {
+        "spec": {"hostPath": {"path": str(tmp_path / "data")}, "accessModes": ["ReadWriteOnce"]}
+    }
+    prepared = await sources.prepare({"name": "v", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}})
+    assert (prepared.path, prepared.read_only) == (tmp_path / "data", True)
+    assert prepared.path.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "words"),
+    [
+        ("Directory", "directory", ""),
+        ("Directory", "file", "is not a directory"),
+        ("Directory", "", "is not a directory"),
+        ("DirectoryOrCreate", "", ""),
+        ("File", "file", ""),
+        ("File", "directory", "is not a file"),
+        ("FileOrCreate", "", ""),
+        ("Socket", "file", "is not a socket file"),
+        ("CharDevice", "file", "is not a character device"),
+        ("BlockDevice", "file", "is not a block device"),
+        ("", "", ""),
+        ("Nonsense", "file", "is unknown"),
+    ],
+)
+def test_host_paths_are_what_they_claim_to_be(tmp_path: Path, kind: str, there: str, words: str) -> None:
+    path, state = tmp_path / "path", tmp_path / "state"
+    state.mkdir()
+    if there == "directory":
+        path.mkdir()
+    elif there == "file":
+        path.touch()
+    if words:
+        with pytest.raises(VolumeError, match=words):
+            check_host_path(path, kind, state=state)
+    else:
+        check_host_path(path, kind, state=state)
+        assert path.exists()
+
+
+@pytest.mark.parametrize("path", ["", "pods/other", "..", "link"])
+def test_the_nodes_own_state_is_nobodys_volume(tmp_path: Path, path: str) -> None:
+    state = tmp_path / "state"
+    (state / "pods" / "other").mkdir(parents=True)
+    os.symlink(state / "pods", state / "link")
+    with pytest.raises(VolumeError, match="own state"):
+        check_host_path(state / path, "", state=state)
+
+
+@pytest.mark.parametrize("sub_path", ["../x", "a/../../x", "/abs", "out", "out/deeper"])
+def test_a_sub_path_stays_in_its_volume(tmp_path: Path, sub_path: str) -> None:
+    volume, outside = tmp_path / "volume", tmp_path / "outside"
+    volume.mkdir()
+    outside.mkdir()
+    os.symlink(outside, volume / "out")
+    with pytest.raises(VolumeError):
+        below(volume, sub_path)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_sub_path_is_made_and_inner_links_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    os.symlink("real", tmp_path / "link")
+    assert below(tmp_path, "new/deep").is_dir()
+    assert below(tmp_path, "link") == tmp_path / "real"
+
+
+def test_an_update_is_one_rename_and_old_names_go(tmp_path: Path) -> None:
+    volume = tmp_path / "v"
+    assert files.write(volume, {"a": files.Payload(b"1", 0o644), "d/b": files.Payload(b"2", 0o600)})
+    before = (volume / "..data").readlink()
+    assert not files.write(volume, {"a": files.Payload(b"1", 0o644), "d/b": files.Payload(b"2", 0o600)})
+    assert (volume / "..data").readlink() == before
+    assert files.write(volume, {"a": files.Payload(b"9", 0o644)})
+    assert (volume / "a").read_bytes() == b"9"
+    assert not (volume / "d").exists()
+    assert not (volume / before).exists()
