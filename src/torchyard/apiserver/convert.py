@@ -20,7 +20,7 @@ _CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {
 
 
 def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
-    """The object as it is kept. Only custom resources and the pairs above differ by more than their apiVersion."""
+    """The object on its way into the store. Only the pairs above differ by more than their apiVersion."""
     if resource is storage:
         return obj
     pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
@@ -30,9 +30,20 @@ def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
     return obj
 
 
+def keep(resource: Resource, storage: Resource, obj: Object) -> None:
+    """Bring a custom resource into the form of the version it is kept in; the last step before it is."""
+    if resource is not storage and storage.custom is not None:
+        storage.custom.read(obj)
+
+
 def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
-    """The stored object as a client of `resource`'s version sees it."""
+    """The stored object as a client of `resource`'s version sees it: custom ones with what both versions have."""
     if resource is storage:
+        return obj
+    if resource.custom is not None and storage.custom is not None:
+        storage.custom.read(obj)
+        obj["apiVersion"] = resource.api_version
+        resource.custom.prune(obj)
         return obj
     pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
     if pair:

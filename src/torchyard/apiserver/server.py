@@ -102,6 +102,8 @@ class Server:
             query=query,
             user_agent=request.headers.get("User-Agent", ""),
         )
+        if resource.custom is not None and resource.custom.deprecation:
+            call.warn(resource.custom.deprecation)
         if route.verb in ("create", "update", "patch"):
             read_options(call)
         response = await self._dispatch(call, request, route)

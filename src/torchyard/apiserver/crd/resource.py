@@ -12,6 +12,7 @@ from torchyard.api.pytorchjob.validation import PyTorchJobBehaviour
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
+from torchyard.apiserver.wire.discovery import stability
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
@@ -102,7 +103,7 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
     for entry in spec["versions"]:
         if not entry.get("served"):
             continue
-        version = CustomVersion(names["kind"], entry)
+        version = CustomVersion(names["kind"], entry, _deprecation(entry, crd))
         found.append(
             Resource(
                 group=spec["group"],
@@ -122,6 +123,22 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
             )
         )
     return found
+
+
+def _deprecation(entry: dict[str, Any], crd: dict[str, Any]) -> str:
+    """The warning of a deprecated version: its own, or which newer one to use."""
+    if not entry.get("deprecated"):
+        return ""
+    if entry.get("deprecationWarning"):
+        return str(entry["deprecationWarning"])
+    group, kind, own = crd["spec"]["group"], crd["status"]["acceptedNames"]["kind"], entry["name"]
+    said = f"{group}/{own} {kind} is deprecated"
+    newer = [
+        one["name"]
+        for one in crd["spec"]["versions"]
+        if one.get("served") and not one.get("deprecated") and stability(one["name"]) > stability(own)
+    ]
+    return f"{said}; use {group}/{max(newer, key=stability)} {kind}" if newer else said
 
 
 def _subresources(group: str, version: CustomVersion) -> dict[str, Subresource]:

@@ -32,6 +32,7 @@ class CustomVersion:
 
     kind: str
     spec: Object
+    deprecation: str = ""  # what to tell those who use a deprecated version
 
     @property
     def name(self) -> str:
@@ -89,6 +90,11 @@ class CustomVersion:
 
     def default(self, obj: Object) -> None:
         defaulting.default(obj, self.root)
+
+    def read(self, obj: Object) -> None:
+        """Bring an object that another schema let through into the form of this one, in place."""
+        self.prune(obj)
+        self.default(obj)
 
     def validate(self, obj: Object, old: Object | None = None) -> list[Fault]:
         """The faults of an object as it is created, or changed from `old`; not those of its own metadata."""

@@ -11,7 +11,7 @@ from torchyard.api.names import generate_name, validate_metadata
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
-from torchyard.apiserver.convert import to_storage
+from torchyard.apiserver.convert import keep, to_storage
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Stale
 from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
@@ -54,6 +54,7 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
     if allocator is not None:
         allocator.allocate(api, obj, None)
     await api.admission.validate(api, call, "CREATE", obj, None)
+    keep(resource, storage, obj)
     namespace = call.namespace if resource.namespaced else ""
     obj = ordered(storage, obj)
     for _ in range(NAME_ATTEMPTS if generated else 1):

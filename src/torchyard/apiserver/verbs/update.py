@@ -13,7 +13,7 @@ from torchyard.api import faults
 from torchyard.api.names import validate_metadata_update
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
-from torchyard.apiserver.convert import from_storage, to_storage
+from torchyard.apiserver.convert import from_storage, keep, to_storage
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Stale
 from torchyard.apiserver.verbs.create import create, record_managed, unsaved
@@ -77,6 +77,9 @@ async def change(
             raise call.not_found()
         old = record.object()
         shown = from_storage(resource, storage, record.object())
+        if resource.custom is not None and resource is not storage:
+            # what the client's version does not have is neither changed nor counted as a change
+            old = to_storage(resource, storage, from_storage(resource, storage, old))
         new = compute(shown)
         pinned = str(new.setdefault("metadata", {}).get("resourceVersion") or "0")
         if pinned not in ("0", str(record.rev)):
@@ -84,6 +87,7 @@ async def change(
         check_scope(call, new)
         new = to_storage(resource, storage, new)
         new = await _checked(api, call, new, old, recorded=recorded, validate=validate)
+        keep(resource, storage, new)
         is_gone = _may_go(new)
         if not is_gone and _unchanged(new, old):
             return record

@@ -55,11 +55,11 @@ class ObjectEncoder:
 
     def shown(self, record: Record) -> Object:
         """The object in the client's version, with what a later schema says about fields it does not have."""
-        obj = from_storage(self.resource, self._storage, record.object())
-        if self.resource.custom is not None and (
-            self.resource is not self._storage or record.rev < self._schema_revision
-        ):
-            self.resource.behaviour.default(obj)
+        obj = record.object()
+        if self.resource is not self._storage:
+            return from_storage(self.resource, self._storage, obj)
+        if self.resource.custom is not None and record.rev < self._schema_revision:
+            self.resource.custom.read(obj)
         return obj
 
     def _is_as_stored(self, record: Record) -> bool:
