@@ -1,0 +1,188 @@
+"""The PyTorchJob controller on a plane of its own, and on a real API server, with a kubelet that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.kubernetes import Server
+
+from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob.crd import CRD_NAME, definition_object
+from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS, PODS, SERVICES, PyTorchJobController
+from torchyard.core.pytorchjob.view import Settings as JobSettings
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.kubeconfig import load
+from torchyard.kube.recorder import EVENTS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+ACCOUNTS = Ref("", "v1", "serviceaccounts")
+DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+PATIENCE = 30.0
+_numbers = itertools.count()
+
+
+class Cluster:
+    """One namespace of a cluster with the controller: jobs are made, pods moved, and what follows is waited for."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client, self.namespace = client, namespace
+
+    async def create(self, job: Object) -> Object:
+        metadata = {**job["metadata"], "namespace": self.namespace}
+        metadata.pop("uid", None)
+        return await self.client.create(JOBS, {**job, "metadata": metadata})
+
+    async def patch(self, name: str, patch: Object) -> Object:
+        return await self.client.patch(JOBS, name, patch, self.namespace)
+
+    async def get(self, name: str = "train") -> Object:
+        return await self.client.get(JOBS, name, self.namespace)
+
+    async def names(self, ref: Ref) -> list[str]:
+        listing = await self.client.list(ref, self.namespace)
+        return sorted(one["metadata"]["name"] for one in listing.items if one["metadata"]["name"] != "kubernetes")
+
+    async def pod(self, name: str) -> Object:
+        return await self.client.get(PODS, name, self.namespace)
+
+    async def move(self, name: str, phase: str, *, code: int | None = None, restarts: int = 0) -> None:
+        """What a kubelet would report of a pod."""
+        pod = await self.pod(name)
+        ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
+        state: Object = {"running": {}} if code is None else {"terminated": ended}
+        container = {
+            "name": "pytorch",
+            "image": "busybox",
+            "imageID": "",
+            "ready": phase == "Running",
+            "restartCount": restarts,
+            "state": state,
+        }
+        status = {"phase": phase, "containerStatuses": [container]}
+        await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, self.namespace, subresource="status")
+
+    async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+        """The first answer of an async question that is true."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            answer = await what()
+            if answer:
+                return answer
+            assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
+            await asyncio.sleep(0.02)
+
+    async def pods(self, *expected: str) -> None:
+        async def there() -> bool:
+            return await self.names(PODS) == sorted(expected)
+
+        await self.until(there)
+
+    async def services(self, *expected: str) -> None:
+        async def there() -> bool:
+            return await self.names(SERVICES) == sorted(expected)
+
+        await self.until(there)
+
+    async def conditions(self, *expected: tuple[str, str], name: str = "train") -> Object:
+        """Wait for exactly these conditions in this order; answers the status."""
+        seen: list[tuple[str, str]] = []
+
+        async def reached() -> Object | None:
+            status: Object = (await self.get(name)).get("status") or {}
+            seen[:] = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
+            return status if seen == list(expected) else None
+
+        try:
+            found: Object = await self.until(reached)
+        except AssertionError as error:
+            raise AssertionError(f"conditions are {seen}, not {list(expected)}") from error
+        return found
+
+    async def gone(self, name: str) -> None:
+        async def missing() -> bool:
+            return await self.client.find(JOBS, name, self.namespace) is None
+
+        await self.until(missing)
+
+    async def events(self, *reasons: str) -> list[Object]:
+        """Wait until these have been told; answers all events."""
+
+        async def told() -> list[Object] | None:
+            items = (await self.client.list(EVENTS, self.namespace)).items
+            return items if set(reasons) <= {one["reason"] for one in items} else None
+
+        found: list[Object] = await self.until(told)
+        return found
+
+    async def autoscalers(self, *expected: str) -> None:
+        async def there() -> bool:
+            return await self.names(AUTOSCALERS) == sorted(expected)
+
+        await self.until(there)
+
+
+async def _namespace(client: Client) -> str:
+    name = f"pytorchjobs-{next(_numbers)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    while await client.find(ACCOUNTS, "default", name) is None:
+        await asyncio.sleep(0.02)
+    return name
+
+
+async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
+    async with Plane(Settings(state=directory / "state", port=0)) as plane:
+        client = plane.client("test")
+        yield Cluster(client, await _namespace(client))
+
+
+async def _real(server: Server) -> AsyncIterator[Cluster]:
+    connection = load(server.kubeconfig)
+    client = Client(HttpTransport(connection, user_agent="test"), manager="test")
+    try:
+        await client.create(DEFINITIONS, definition_object())
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+    while not _established(await client.get(DEFINITIONS, CRD_NAME)):
+        await asyncio.sleep(0.05)
+    namespace = await _namespace(client)
+    controller = PyTorchJobController(client, JobSettings(), namespace=namespace)
+    task = asyncio.create_task(controller.run())
+    try:
+        yield Cluster(client, namespace)
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await client.close()
+        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+
+
+def _established(definition: Object) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async for cluster in _embedded(tmp_path):
+        yield cluster
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """The same controller on both planes: what a test says holds on each."""
+    if request.param == "embedded":
+        made = _embedded(tmp_path)
+    else:
+        made = _real(request.getfixturevalue("kube"))
+    async for found in made:
+        yield found

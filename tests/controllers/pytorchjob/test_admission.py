@@ -1,0 +1,61 @@
+"""What the embedded plane answers to jobs that cannot be: 422 with every field, its fault and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.controllers.pytorchjob.conftest import Cluster
+from tests.support.pytorchjobs import job, replica
+
+from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob import names
+from torchyard.controllers.pytorchjob import JOBS
+
+Object = dict[str, Any]
+
+
+async def refused(embedded: Cluster, given: Object) -> StatusError:
+    with pytest.raises(StatusError) as found:
+        await embedded.create(given)
+    assert found.value.status == 422
+    assert await embedded.names(JOBS) == []
+    return found.value
+
+
+async def test_every_fault_is_told_at_once(embedded: Cluster) -> None:
+    error = await refused(embedded, job(master=2, worker=replica(0)))
+    assert error.details is not None
+    assert [(one["field"], one["reason"]) for one in error.details["causes"]] == [
+        ("spec.pytorchReplicaSpecs[Master].replicas", "FieldValueForbidden"),
+        ("spec.pytorchReplicaSpecs[Worker].replicas", "FieldValueForbidden"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "replicas", [{}, None, {"Worker": None}, {"Worker": "three"}], ids=["none", "null", "a null one", "a word"]
+)
+async def test_replicas_that_crash_upstream_are_refused(embedded: Cluster, replicas: Any) -> None:
+    error = await refused(embedded, {**job(), "spec": {"pytorchReplicaSpecs": replicas}})
+    assert "spec.pytorchReplicaSpecs" in error.message
+
+
+async def test_a_bad_name_and_an_empty_rendezvous_are_refused(embedded: Cluster) -> None:
+    assert "DNS-1035" in (await refused(embedded, job("0-test"))).message
+    assert "rdzvConf" in (await refused(embedded, job(elasticPolicy={"rdzvConf": []}))).message
+
+
+async def test_e3_three_managers(embedded: Cluster) -> None:
+    await embedded.create(job("here", worker=None))
+    await embedded.create(job("there", worker=None, run={"managedBy": names.MANAGED_BY_MULTIKUEUE}))
+    with pytest.raises(StatusError, match="managedBy"):
+        await embedded.create(job("nowhere", worker=None, run={"managedBy": "invalid"}))
+    assert await embedded.names(JOBS) == ["here", "there"]
+    await embedded.pods("here-master-0")
+    assert "status" not in await embedded.get("there")
+
+
+async def test_the_manager_cannot_be_changed_through_the_api(embedded: Cluster) -> None:
+    await embedded.create(job())
+    with pytest.raises(StatusError, match="field is immutable"):
+        await embedded.patch("train", {"spec": {"runPolicy": {"managedBy": names.MANAGED_BY_MULTIKUEUE}}})

@@ -1,0 +1,260 @@
+"""PyTorchJobs as a client sees them, on the one-machine plane and on a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.controllers.pytorchjob.conftest import Cluster
+from tests.support.pytorchjobs import conditions, job, replica
+
+from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob import names, words
+from torchyard.api.pytorchjob.crd import QUEUE_IMMUTABLE
+from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS, PODS, SERVICES
+
+Object = dict[str, Any]
+ALL = ("train-master-0", "train-worker-0", "train-worker-1")
+CREATED, RUNNING, SUCCEEDED = ("Created", "True"), ("Running", "True"), ("Succeeded", "True")
+# Long enough to see that something does not happen, where nothing tells that it will not.
+A_WHILE = 0.5
+
+
+async def test_t1_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> None:
+    ports = {"ports": [{"name": names.PORT_NAME, "containerPort": 8080}]}
+    made = await cluster.create(job(master=replica(1, container=ports), worker=replica(2, container=ports)))
+    await cluster.pods(*ALL)
+    await cluster.services(*ALL)
+    for name in ALL:
+        pod = await cluster.pod(name)
+        service = await cluster.client.get(SERVICES, name, cluster.namespace)
+        env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+        assert env["MASTER_PORT"] == str(service["spec"]["ports"][0]["port"]) == "8080"
+        assert env["MASTER_ADDR"] == "train-master-0"
+        assert env["PET_NPROC_PER_NODE"] == "auto"
+        for owned in (pod, service):
+            owner = owned["metadata"]["ownerReferences"][0]
+            assert (owner["uid"], owner["controller"]) == (made["metadata"]["uid"], True)
+    await cluster.move("train-master-0", "Running")
+    await cluster.conditions(CREATED, RUNNING)
+    await cluster.move("train-master-0", "Succeeded", code=0)
+    status = await cluster.conditions(CREATED, ("Running", "False"), SUCCEEDED)
+    assert status["replicaStatuses"]["Master"]["succeeded"] == 1
+    assert status["completionTime"] >= status["startTime"]
+    events = await cluster.events(words.HAS_SUCCEEDED, words.EXITED)
+    counts = [(one["reason"], one.get("count")) for one in events if one["involvedObject"]["kind"] == "PyTorchJob"]
+    assert sorted(counts) == sorted(
+        [(words.POD_CREATED, 1)] * 3 + [(words.SERVICE_CREATED, 1)] * 3 + [(words.EXITED, 1), (words.HAS_SUCCEEDED, 1)]
+    )
+
+
+async def test_t2_the_queue_cannot_be_changed(cluster: Cluster) -> None:
+    await cluster.create(job(run={"schedulingPolicy": {"queue": "one"}}))
+    with pytest.raises(StatusError, match=QUEUE_IMMUTABLE) as refused:
+        await cluster.patch("train", {"spec": {"runPolicy": {"schedulingPolicy": {"queue": "two"}}}})
+    assert refused.value.status == 422
+    assert (await cluster.get())["spec"]["runPolicy"]["schedulingPolicy"]["queue"] == "one"
+
+
+async def test_t3_t4_suspended_run_suspended_again_and_resumed(cluster: Cluster) -> None:
+    await cluster.create(job(run={"suspend": True}))
+    status = await cluster.conditions(CREATED, ("Suspended", "True"))
+    assert "startTime" not in status
+    assert await cluster.names(PODS) == await cluster.names(SERVICES) == []
+    await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
+    await cluster.pods(*ALL)
+    for name in ALL:
+        await cluster.move(name, "Running")
+    first = await cluster.conditions(CREATED, ("Suspended", "False"), RUNNING)
+    await asyncio.sleep(1.1)  # times have whole seconds, and the next start must differ
+    await cluster.patch("train", {"spec": {"runPolicy": {"suspend": True}}})
+    await cluster.pods()
+    await cluster.services()
+    paused = await cluster.conditions(CREATED, ("Running", "False"), ("Suspended", "True"))
+    assert paused["startTime"] == first["startTime"]
+    assert not any(one.get("active") for one in paused["replicaStatuses"].values())
+    await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
+    await cluster.pods(*ALL)
+    await cluster.services(*ALL)
+    for name in ALL:
+        await cluster.move(name, "Running")
+    again = await cluster.conditions(CREATED, ("Suspended", "False"), RUNNING)
+    assert again["startTime"] > first["startTime"]
+
+
+async def test_t5_a_job_of_another_manager_is_left_alone(cluster: Cluster) -> None:
+    run = {"managedBy": names.MANAGED_BY_MULTIKUEUE, "suspend": True}
+    await cluster.create(job(run=run))
+    await cluster.create(job("other", worker=None))
+    await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
+    await cluster.pods("other-master-0")
+    await asyncio.sleep(A_WHILE)
+    assert await cluster.names(PODS) == ["other-master-0"]
+    assert conditions((await cluster.get()).get("status")) == []
+
+
+async def test_t6_t7_an_elastic_job_with_an_autoscaler(cluster: Cluster) -> None:
+    target = {"type": "Utilization", "averageUtilization": 80}
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    policy = {"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 3, "metrics": metrics}
+    await cluster.create(job(master=None, worker=1, elasticPolicy=policy))
+    await cluster.pods("train-worker-0")
+    await cluster.autoscalers("train")
+    pod = await cluster.pod("train-worker-0")
+    env = {one["name"]: one["value"] for one in pod["spec"]["containers"][0]["env"]}
+    assert env["PET_RDZV_BACKEND"] == "c10d"
+    assert env["PET_NNODES"] == "1:3"
+    assert env["PET_RDZV_ENDPOINT"] == "train-worker-0:23456"
+    assert env["PET_MAX_RESTARTS"] == "3"
+    before = await cluster.client.get(AUTOSCALERS, "train", cluster.namespace)
+    await cluster.patch("train", {"spec": {"runPolicy": {"suspend": True}}})
+    await cluster.autoscalers()
+    await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
+    await cluster.autoscalers("train")
+    after = await cluster.client.get(AUTOSCALERS, "train", cluster.namespace)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    await cluster.pods("train-worker-0")
+    await cluster.move("train-worker-0", "Succeeded", code=0)
+    await cluster.conditions(CREATED, ("Suspended", "False"), SUCCEEDED)
+
+
+async def test_u6_c2_running_pods_go_at_the_end_with_their_services(cluster: Cluster) -> None:
+    await cluster.create(job(run={"cleanPodPolicy": "Running"}))
+    await cluster.pods(*ALL)
+    await cluster.move("train-worker-0", "Running")
+    await cluster.move("train-master-0", "Succeeded", code=0)
+    await cluster.pods("train-master-0")
+    await cluster.services("train-master-0")
+
+
+async def test_c3_a_deadline_passes_without_any_other_event(cluster: Cluster) -> None:
+    await cluster.create(job(run={"activeDeadlineSeconds": 1, "cleanPodPolicy": "All"}))
+    await cluster.pods(*ALL)
+    status = await cluster.conditions(CREATED, ("Failed", "True"))
+    assert status["conditions"][1]["message"] == words.past_deadline("train")
+    await cluster.pods()
+    await cluster.services()
+
+
+async def test_c4_restarts_in_place_reach_the_limit(cluster: Cluster) -> None:
+    await cluster.create(job(run={"backoffLimit": 3, "cleanPodPolicy": "All"}))
+    await cluster.pods(*ALL)
+    for name in ALL:
+        await cluster.move(name, "Running", restarts=1)
+    status = await cluster.conditions(CREATED, ("Running", "False"), ("Failed", "True"))
+    assert status["conditions"][-1]["message"] == words.past_backoff("train")
+    await cluster.pods()
+
+
+@pytest.mark.parametrize("code", [0, 1])
+async def test_c5_a_finished_job_goes_when_its_time_is_over(cluster: Cluster, code: int) -> None:
+    await cluster.create(job(worker=None, policy="Never", run={"ttlSecondsAfterFinished": 1}))
+    await cluster.pods("train-master-0")
+    await cluster.move("train-master-0", "Failed" if code else "Succeeded", code=code)
+    await cluster.gone("train")
+    await cluster.pods()
+
+
+async def test_c7_a_signalled_replica_is_made_anew_and_counted(cluster: Cluster) -> None:
+    await cluster.create(job(policy="ExitCode", run={"backoffLimit": 2}))
+    await cluster.pods(*ALL)
+    for name in ALL:
+        await cluster.move(name, "Running")
+    await cluster.conditions(CREATED, RUNNING)
+    first = (await cluster.pod("train-worker-0"))["metadata"]["uid"]
+    await cluster.move("train-worker-0", "Failed", code=137)
+
+    async def anew() -> bool:
+        found = await cluster.client.find(PODS, "train-worker-0", cluster.namespace)
+        return found is not None and found["metadata"]["uid"] != first
+
+    await cluster.until(anew)
+    await cluster.conditions(CREATED, ("Restarting", "True"))
+    await cluster.move("train-worker-0", "Running")
+    await cluster.conditions(CREATED, RUNNING)
+    await cluster.move("train-worker-0", "Failed", code=137)
+    await cluster.conditions(CREATED, ("Running", "False"), ("Failed", "True"))
+    events = await cluster.events(words.IS_RESTARTING, words.HAS_FAILED)
+    assert [one.get("count") for one in events if one["reason"] == words.IS_RESTARTING] == [1]
+
+
+async def test_c8_an_error_exit_fails_the_job_with_a_completion_time(cluster: Cluster) -> None:
+    await cluster.create(job(policy="ExitCode"))
+    await cluster.pods(*ALL)
+    await cluster.move("train-worker-1", "Failed", code=1)
+    status = await cluster.conditions(CREATED, ("Failed", "True"))
+    assert status["completionTime"]
+
+
+async def test_c9_c10_scaling_by_the_scale_subresource(cluster: Cluster) -> None:
+    await cluster.create(job())
+    await cluster.pods(*ALL)
+    for name in ALL:
+        await cluster.move(name, "Running")
+
+    async def scale(replicas: int) -> Object:
+        return await cluster.client.patch(
+            JOBS, "train", {"spec": {"replicas": replicas}}, cluster.namespace, subresource="scale"
+        )
+
+    await scale(4)
+    await cluster.pods(*ALL, "train-worker-2", "train-worker-3")
+    await cluster.services(*ALL, "train-worker-2", "train-worker-3")
+    await scale(1)
+    await cluster.pods(*ALL[:2])
+    await cluster.services(*ALL[:2])
+    await cluster.conditions(CREATED, RUNNING)
+    found = await cluster.client.get(JOBS, "train", cluster.namespace, subresource="scale")
+    assert found["status"]["replicas"] == 1
+    assert found["status"]["selector"].endswith("replica-type=worker")
+
+
+async def test_u17_a_pod_of_somebody_else_is_not_taken(cluster: Cluster) -> None:
+    stranger = {"metadata": {"name": "train-master-0"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await cluster.client.create(PODS, stranger, cluster.namespace)
+    await cluster.create(job(worker=None))
+    await cluster.events(words.POD_NOT_CREATED)
+    await cluster.client.delete(PODS, "train-master-0", cluster.namespace, grace=0)
+
+    async def ours() -> bool:
+        found = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
+        return bool(found and found["metadata"].get("ownerReferences"))
+
+    await cluster.until(ours)
+
+
+async def test_a_job_made_again_under_its_name_starts_anew(cluster: Cluster) -> None:
+    await cluster.create(job(worker=None))
+    await cluster.pods("train-master-0")
+    first = (await cluster.pod("train-master-0"))["metadata"]["uid"]
+    await cluster.client.delete(JOBS, "train", cluster.namespace)
+    await cluster.create(job(worker=None))
+
+    async def anew() -> bool:
+        found = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
+        return bool(found and found["metadata"]["uid"] != first)
+
+    await cluster.until(anew)
+
+
+async def test_pods_deleted_after_success_are_not_made_again(cluster: Cluster) -> None:
+    await cluster.create(job(worker=None))
+    await cluster.pods("train-master-0")
+    await cluster.move("train-master-0", "Succeeded", code=0)
+    await cluster.conditions(CREATED, SUCCEEDED)
+    await cluster.client.delete(PODS, "train-master-0", cluster.namespace, grace=0)
+    await cluster.pods()
+    await asyncio.sleep(A_WHILE)
+    assert await cluster.names(PODS) == []
+
+
+async def test_a_job_without_a_run_policy_is_read_back_with_one(cluster: Cluster) -> None:
+    given = job(worker=None)
+    del given["spec"]["runPolicy"]
+    assert (await cluster.create(given))["spec"]["runPolicy"] == {"suspend": False}
+
+
+async def test_limits_left_empty_by_a_comment_are_none(cluster: Cluster) -> None:
+    await cluster.create(job(master=replica(1, container={"resources": {"limits": None}}), worker=None))
+    await cluster.pods("train-master-0")

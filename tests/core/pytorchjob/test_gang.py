@@ -1,0 +1,149 @@
+"""Gangs and autoscalers: what a job asks of a scheduler and of a HorizontalPodAutoscaler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.pytorchjobs import NOW, job, pod, replica
+
+from torchyard.api.pytorchjob import names, words
+from torchyard.core.placement.place import GANG_NAME, GANG_SIZE
+from torchyard.core.pytorchjob.decide import Decision, covers, decide
+from torchyard.core.pytorchjob.view import EMBEDDED_GANG, Settings, View
+
+Object = dict[str, Any]
+M, W = names.MASTER, names.WORKER
+RESOURCES = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "9"}}}
+METRICS = [
+    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+]
+
+
+def look(given: Object, *pods: Object, scheduler: str = "", **there: Any) -> Decision:
+    return decide(View.of(given, NOW, pods=pods, **there), Settings(gang_scheduler=scheduler))
+
+
+def of_kind(decision: Decision, kind: str) -> list[Object]:
+    return [one for one in decision.create if one["kind"] == kind]
+
+
+def test_without_a_gang_scheduler_there_is_no_pod_group() -> None:
+    decision = look(job(run={"schedulingPolicy": {"minAvailable": 2}}))
+    assert of_kind(decision, "PodGroup") == []
+    assert all("schedulerName" not in one["spec"] for one in of_kind(decision, "Pod"))
+
+
+def test_volcano_gets_a_pod_group_and_no_pods_until_it_made_room() -> None:
+    given = job(
+        master=replica(1, container=RESOURCES),
+        worker=replica(2, container=RESOURCES),
+        annotations={"note": "x", names.RESTARTS: "{}"},
+        run={"schedulingPolicy": {"queue": "q", "priorityClass": "high", "minAvailable": 2}},
+    )
+    decision = look(given, scheduler="Volcano")
+    (group,) = decision.create
+    assert group["apiVersion"] == "scheduling.volcano.sh/v1beta1"
+    assert group["metadata"]["annotations"] == {"note": "x"}
+    assert group["spec"] == {
+        "minMember": 2,
+        "queue": "q",
+        "priorityClassName": "high",
+        "minResources": {"cpu": "1", "memory": "2147483648"},
+    }
+    assert decision.status and decision.status["lastReconcileTime"]
+    there = {**group, "status": {"phase": "Inqueue"}}
+    pods = of_kind(look(given, scheduler="volcano", pod_group=there), "Pod")
+    assert [one["spec"]["schedulerName"] for one in pods] == ["volcano"] * 3
+    assert pods[1]["metadata"]["annotations"] == {
+        "scheduling.k8s.io/group-name": "train",
+        "volcano.sh/task-spec": "worker",
+    }
+
+
+def test_another_scheduler_gets_the_pod_group_of_scheduler_plugins() -> None:
+    given = job(run={"schedulingPolicy": {"scheduleTimeoutSeconds": 9}})
+    decision = look(given, scheduler="coscheduler")
+    (group,) = of_kind(decision, "PodGroup")
+    assert group["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
+    assert (group["spec"]["minMember"], group["spec"]["scheduleTimeoutSeconds"]) == (3, 9)
+    assert [one["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] for one in of_kind(decision, "Pod")] == [
+        "train"
+    ] * 3
+
+
+def test_u12_a_template_with_another_scheduler_keeps_it_and_is_told() -> None:
+    decision = look(job(master=replica(1, spec={"schedulerName": "mine"}), worker=None), scheduler="coscheduler")
+    assert of_kind(decision, "Pod")[0]["spec"]["schedulerName"] == "mine"
+    assert [event.reason for event in decision.events] == [words.SCHEDULER_SET]
+
+
+def test_a_changed_minimum_is_taken_up_and_a_known_queue_stays() -> None:
+    (group,) = look(job(), scheduler="volcano").create
+    there = {**group, "spec": {**group["spec"], "queue": "first", "extra": 1}, "status": {"phase": "Running"}}
+    given = job(run={"schedulingPolicy": {"minAvailable": 1, "queue": "second"}})
+    (update,) = look(given, scheduler="volcano", pod_group=there).update
+    assert (update["spec"]["minMember"], update["spec"]["queue"], update["spec"]["extra"]) == (1, "first", 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [job(run={"suspend": True}), job(status={"conditions": [{"type": "Failed", "status": "True"}]})],
+    ids=["suspended", "finished"],
+)
+def test_a_pod_group_goes_with_the_pods(given: Object) -> None:
+    (group,) = look(job(), scheduler="volcano").create
+    decision = look(given, scheduler="volcano", pod_group=group)
+    assert [one.object for one in decision.delete] == [group]
+    assert decision.events[0].message == words.POD_GROUP_GOES
+
+
+def test_e2_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change() -> None:
+    asked = job(run={"schedulingPolicy": {"minAvailable": 10}})
+    pods = of_kind(look(asked, scheduler=EMBEDDED_GANG), "Pod")
+    assert [one["metadata"]["annotations"] for one in pods] == [{GANG_NAME: "train", GANG_SIZE: "10"}] * 3
+    changed = job(run={"schedulingPolicy": {"minAvailable": 2}})
+    waiting = [{**pod(M, 0, "Pending")}, {**pod(W, 0, "Pending")}, {**pod(W, 1), "spec": {"nodeName": "n"}}]
+    decision = look(changed, *waiting, scheduler=EMBEDDED_GANG)
+    assert [(one["metadata"]["name"], marks[GANG_SIZE]) for one, marks in decision.annotate] == [
+        ("train-master-0", "2"),
+        ("train-worker-0", "2"),
+    ]
+
+
+def test_t6_an_elastic_job_with_metrics_gets_an_autoscaler() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 3, "metrics": METRICS}
+    (made,) = of_kind(look(job(master=None, elasticPolicy=policy)), "HorizontalPodAutoscaler")
+    assert made["spec"] == {
+        "scaleTargetRef": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train"},
+        "minReplicas": 1,
+        "maxReplicas": 3,
+        "metrics": METRICS,
+    }
+    policy["maxReplicas"] = 5
+    (update,) = look(job(master=None, elasticPolicy=policy), autoscaler=made).update
+    assert update["spec"]["maxReplicas"] == 5
+
+
+def test_t7_the_autoscaler_goes_when_the_job_is_suspended_or_names_no_metrics() -> None:
+    policy = {"metrics": METRICS}
+    (made,) = of_kind(look(job(master=None, elasticPolicy=policy)), "HorizontalPodAutoscaler")
+    for given in (
+        job(master=None, elasticPolicy=policy, run={"suspend": True}),
+        job(master=None, elasticPolicy={}),
+    ):
+        assert [one.object for one in look(given, autoscaler=made).delete] == [made]
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "expected"),
+    [
+        ({"a": 1, "b": 2}, {"a": 1}, True),
+        ({"a": [{"x": 1, "y": 2}]}, {"a": [{"x": 1}]}, True),
+        ({"a": [1, 2]}, {"a": [1]}, False),
+        ({"a": 1}, {"a": 2}, False),
+        ({}, {"a": {"b": 1}}, False),
+    ],
+)
+def test_what_a_server_adds_is_no_difference(there: Object, wanted: Object, expected: bool) -> None:
+    assert covers(there, wanted) is expected
