@@ -23,6 +23,7 @@ is_config_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
 is_env_name = re.compile(r"[ -<>-~]+").fullmatch
 _is_header = re.compile(r"[-A-Za-z0-9]+").fullmatch
 _is_percent = re.compile(r"[0-9]+%").fullmatch
+_is_port_name = re.compile(r"(?=.{1,15}$)(?=[-0-9]*[a-z])[a-z0-9]+(?:-[a-z0-9]+)*").fullmatch
 _is_port_characters = re.compile(r"[-a-z0-9]+").fullmatch
 _is_url_path = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+").fullmatch
 _has_letter = re.compile(r"[a-z]").search
@@ -71,6 +72,8 @@ def port_number(value: int, field: str, found: list[Fault]) -> None:
 
 
 def port_name_problems(name: str) -> list[str]:
+    if _is_port_name(name):
+        return []
     problems = []
     if len(name) > 15:
         problems.append("must be no more than 15 characters")

@@ -11,11 +11,10 @@ from typing import Any
 
 from torchyard.api import errors, quantity
 from torchyard.api.behaviour import Object
+from torchyard.api.pod.token import token_projection
 from torchyard.api.pod.validation import MIRROR, all_containers
 
 TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a path, not a password
-TOKEN_SECONDS = 3607
-ROOT_CA = "kube-root-ca.crt"
 TOLERATION_SECONDS = 300
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 
@@ -24,7 +23,11 @@ def add_default_tolerations(pod: Object) -> None:
     """A pod stays five minutes on a node that stopped answering, unless it says for how long."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
-    missing = [key for key in (_NOT_READY, _UNREACHABLE) if not any(_tolerates(one, key) for one in tolerations)]
+    missing = [
+        key
+        for key in (_NOT_READY, _UNREACHABLE)
+        if not (tolerations and any(_tolerates(one, key) for one in tolerations))
+    ]
     if missing:
         added = [
             {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
@@ -72,22 +75,7 @@ def mount_service_account(pod: Object, account: Object, *, volume_name: str) -> 
             container["volumeMounts"] = [*mounts, mount]
             mounted = True
     if mounted and not known:
-        spec["volumes"] = [*volumes, _token_volume(volume_name)]
-
-
-def _token_volume(name: str) -> Object:
-    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
-    return {
-        "name": name,
-        "projected": {
-            "sources": [
-                {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
-                {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
-            ],
-            "defaultMode": 0o644,
-        },
-    }
+        spec["volumes"] = [*volumes, {"name": volume_name, "projected": token_projection()}]
 
 
 def check_secret_references(pod: Object, account: Object) -> None:

@@ -181,7 +181,7 @@ def _check_env(variables: list[Object], at: str, found: list[Fault]) -> None:
         name = variable.get("name")
         if not name:
             found.append(faults.required(f"{at}.env[{index}].name"))
-        elif not checks.is_env_name(name):
+        elif not (name.isidentifier() and name.isascii()) and not checks.is_env_name(name):
             found.append(faults.invalid(f"{at}.env[{index}].name", name, checks.ENV_NAME))
         source = variable.get("valueFrom")
         if source is not None:

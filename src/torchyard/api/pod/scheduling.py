@@ -195,6 +195,8 @@ def check_tolerations(tolerations: list[Object], at: str, found: list[Fault]) ->
     for index, toleration in enumerate(tolerations):
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
         value, effect = toleration.get("value") or "", toleration.get("effect") or ""
+        if operator == "Exists" and effect == "NoExecute" and not value and not names.qualified_name_problems(key):
+            continue  # what the server adds to every pod
         field = f"{at}[{index}]"
         if key:
             checks.told(names.qualified_name_problems(key), f"{field}.key", key, found)

@@ -9,6 +9,7 @@ from torchyard.api import checks, faults, names
 from torchyard.api.behaviour import Object
 from torchyard.api.faults import Fault
 from torchyard.api.pod.references import FILE_FIELDS, check_field_ref, check_resource_ref
+from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.volume.claims import check_claim_template
 from torchyard.api.volume.sources import MORE_THAN_ONE, POD_SOURCES, REFUSED_AS, SHOWN_AS, check_key_to_path
 
@@ -44,6 +45,8 @@ def check_volumes(volumes: list[Object], pod_name: str, at: str, found: list[Fau
 
 
 def _check_source(volume: Object, pod_name: str, at: str, index: int, found: list[Fault]) -> None:
+    if len(volume) == 2 and volume.get("projected") == TOKEN_PROJECTION:
+        return
     kinds = [kind for kind, source in volume.items() if source is not None and kind != "name"]
     if not kinds:
         found.append(faults.required(f"{at}[{index}]", "must specify a volume type"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from torchyard.api import checks, quantity
 from torchyard.api.behaviour import Object
+from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.pod.validation import APP_ARMOR, all_containers
 
 _OLD_NODE_LABELS = {
@@ -64,15 +65,20 @@ def _warnings(spec: Object, meta: Object, at: str, meta_at: str) -> Iterator[str
         if key in _OLD_NODE_LABELS:
             yield f"{at}.topologySpreadConstraints[{index}].topologyKey: {key} is {_old_label(key)}"
     for index, volume in enumerate(spec.get("volumes") or ()):
-        for kind in volume.keys() & _OLD_VOLUMES.keys():
-            name, text = _OLD_VOLUMES[kind]
-            yield f"{at}.volumes[{index}].{name}: {text}"
-        if volume.get("projected"):
+        for kind in volume:
+            if kind in _OLD_VOLUMES:
+                name, text = _OLD_VOLUMES[kind]
+                yield f"{at}.volumes[{index}].{name}: {text}"
+        if (projected := volume.get("projected")) and projected != TOKEN_PROJECTION:
             yield from _projected_warnings(volume)
-    yield from _repeated(spec, at)
+    if spec.get("hostAliases") or spec.get("imagePullSecrets") or spec.get("dnsConfig"):
+        yield from _repeated(spec, at)
+    ports = 0
     for kind, index, container in all_containers(spec):
+        ports += len(container.get("ports") or ())
         yield from _container_warnings(container, f"{at}.{kind}[{index}]")
-    yield from _port_warnings(spec, at)
+    if ports > 1:
+        yield from _port_warnings(spec, at)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         yield f"{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
 
@@ -160,8 +166,9 @@ def _odd_address(text: str, field: str) -> Iterator[str]:
 def _container_warnings(container: Object, at: str) -> Iterator[str]:
     resources = container.get("resources") or {}
     for kind in ("limits", "requests"):
+        amounts = resources.get(kind) or {}
         for name in ("memory", "ephemeral-storage"):
-            text = (resources.get(kind) or {}).get(name)
+            text = amounts.get(name)
             if text is not None and not quantity.parse(text).whole:
                 yield f'{at}.resources.{kind}[{name}]: fractional byte value "{text}" is invalid, must be an integer'
     seen: set[str] = set()

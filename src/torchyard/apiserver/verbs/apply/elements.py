@@ -18,6 +18,9 @@ class Unkeyed(Exception):
 
 def item_step(item: Any, type: Type) -> str:
     """The step to an item of an associative list of the given type."""
+    keys = type.list_keys
+    if len(keys) == 1 and item.__class__ is dict and (name := item.get(keys[0])).__class__ is str:
+        return _named_step(keys[0], name)
     if type.list_type == "set":
         if item is None or isinstance(item, dict | list):
             raise Unkeyed(_NO_VALUE[item.__class__])
@@ -25,10 +28,7 @@ def item_step(item: Any, type: Type) -> str:
     if not isinstance(item, dict) or type.items is None:
         kind = "a null element" if item is None else "non-map elements"
         raise Unkeyed(f"associative list with keys may not have {kind}")
-    keys = type.list_keys
     try:
-        if len(keys) == 1:
-            return _keyed_step(keys, item[keys[0]])
         return _keyed_step(keys, *[item[key] for key in keys])
     except KeyError:
         return _keyed_step(keys, *[item[key] if key in item else _key_default(type.items, key) for key in keys])
@@ -43,7 +43,13 @@ _NO_VALUE = {
 }
 
 
-# The same few names come again and again; by type too, because 1 and true are equal and written differently.
+# The same few names come again and again.
+@lru_cache(maxsize=8192)
+def _named_step(key: str, name: str) -> str:
+    return "k:" + _json({key: name})
+
+
+# By type too, because 1 and true are equal and written differently.
 @lru_cache(maxsize=8192, typed=True)
 def _keyed_step(keys: tuple[str, ...], *values: Any) -> str:
     return "k:" + _json(dict(sorted(zip(keys, values, strict=True))))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.elements import item_step
 from torchyard.apiserver.verbs.apply.fieldset import SELF, FieldSet
 from torchyard.apiserver.verbs.apply.values import ANY, child, is_named, splits
+
+_LEAF: Final[FieldSet] = {}
 
 
 def applied_fields(value: Any, type: Type) -> FieldSet:
@@ -45,25 +48,35 @@ def created_fields(value: Any, type: Type) -> FieldSet:
     """
     if value.__class__ is dict:
         if not value or type.atomic_map:
-            return {}
-        result: FieldSet = {SELF: {}}
-        fields = type.fields
+            return _LEAF
+        for inner in value.values():
+            if inner.__class__ is dict or inner.__class__ is list:
+                break
+        else:
+            return _scalars(tuple(value))
+        result: FieldSet = {SELF: _LEAF}
+        fields, values = type.fields, type.values
         for key, inner in value.items():
-            kind = inner.__class__
-            if kind is str or (kind is not dict and kind is not list):
-                result["f:" + key] = {}
+            if inner.__class__ is dict or inner.__class__ is list:
+                result["f:" + key] = created_fields(inner, fields.get(key) or values or ANY)
             else:
-                result["f:" + key] = created_fields(inner, fields.get(key) or type.values or ANY)
+                result["f:" + key] = _LEAF
         return result
     if value.__class__ is list and value and type.list_type != "atomic":
-        result = {SELF: {}}
+        result = {SELF: _LEAF}
         item_type = type.items or ANY
         for item in value:
             step = item_step(item, type)
             # Items that share their key count as a single leaf, as upstream has it.
-            result[step] = {} if step in result else created_fields(item, item_type)
+            result[step] = _LEAF if step in result else created_fields(item, item_type)
         return result
-    return {}
+    return _LEAF
+
+
+@lru_cache(maxsize=4096)
+def _scalars(keys: tuple[str, ...]) -> FieldSet:
+    """What comes into being with an object of nothing but scalars: most objects are such, and much alike."""
+    return {SELF: _LEAF} | {f"f:{key}": _LEAF for key in keys}
 
 
 def set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
@@ -80,8 +93,8 @@ def set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> Field
         if was and splits(inner, inner_type):
             fields = set_fields(inner, was, inner_type)
         else:
-            fields = created_fields(inner, inner_type)
-            fields.pop(SELF, None)
+            created = created_fields(inner, inner_type)
+            fields = {step: node for step, node in created.items() if step != SELF}
         result["f:" + key] = fields
     return result
 

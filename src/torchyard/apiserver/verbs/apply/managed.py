@@ -19,6 +19,7 @@ from torchyard.apiserver.verbs.apply.elements import Unkeyed
 from torchyard.apiserver.verbs.apply.endpoint import Endpoint
 from torchyard.apiserver.verbs.apply.extract import applied_fields, set_fields
 from torchyard.apiserver.verbs.apply.fieldset import (
+    SELF,
     difference,
     difference_below,
     intersection,
@@ -35,11 +36,12 @@ Object = dict[str, Any]
 BEFORE_FIRST_APPLY = "before-first-apply"
 # What the server keeps itself belongs to nobody.
 _KEPT_BY_SERVER = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
+_KEPT_IN_METADATA = frozenset(_KEPT_BY_SERVER.split())
 _STRIPPED = of_paths(
     ("f:apiVersion",),
     ("f:kind",),
     ("f:metadata",),
-    *(("f:metadata", f"f:{name}") for name in _KEPT_BY_SERVER.split()),
+    *(("f:metadata", f"f:{name}") for name in _KEPT_IN_METADATA),
 )
 
 
@@ -115,8 +117,15 @@ def _known(before: Any, sent: Any, subresource: str) -> Managers:
 
 def _created(endpoint: Endpoint, new: Object, by: _By) -> Managers:
     """The record of an object nobody has written to before: all of it is the writer's."""
-    fields = set_fields(new, nothing_yet(endpoint.type), endpoint.type)
-    mine = difference(difference_below(fields, endpoint.reset), _STRIPPED)
+    # What would be stripped is left out to begin with: this is the way of every create.
+    metadata = {key: value for key, value in new["metadata"].items() if key not in _KEPT_IN_METADATA}
+    fields = set_fields({**new, "metadata": metadata}, nothing_yet(endpoint.type), endpoint.type)
+    for step in ("f:apiVersion", "f:kind"):
+        fields.pop(step, None)
+    about = {step: node for step, node in fields.pop("f:metadata", {}).items() if step != SELF}
+    if about:
+        fields["f:metadata"] = about
+    mine = difference_below(fields, endpoint.reset)
     if not mine:
         return {}
     who = updater(by.manager, endpoint.api_version, endpoint.subresource)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import orjson
@@ -94,6 +95,7 @@ def field_manager_faults(name: str) -> list[faults.Fault]:
     return found
 
 
+@lru_cache(maxsize=1024)
 def field_manager(parameter: str, user_agent: str) -> str:
     """Who writes: the `fieldManager` parameter, or the program's name from the User-Agent."""
     if parameter:

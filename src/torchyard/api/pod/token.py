@@ -1,0 +1,27 @@
+"""What the server mounts into nearly every pod: its account's token, the authority's certificate, its namespace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from torchyard.api.behaviour import Object
+
+TOKEN_SECONDS = 3607
+ROOT_CA = "kube-root-ca.crt"
+
+
+def token_projection() -> Object:
+    """The projected volume source."""
+    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    return {
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+            {"configMap": {"name": ROOT_CA, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+        ],
+        "defaultMode": 0o644,
+    }
+
+
+# To compare with: what equals it needs no look inside, and nearly every pod has it.
+TOKEN_PROJECTION: Final = token_projection()
