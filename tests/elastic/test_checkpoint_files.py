@@ -75,6 +75,15 @@ def test_saving_a_step_twice_keeps_the_first(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_damaged_checkpoint_of_the_same_step_is_set_aside_not_lost(tmp_path: Path) -> None:
+    first = save(tmp_path, 5, b"first")
+    (first / "data").write_bytes(b"torn")
+    save(tmp_path, 5, b"again")
+    assert (first / "data").read_bytes() == b"again"
+    assert [entry.suffix for entry in sorted(tmp_path.iterdir())] == ["", ".damaged"]
+    assert files.complete(tmp_path) == [first]
+
+
 def test_the_command_lists_verifies_and_tells_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path, 1)
     damaged = save(tmp_path, 2)

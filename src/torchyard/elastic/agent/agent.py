@@ -93,6 +93,7 @@ class Agent:
             listening.cancel()
             self._kill_all()
             await self._spawner.close()
+            await self._last_words()
             await asyncio.gather(listening, *self._tails, return_exceptions=True)
             shutil.rmtree(self.memory, ignore_errors=True)
         return self.stop
@@ -186,14 +187,16 @@ class Agent:
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         logs = self.post.directory / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        with (logs / f"{child.name}.log").open("wb") as log:
-            while line := await _line(reader):
-                log.write(line)
-                log.flush()
-                text = line.decode(errors="replace").rstrip("\n")
-                child.tail = [*child.tail[-19:], text]
-                self._say(f"[{child.name}] {text}")
-        transport.close()
+        try:
+            with (logs / f"{child.name}.log").open("wb") as log:
+                while line := await _line(reader):
+                    log.write(line)
+                    log.flush()
+                    text = line.decode(errors="replace").rstrip("\n")
+                    child.tail = [*child.tail[-19:], text]
+                    self._say(f"[{child.name}] {text}")
+        finally:
+            transport.close()
 
     def _exited(self, pid: int, code: int) -> None:
         child = self.children.pop(pid, None)
@@ -237,6 +240,13 @@ class Agent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.1):
                     await self._wake.wait()
+
+    async def _last_words(self, seconds: float = 2.0) -> None:
+        """A worker's own children may hold its output open long after it: hear what is there, then close."""
+        if self._tails:
+            _, unheard = await asyncio.wait(self._tails, timeout=seconds)
+            for tail in unheard:
+                tail.cancel()
 
     def _kill_all(self) -> None:
         for pid in self.children:

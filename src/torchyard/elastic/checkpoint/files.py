@@ -56,8 +56,13 @@ def publish(temporary: Path, final: Path, manifest: Manifest) -> None:
         _sync(entry)
     _sync(temporary)
     if final.exists():
-        shutil.rmtree(temporary)  # another worker has saved the same step
-        return
+        try:
+            verify(final)
+        except ElasticError:
+            final.rename(final.with_name(f"{final.name}.{os.getpid()}.damaged"))
+        else:
+            shutil.rmtree(temporary)  # another worker has saved the same step
+            return
     temporary.rename(final)
     _sync(final.parent)
 
@@ -106,7 +111,7 @@ def verify(folder: Path) -> Manifest:
 
 def complete(root: Path) -> list[Path]:
     """All finished checkpoints, oldest first."""
-    return sorted(entry for entry in root.glob(f"{PREFIX}*") if entry.is_dir() and entry.suffix != ".writing")
+    return sorted(entry for entry in root.glob(f"{PREFIX}*") if entry.is_dir() and not entry.suffix)
 
 
 def newest_sound(root: Path) -> tuple[Path, Manifest] | None:

@@ -1,0 +1,153 @@
+"""Reducers, layouts and states in one process: no sockets, tiny models."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed in this environment", allow_module_level=True)
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchyard.elastic import api
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.order import Order, Permutation, shares
+from torchyard.elastic.reduce.fast import FastReducer
+from torchyard.elastic.reduce.flat import Layout
+from torchyard.elastic.reduce.strict import StrictReducer
+from torchyard.elastic.worker.group import Group
+from torchyard.elastic.worker.loader import Loader, Records
+from torchyard.elastic.worker.runtime import pack, unpack
+from torchyard.elastic.worker.state import Snapshot, State
+
+pytestmark = pytest.mark.train
+
+
+def model(seed: int = 0) -> Any:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+
+
+@pytest.mark.parametrize("reducer", [StrictReducer, FastReducer])
+def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reducer: Any) -> None:
+    net = torch.nn.Linear(4, 2)
+    inputs = torch.randn(12, 4)
+    made = reducer(net, 3)
+    made.enter(Group(0, 1), shares(3, 1))
+    made.begin()
+    for micro in range(3):
+        loss = net(inputs[micro * 4 : micro * 4 + 4]).pow(2).mean() / 3
+        loss.backward()
+        made.add(micro, loss.detach(), weight=1 / 3)
+    total, change = made.finish(change=True)
+    reduced = [parameter.grad.clone() for parameter in net.parameters()]
+    net.zero_grad()
+    net(inputs).pow(2).mean().backward()
+    assert change
+    for mine, whole in zip(reduced, net.parameters(), strict=True):
+        torch.testing.assert_close(mine, whole.grad)
+    torch.testing.assert_close(total.tail[1], net(inputs).pow(2).mean().detach())
+
+
+@pytest.mark.parametrize("reducer", [StrictReducer, FastReducer])
+def test_a_parameter_that_took_no_part_has_a_zero_gradient(reducer: Any) -> None:
+    net = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "unused": torch.nn.Linear(2, 1)})
+    made = reducer(net, 1)
+    made.enter(Group(0, 1), shares(1, 1))
+    for _ in range(2):
+        made.begin()
+        loss = net["used"](torch.ones(1, 2)).sum()
+        loss.backward()
+        made.add(0, loss.detach(), weight=1.0)
+        made.finish(change=False)
+        assert not net["unused"].weight.grad.any()
+        assert net["used"].weight.grad.any()
+
+
+def test_a_model_of_mixed_kinds_is_refused_with_advice() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).double())
+    with pytest.raises(ElasticError, match="several kinds") as caught:
+        Layout(net, padding=0)
+    assert "autocast" in caught.value.hint
+
+
+def test_a_state_travels_as_header_and_bytes() -> None:
+    net, other = model(1), model(2)
+    optimizer, others = (torch.optim.AdamW(m.parameters()) for m in (net, other))
+    net(torch.randn(5, 4)).sum().backward()
+    optimizer.step()
+    ours, theirs = State({"model": net, "optimizer": optimizer}), State({"model": other, "optimizer": others})
+    assert ours.digest() != theirs.digest()
+    sent = ours.capture()
+    received = Snapshot.empty_like(sent.header())
+    unpack(pack(sent), received)
+    theirs.restore(received)
+    assert ours.digest() == theirs.digest()
+
+
+def test_a_state_of_another_program_is_refused() -> None:
+    sent = State({"model": torch.nn.Linear(2, 2)}).capture()
+    with pytest.raises(ElasticError, match="does not fit"):
+        State({"model": torch.nn.Linear(3, 2)}).restore(sent)
+    with pytest.raises(ElasticError, match="this state holds"):
+        State({"net": torch.nn.Linear(2, 2)}).restore(sent)
+
+
+@given(st.integers(1, 3000), st.integers(0, 2**40))
+def test_tensors_permute_as_integers_do(size: int, key: int) -> None:
+    permute = Permutation.keyed(size, key)
+    assert permute.many(torch.arange(size)).tolist() == [permute(position) for position in range(size)]
+
+
+def test_the_loader_serves_any_order_of_requests_with_the_same_records() -> None:
+    order = Order(records=50, micro_size=3, micro_batches=4, epochs=2, seed=3)
+    data = torch.utils.data.TensorDataset(torch.arange(50))
+    loader = Loader(order, data, collate=None, ahead=2)
+    loader.prepare(1, range(0, 2))
+    loader.prepare(2, range(2, 4))
+    for step, micro in [(2, 3), (1, 0), (5, 3), (2, 2), (9, 1)]:
+        assert loader.get(step, micro)[0].tolist() == order.record_ids(step, micro)
+        assert Records(order)(step, micro).tolist() == order.record_ids(step, micro)
+    loader.close()
+
+
+def train(**changes: Any) -> str:
+    job = api.Job(3, None)
+    net = model(5)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    given: dict[str, Any] = {"batch": 6, "micro_batches": 2, "epochs": 2, "prefetch": 0} | changes
+    compiled = given.pop("wrap", lambda module: module)(net)
+    data = torch.utils.data.TensorDataset(torch.randn(20, 4, generator=torch.Generator().manual_seed(0)))
+    steps = list(job.train(net, optimizer, loss=lambda batch: compiled(batch[0]).pow(2).mean(), data=data, **given))
+    assert [step.number for step in steps] == [1, 2, 3, 4, 5, 6, 7, 8]
+    return job.digest
+
+
+def test_training_alone_is_repeatable_and_prefetching_changes_nothing() -> None:
+    assert train() == train(prefetch=3)
+
+
+def test_accumulation_over_empty_micro_batches_at_the_end_of_an_epoch_works() -> None:
+    train(batch=6, micro_batches=6)
+
+
+def test_torch_compile_leaves_the_training_as_it_is() -> None:
+    assert train(wrap=lambda net: torch.compile(net, backend="eager")) == train()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch": 7}, "does not divide into 2 micro-batches"),
+        ({"mode": "quick"}, "mode is 'quick'"),
+        ({"epochs": 0}, "epochs is 0"),
+    ],
+)
+def test_bad_settings_are_refused_by_name(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ElasticError, match=words):
+        train(**changes)
