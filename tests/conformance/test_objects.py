@@ -51,6 +51,11 @@ def test_01_namespace_and_name_in_the_body_must_agree_with_the_path(space: Space
     refused = space.api.put(space.path("configmaps", "a"), config_map("b"))
     assert (refused.status, refused.reason) == (400, "BadRequest")
     assert refused.message == "the name of the object (b) does not match the name on the URL (a)"
+    nameless = space.api.put(space.path("configmaps", "a"), config_map())
+    assert (nameless.status, nameless.message) == (
+        400,
+        "the name of the object (a based on URL) was undeterminable: name must be provided",
+    )
 
 
 def test_02_create_of_an_existing_name_is_already_exists(space: Space) -> None:
@@ -162,6 +167,8 @@ def test_06_bodies_and_media_types_the_server_cannot_take_are_refused_by_their_o
         ("POST", at, b"[]", json_type, 400, "BadRequest"),
         ("POST", at, {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}}, json_type, 400, "BadRequest"),
         ("PATCH", f"{at}/x", {}, {"Content-Type": "application/json"}, 415, "UnsupportedMediaType"),
+        ("GET", f"{at}?limit=99999999999999999999", None, {}, 400, "BadRequest"),
+        ("GET", f"{at}?limit=1_0", None, {}, 400, "BadRequest"),
     ]
     for method, target, body, headers, status, reason in requests:
         refused = space.api.request(method, target, body, headers=headers)

@@ -122,6 +122,22 @@ def test_38_a_patch_to_a_wrong_type_is_refused(space: Space) -> None:
     assert (refused.status, refused.causes[0]["field"]) == (422, "spec.replicas")
 
 
+def test_38_a_patch_may_not_make_another_kind_of_an_object(space: Space) -> None:
+    made = space.make("configmaps", config_map("a"))
+    at = space.path("configmaps", "a")
+    for patch, kind, said in (
+        ({"kind": 35}, MERGE, "json: cannot unmarshal number into Go struct field .kind of type string"),
+        ({"kind": "Pod"}, MERGE, "converting (v1.Pod) to (core.ConfigMap): unknown conversion"),
+        ({"apiVersion": "a/b/c"}, MERGE, "unexpected GroupVersion string: a/b/c"),
+        ({"kind": 35}, STRATEGIC, "cannot convert int64 to string"),
+    ):
+        refused = space.api.patch(at, patch, kind)
+        assert (refused.status, refused.reason, refused.causes[0]["field"]) == (422, "Invalid", "patch"), refused
+        assert refused.message.endswith(said)
+    assert space.api.patch(at, {"kind": "Pod"}, STRATEGIC).json == made
+    assert space.api.patch(at, {"kind": None}, MERGE).json == made
+
+
 def containers(answer: Any) -> dict[str, str]:
     spec = answer.json["spec"]["template"]["spec"]
     return {one["name"]: one["image"] for one in spec["containers"]}

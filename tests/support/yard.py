@@ -78,7 +78,7 @@ class Yard:
         before = self.kubeconfig.stat().st_mtime_ns if self.kubeconfig.exists() else 0
         process = self.process = Process([*_command(), "up", *flags], self.log, _environment())
         process.wait_until(lambda: self._ready(newer_than=before if self.port == 0 else -1), "readiness", 30)
-        server = self._server()
+        server = self.server()
         self.port = int(server.url.rsplit(":", 1)[1])
         return server
 
@@ -102,9 +102,10 @@ class Yard:
     def _ready(self, *, newer_than: int) -> bool:
         if not self.kubeconfig.exists() or self.kubeconfig.stat().st_mtime_ns <= newer_than:
             return False
-        return self._server().admin.get("/readyz").status == 200
+        return self.server().admin.get("/readyz").status == 200
 
-    def _server(self) -> Server:
+    def server(self) -> Server:
+        """The server as its kubeconfig shows it."""
         config = yaml.safe_load(self.kubeconfig.read_text())
         cluster: dict[str, Any] = config["clusters"][0]["cluster"]
         user: dict[str, Any] = config["users"][0]["user"]

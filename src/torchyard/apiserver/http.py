@@ -13,6 +13,7 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_request import BaseRequest
 from multidict import CIMultiDict
 
@@ -23,6 +24,20 @@ from torchyard.apiserver.exchange import Query, Request, Response
 from torchyard.apiserver.server import Server, refusal
 
 log = logging.getLogger(__name__)
+
+
+class _InOneLine(logging.Filter):
+    """What is no HTTP at all is the client's fault: it is told in one line, without where we noticed."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            record.msg, record.args, record.exc_info = f"{record.getMessage()}: {error.message}", (), None
+            record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
+log.addFilter(_InOneLine())
 
 BODY_LIMIT = 3 << 20
 # A body up to this size is copied behind its head, so that both leave in one write.

@@ -89,6 +89,8 @@ class Server:
             self._authorize(request, route)
             raise errors.no_such_path()
         self._authorize(request, route)
+        if request.method == "HEAD":
+            raise errors.method_not_allowed()
         if route.namespace and not resource.namespaced and route.plural != "namespaces":
             raise errors.no_such_path()
         call = Call(

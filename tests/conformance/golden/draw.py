@@ -1,28 +1,9 @@
-"""The few words the generators of objects are made of."""
+"""What many generated objects have in common: labels, quantities, metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from hypothesis import strategies as st
-
-Draw = st.SearchStrategy[Any]
-
-# One value in this many is a wrong one, so that most objects are wrong in no place or in one.
-RARITY = 16
-
-
-def mostly(good: Draw, bad: list[Any]) -> Draw:
-    """Usually a good value, now and then one of the bad ones."""
-    return st.integers(1, RARITY).flatmap(lambda roll: st.sampled_from(bad) if roll == RARITY else good)
-
-
-@st.composite
-def optional(draw: st.DrawFn, required: Mapping[str, Draw] | None = None, /, **fields: Draw) -> dict[str, Any]:
-    """An object with the required fields and up to three of the others."""
-    chosen = draw(st.lists(st.sampled_from(sorted(fields)), max_size=3, unique=True)) if fields else []
-    return {name: draw(one) for name, one in ({**(required or {}), **{name: fields[name] for name in chosen}}).items()}
+from tests.support import draw as st
+from tests.support.draw import Draw, mostly, optional
 
 
 def labels() -> Draw:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
-from hypothesis import strategies as st
-from tests.conformance.golden.draw import Draw, labels, metadata, mostly, optional, quantities
+from tests.conformance.golden.draw import labels, metadata, quantities
 from tests.conformance.golden.pods import pod_spec
+from tests.support import draw as st
+from tests.support.draw import Draw, mostly, optional
 
 SELECTOR = {"matchLabels": {"app": "web"}}
 
@@ -297,12 +299,11 @@ PLAIN: dict[str, tuple[str, str, Draw]] = {
 WEIGHTS = {"pods": 6, "jobs": 4, "services": 3, "persistentvolumeclaims": 2, "deployments": 2, "widgets": 4}
 
 
-@st.composite
-def objects(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+def objects(rng: Random) -> tuple[str, dict[str, Any]]:
     """(plural, an object without a name)."""
     plurals = [plural for plural in (*SPECS, *PLAIN) for _ in range(WEIGHTS.get(plural, 1))]
-    plural = draw(st.sampled_from(plurals))
+    plural = rng.choice(plurals)
     version, kind, content = (SPECS | PLAIN)[plural]
-    obj: dict[str, Any] = {"apiVersion": version, "kind": kind, "metadata": draw(metadata())}
-    drawn = draw(content)
+    obj: dict[str, Any] = {"apiVersion": version, "kind": kind, "metadata": metadata()(rng)}
+    drawn = content(rng)
     return plural, obj | ({"spec": drawn} if plural in SPECS else drawn)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hypothesis import strategies as st
-from tests.conformance.golden.draw import Draw, labels, mostly
+from tests.conformance.golden.draw import labels
 from tests.conformance.golden.kinds import PLAIN, SPECS
+from tests.support import draw as st
+from tests.support.draw import Draw, mostly
 from tests.support.http import APPLY, JSON_PATCH, MERGE, STRATEGIC
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import strategies as st
-from tests.conformance.golden.draw import Draw, labels, mostly, optional, quantities
+from tests.conformance.golden.draw import labels, quantities
+from tests.support import draw as st
+from tests.support.draw import Draw, mostly, optional
 
 NAMES = st.sampled_from(["main", "side", "a1"])
 PATHS = st.sampled_from(["/data", "/var/log", "relative", "/data"])

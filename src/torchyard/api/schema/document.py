@@ -81,37 +81,49 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
         return {}, False
     if not isinstance(obj, dict):
         raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {_no_object(obj)}")
+    if trouble := _unreadable_kind(obj):
+        raise _unrecognized(body, kind, trouble)
+    return obj, repeats
+
+
+def _unreadable_kind(obj: dict[str, Any]) -> str:
+    """Why the kind an object claims to be cannot be read; empty if it can."""
     for name in ("apiVersion", "kind"):
         if not isinstance(obj.get(name), str | None):
             what = _no_text(obj[name])
-            raise _unrecognized(
-                body,
-                kind,
+            return (
                 "couldn't get version/kind; json parse error: "
-                f"json: cannot unmarshal {what} into Go struct field .{name} of type string",
+                f"json: cannot unmarshal {what} into Go struct field .{name} of type string"
             )
     if (obj.get("apiVersion") or "").count("/") > 1:
-        raise _unrecognized(body, kind, f"unexpected GroupVersion string: {obj['apiVersion']}")
-    return obj, repeats
+        return f"unexpected GroupVersion string: {obj['apiVersion']}"
+    return ""
 
 
 def check_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
     """Fill in the kind if the document does not say it; refuse one that says another."""
+    if reason := wrong_kind(obj, gvk):
+        version = (obj.get("apiVersion") or gvk.api_version).rpartition("/")[2]
+        kind = obj.get("kind") or gvk.kind
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {gvk.kind}: {reason}')
+
+
+def wrong_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> str:
+    """Fill in the kind if the document does not say it; why it is the wrong one, or empty if it is not."""
+    if trouble := _unreadable_kind(obj):
+        return trouble
     api_version, kind = obj.get("apiVersion") or gvk.api_version, obj.get("kind") or gvk.kind
     if (api_version, kind) == (gvk.api_version, gvk.kind):
         obj["apiVersion"], obj["kind"] = api_version, kind
-        return
+        return ""
     group, _, version = api_version.rpartition("/")
-    said = GroupVersionKind(group, version, kind)
-    definition = builtin.definition_of(said)
+    definition = builtin.definition_of(GroupVersionKind(group, version, kind))
     if definition is not None and definition == builtin.definition_of(gvk):
-        return
+        return ""
     if definition is None:
-        reason = f'no kind "{kind}" is registered for version "{api_version}" {_SCHEME}'
-    else:
-        internal = gvk.group.partition(".")[0] or "core"
-        reason = f"converting ({version}.{kind}) to ({internal}.{gvk.kind}): unknown conversion"
-    raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {gvk.kind}: {reason}')
+        return f'no kind "{kind}" is registered for version "{api_version}" {_SCHEME}'
+    internal = gvk.group.partition(".")[0] or "core"
+    return f"converting ({version}.{kind}) to ({internal}.{gvk.kind}): unknown conversion"
 
 
 def cannot_handle(gvk: GroupVersionKind, reason: str) -> errors.StatusError:

@@ -80,11 +80,10 @@ def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
 def _grace(body: Object, query: Query) -> int | None:
     said = body.get("gracePeriodSeconds")
     if said is None:
-        said = query.get("gracePeriodSeconds") or None
-    try:
-        return None if said is None else int(said)
-    except (TypeError, ValueError):
-        raise errors.bad_request(f'gracePeriodSeconds must be a whole number, not "{said}"') from None
+        return query.number("gracePeriodSeconds") if query.get("gracePeriodSeconds") else None
+    if not isinstance(said, int) or isinstance(said, bool) or not -(2**63) <= said < 2**63:
+        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {faults.shown(said)}")
+    return said
 
 
 async def delete(api: Api, call: Call, options: DeleteOptions) -> Deleted:

@@ -42,7 +42,7 @@ class _Start:
 def list_records(api: Api, call: Call) -> Page:
     query = call.query
     selection = select(call)
-    limit = _limit(query.get("limit"))
+    limit = max(query.number("limit"), 0)
     start = _start(api, call, selection)
     try:
         return _page(api, call, selection, start, limit)
@@ -77,19 +77,13 @@ def _page(api: Api, call: Call, selection: Selection, start: _Start, limit: int)
     return Page(records[:limit], revision, token, remaining)
 
 
-def _limit(said: str) -> int:
-    if not said:
-        return 0
-    try:
-        return max(int(said), 0)
-    except ValueError:
-        raise errors.bad_request(f'limit must be a whole number, not "{said}"') from None
-
-
 def revision_of(said: str, field: str = "resourceVersion") -> int:
     """A resource version as a number; 400 for anything else."""
     if not said.isascii() or not said.isdigit():
         fault = faults.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
+        raise errors.bad_request(fault.line())
+    if len(said) > 20:
+        fault = faults.invalid(field, said, f'strconv.ParseUint: parsing "{said}": value out of range')
         raise errors.bad_request(fault.line())
     return int(said)
 

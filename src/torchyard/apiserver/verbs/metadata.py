@@ -23,7 +23,7 @@ def new_uid() -> str:
 
 
 def check_scope(call: Call, obj: Object) -> None:
-    """The object must be of the URL's namespace and name; what it leaves out is taken from the URL."""
+    """The object must be of the URL's namespace and name; a namespace it leaves out is taken from the URL."""
     metadata = obj.setdefault("metadata", {})
     said = metadata.get("namespace") or ""
     if call.resource.namespaced:
@@ -36,8 +36,10 @@ def check_scope(call: Call, obj: Object) -> None:
         metadata.pop("namespace")
     if call.name:
         if not metadata.get("name"):
-            metadata["name"] = call.name
-        elif metadata["name"] != call.name:
+            raise errors.bad_request(
+                f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+            )
+        if metadata["name"] != call.name:
             raise errors.bad_request(
                 f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
             )

@@ -16,7 +16,8 @@ from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
 from torchyard.apiserver.verbs.apply.managed import apply
 from torchyard.apiserver.verbs.create import create
-from torchyard.apiserver.verbs.patch.content import APPLY, Patch, check_options, patch_type, read_patch
+from torchyard.apiserver.verbs.patch.content import APPLY, STRATEGIC, Patch, check_options, patch_type, read_patch
+from torchyard.apiserver.verbs.patch.gotext import type_name
 from torchyard.apiserver.verbs.update import change
 
 Object = dict[str, Any]
@@ -47,11 +48,10 @@ def patched(
 
 
 def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type) -> Object:
+    _check_kind(patch, result, gvk)
     if call.resource.custom is not None and gvk == call.resource.gvk:
-        document.check_kind(result, gvk)
         found = [f'unknown field "{path}"' for path in call.resource.custom.prune(result)]
     else:
-        document.check_kind(result, gvk)
         try:
             result, found = decode(result, type)
         except Undecodable as error:
@@ -64,6 +64,17 @@ def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type:
     return result
 
 
+def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
+    """A patch may not make something else of an object. A strategic one works on the type, which has no say in it."""
+    if patch.type == STRATEGIC:
+        for name in ("apiVersion", "kind"):
+            if not isinstance(result.get(name), str | None):
+                raise patch.refusal(result, f"cannot convert {type_name(result[name])} to string")
+        result["apiVersion"], result["kind"] = gvk.api_version, gvk.kind
+    elif reason := document.wrong_kind(result, gvk):
+        raise patch.refusal(result, reason)
+
+
 async def _apply(api: Api, call: Call, patch: Patch) -> tuple[Record, bool]:
     endpoint = endpoint_of(call.resource, call.subresource)
     kind = call.resource.type
@@ -72,6 +83,8 @@ async def _apply(api: Api, call: Call, patch: Patch) -> tuple[Record, bool]:
     def result(live: Object | None) -> Object:
         now = to_rfc3339(call.now)
         made = apply(endpoint, live, patch.document, manager=call.manager, now=now, force=call.force)
+        # Alone among the writes, an apply may leave the name to the URL.
+        made["metadata"].setdefault("name", call.name)
         return _read(call, patch, made, call.resource.gvk, kind)
 
     namespace = call.namespace if call.resource.namespaced else ""

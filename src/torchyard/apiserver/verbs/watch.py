@@ -47,7 +47,7 @@ def watch(api: Api, call: Call, encoder: ObjectEncoder) -> AsyncGenerator[bytes,
         )
     except Compacted as gone:
         return _one(_error_event(errors.expired(gone.message)))
-    seconds = _seconds(query.get("timeoutSeconds"))
+    seconds = _seconds(query.number("timeoutSeconds"))
     bookmarks = query.flag("allowWatchBookmarks")
     return _stream(api, watcher, encoder, state=state, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
 
@@ -76,12 +76,8 @@ def _initial_events(call: Call) -> bool | None:
     return query.flag("sendInitialEvents") if "sendInitialEvents" in query else None
 
 
-def _seconds(said: str) -> float:
-    try:
-        seconds = float(int(said)) if said else 0.0
-    except ValueError:
-        raise errors.bad_request(f'timeoutSeconds must be a whole number, not "{said}"') from None
-    return seconds if seconds > 0 else SHORTEST_WATCH * (1 + random.random())
+def _seconds(seconds: int) -> float:
+    return float(seconds) if seconds > 0 else SHORTEST_WATCH * (1 + random.random())
 
 
 def _state(api: Api, selection: Selection, encoder: ObjectEncoder) -> list[bytes]:

@@ -1,0 +1,148 @@
+"""Junk on every door: never a 5xx, never a hang, never a traceback, and the server stays what it was."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections import Counter, deque
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from urllib.parse import quote
+
+import psutil
+import pytest
+from tests.chaos.requests import GOOD, HOMES, Request, request
+from tests.support.effort import rounds
+from tests.support.kubernetes import Server
+from tests.support.yard import Yard
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1800)]
+
+THINGS = {
+    "metadata": {"name": "thingies.fuzz.torchyard.dev"},
+    "spec": {
+        "group": "fuzz.torchyard.dev",
+        "scope": "Namespaced",
+        "names": {"plural": "thingies", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {
+                    "status": {},
+                    "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.n"},
+                },
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {
+                                    "replicas": {"type": "integer"},
+                                    "data": {"type": "string", "nullable": True},
+                                },
+                                "x-kubernetes-validations": [{"rule": "!has(self.replicas) || self.replicas < 9"}],
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
+}
+# Only a hang is a fault: the machine may be busy with something else.
+PATIENCE = 60
+ALLOWED = {
+    501: "what is not served says so by name",
+    504: "a version from the future is a timeout in the real server too",
+}
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Iterator[Yard]:
+    """A server of its own: what is left of it afterwards is nobody's ground."""
+    yard = Yard(tmp_path)
+    with yard as server:
+        server.admin.post("/api/v1/namespaces", {"metadata": {"name": "fuzz"}})
+        server.admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", THINGS)
+        yield yard
+
+
+class Prober:
+    """Sends one request after the other over one connection and judges the answers."""
+
+    def __init__(self, server: Server) -> None:
+        self.client = server.admin
+        self.connection = self.client.connect(timeout=PATIENCE)
+        self.faults: list[str] = []
+        self.answers: Counter[int] = Counter()
+        # What came just before may be to blame.
+        self.latest: deque[Request] = deque(maxlen=2)
+
+    def populate(self) -> None:
+        """What most requests name is there, so that they get to the inner doors."""
+        for root, resources in HOMES.items():
+            for resource in GOOD.keys() & set(resources):
+                for name in ("a", "b"):
+                    self.client.post(
+                        f"{root}/namespaces/fuzz/{resource}", {"metadata": {"name": name}, **GOOD[resource]}
+                    )
+
+    def send(self, request: Request) -> None:
+        if self.answers.total() % 100 == 0:
+            self.populate()
+        self.latest.append(request)
+        path = quote(request.path, safe="/%?&=;:@,()!+*$'\\~")
+        headers = {"Authorization": f"Bearer {self.client.token}", **request.headers}
+        try:
+            self.connection.request(request.method, path, request.body, headers)
+            response = self.connection.getresponse()
+            streaming = response.status == 200 and "watch" in path and response.getheader("Transfer-Encoding")
+            body = b"" if streaming else response.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._fault(f"{type(error).__name__}: {error}")
+            self._reconnect()
+            return
+        self.answers[response.status] += 1
+        if streaming or response.status == 101:
+            self._reconnect()
+        elif response.status >= 500 and response.status not in ALLOWED:
+            self._fault(f"{response.status} {body[:600]!r}")
+        elif response.status >= 400:
+            self._judge_refusal(response, body)
+
+    def _judge_refusal(self, response: http.client.HTTPResponse, body: bytes) -> None:
+        if b"Traceback" in body or b'File "' in body:
+            self._fault(f"a traceback: {body[:600]!r}")
+        elif body and response.getheader("Content-Type", "").startswith("application/json"):
+            status = json.loads(body)
+            if status["kind"] != "Status" or status["code"] != response.status or not status["message"]:
+                self._fault(f"{response.status} is no whole Status: {body[:600]!r}")
+
+    def _fault(self, what: str) -> None:
+        lines = [f"{one.method} {one.path} {one.headers} {(one.body or b'')[:300]!r}" for one in self.latest]
+        self.faults.append("\n    ".join([*lines, f"→ {what}"]))
+
+    def _reconnect(self) -> None:
+        self.connection.close()
+        self.connection = self.client.connect(timeout=PATIENCE)
+
+
+def test_junk_is_refused_and_nothing_else(ours: Yard) -> None:
+    assert ours.process is not None
+    prober = Prober(ours.server())
+
+    for seed in range(rounds(1500, 10_000)):
+        prober.send(request(Random(seed)))
+    prober.connection.close()
+    told = "\n\n".join(prober.faults[:40])
+    assert not prober.faults, f"{len(prober.faults)} of {prober.answers.total()} requests:\n\n{told}"
+    # Junk that never gets past the first door would prove little.
+    assert {200, 201, 400, 404, 405, 415, 422} <= prober.answers.keys(), prober.answers
+    assert ours.process.running
+    assert ours.server().admin.get("/readyz").text == "ok"
+    assert "Traceback" not in ours.log.read_text()
+    assert psutil.Process(ours.process.pid).memory_info().rss < 400 << 20
