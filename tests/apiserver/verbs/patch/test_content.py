@@ -141,6 +141,16 @@ def test_applied_objects_may_be_yaml(body: str) -> None:
     assert content.read_patch(APPLY, body.encode()).document == {"a": {"b": [1]}}
 
 
+def test_a_patch_can_be_tried_again_after_its_result_was_changed() -> None:
+    patch = content.read_patch(MERGE, b'{"metadata": {"a": "b"}}')
+    first = patch.applied_to({}, KIND)
+    first["metadata"]["more"] = "c"
+    assert patch.applied_to({}, KIND) == {"metadata": {"a": "b"}}
+    applied = content.read_patch(APPLY, b'{"metadata": {"a": "b"}}')
+    applied.document["metadata"]["more"] = "c"
+    assert applied.document == {"metadata": {"a": "b"}}
+
+
 def test_an_empty_apply_is_an_empty_object() -> None:
     assert content.read_patch(APPLY, b"").document == {}
     assert content.read_patch(STRATEGIC, b"null").document == {}

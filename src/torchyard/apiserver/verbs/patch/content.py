@@ -36,8 +36,13 @@ class Patch:
     """A patch that was read: it can be tried on one state of the object after another."""
 
     type: str
-    document: Any
+    read: Any
     faults: tuple[str, ...] = ()  # what strict field validation has to say about the patch itself
+
+    @property
+    def document(self) -> Any:
+        """What the patch says, anew each time: it becomes part of objects that defaulting goes on to change."""
+        return orjson.loads(orjson.dumps(self.read))
 
     def applied_to(self, obj: Object, type: Type) -> Object:
         """The patched object, yet to be decoded. Not for APPLY, which needs managed fields: see `apply.managed`."""
@@ -55,7 +60,7 @@ class Patch:
 
     def refusal(self, patched: Object, reason: str) -> errors.StatusError:
         """422 for a patch whose result cannot be decoded, or is not what strict validation allows."""
-        shown = verb_v(self.document) if self.type == STRATEGIC else orjson.dumps(patched).decode()
+        shown = verb_v(self.read) if self.type == STRATEGIC else orjson.dumps(patched).decode()
         return errors.invalid("", "", "", [faults.invalid("patch", shown, reason)])
 
 
