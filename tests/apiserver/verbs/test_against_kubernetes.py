@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.apiserver.verbs import kinds
+from tests.apiserver.verbs.both import Both
 from tests.apiserver.verbs.kinds import DEPLOYMENT, KINDS, NAMES, WIDGET, WIDGET_CRD, WITH_STATUS, Made, Object
 from tests.apiserver.verbs.real import Compared
-from tests.support.http import JSON_PATCH, MERGE, STRATEGIC
+from tests.support.http import JSON_PATCH, MERGE, STRATEGIC, Client
 from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
 
 from torchyard.api.resources import Resource
 
 pytestmark = pytest.mark.cluster
 
-Step = Callable[[Compared], None]
+Target = Compared | Both
+Step = Callable[[Target], None]
 
 APPLIERS = st.sampled_from(["kubectl", "flux", "argo"])
 WRITERS = st.sampled_from(["kubectl-edit", "controller"])
@@ -32,18 +34,24 @@ compared = settings(
 
 
 @pytest.fixture(scope="module")
-def kube(kube_bare: Server) -> Server:
+def theirs(kube_bare: Server) -> Client:
     """A real server that serves widgets."""
-    client = kube_bare.admin
+    return serving_widgets(kube_bare.admin)
+
+
+@pytest.fixture(scope="module")
+def ours(yard: Server) -> Client:
+    """Our server, which serves widgets too."""
+    return serving_widgets(yard.admin)
+
+
+def serving_widgets(client: Client) -> Client:
     created = client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", WIDGET_CRD)
     assert created.status == 201, created
-    deadline = time.monotonic() + 30
-    while client.get(kinds.path(WIDGET)).status != 200:
-        assert time.monotonic() < deadline, "the custom resource is not served"
-        time.sleep(0.05)
-    # It is served a moment before its types are known to server-side apply.
+    eventually(lambda: client.get(kinds.path(WIDGET)).status == 200, "widgets to be served")
+    # A real server serves them a moment before server-side apply knows their types.
     time.sleep(1)
-    return kube_bare
+    return client
 
 
 def applies(resource: Resource) -> Made:
@@ -184,11 +192,10 @@ def status_writes(resource: Resource) -> Made:
     return st.one_of(st.builds(applied, contents, APPLIERS, st.booleans()), st.builds(merged, contents, WRITERS))
 
 
-def run(kube: Server, resource: Resource, first: Any, steps: list[Step]) -> None:
-    one = Compared(kube.admin, resource)
+def run(one: Target, first: Step, then: list[Step]) -> None:
     first(one)
     assume(one.live)
-    for step in steps:
+    for step in then:
         step(one)
 
 
@@ -207,35 +214,47 @@ def steps(*kinds_of_step: Made) -> Made:
     return st.lists(st.one_of(*kinds_of_step), min_size=1, max_size=5)
 
 
-@pytest.mark.parametrize("resource", KINDS, ids=lambda one: one.plural)
-def test_applies_of_several_managers_mix_with_updates_as_on_a_real_server(kube: Server, resource: Resource) -> None:
-    @compared
-    @given(creates(resource), steps(applies(resource), applies(resource), updates(resource)))
-    def compare(first: Step, then: list[Step]) -> None:
-        run(kube, resource, first, then)
-
-    compare()
+def mixed_applies(resource: Resource) -> Made:
+    return steps(applies(resource), applies(resource), updates(resource))
 
 
-@pytest.mark.parametrize("resource", KINDS, ids=lambda one: one.plural)
-def test_patches_change_objects_and_ownership_as_on_a_real_server(kube: Server, resource: Resource) -> None:
-    patches = [merges(resource), json_patches(resource)]
+def mixed_patches(resource: Resource) -> Made:
+    patches = [merges(resource), json_patches(resource), applies(resource)]
     if resource.custom is None:
         patches.append(strategics(resource))
+    return steps(*patches)
 
+
+def mixed_status_writes(resource: Resource) -> Made:
+    return steps(status_writes(resource), status_writes(resource), applies(resource))
+
+
+SEQUENCES = [(mixed, one) for mixed in (mixed_applies, mixed_patches) for one in KINDS]
+SEQUENCES += [(mixed_status_writes, one) for one in WITH_STATUS]
+sequences = pytest.mark.parametrize(
+    ("mixed", "resource"), SEQUENCES, ids=[f"{mixed.__name__}-{one.plural}" for mixed, one in SEQUENCES]
+)
+
+
+@sequences
+def test_writes_come_out_as_our_functions_say(
+    theirs: Client, mixed: Callable[[Resource], Made], resource: Resource
+) -> None:
     @compared
-    @given(creates(resource), steps(*patches, applies(resource)))
+    @given(creates(resource), mixed(resource))
     def compare(first: Step, then: list[Step]) -> None:
-        run(kube, resource, first, then)
+        run(Compared(theirs, resource), first, then)
 
     compare()
 
 
-@pytest.mark.parametrize("resource", WITH_STATUS, ids=lambda one: one.plural)
-def test_status_writes_own_the_status_as_on_a_real_server(kube: Server, resource: Resource) -> None:
+@sequences
+def test_writes_come_out_as_on_our_server(
+    ours: Client, theirs: Client, mixed: Callable[[Resource], Made], resource: Resource
+) -> None:
     @compared
-    @given(creates(resource), steps(status_writes(resource), status_writes(resource), applies(resource)))
+    @given(creates(resource), mixed(resource))
     def compare(first: Step, then: list[Step]) -> None:
-        run(kube, resource, first, then)
+        run(Both(ours, theirs, resource), first, then)
 
     compare()

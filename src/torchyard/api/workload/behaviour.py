@@ -43,6 +43,19 @@ class DeploymentBehaviour(_TemplateBehaviour):
     def default(self, obj: Object) -> None:
         defaults.default_deployment(obj)
 
+    def prepare_status(self, new: Object, old: Object) -> None:
+        super().prepare_status(new, old)
+        # as upstream: of all metadata, labels alone do not change through a deployment's status endpoint
+        if "labels" in old["metadata"]:
+            new["metadata"]["labels"] = old["metadata"]["labels"]
+        else:
+            new["metadata"].pop("labels", None)
+
+    def is_new_generation(self, new: Object, old: Object) -> bool:
+        # annotations count too: deployments once kept what to roll back to there
+        annotations = (one["metadata"].get("annotations") or {} for one in (new, old))
+        return super().is_new_generation(new, old) or next(annotations) != next(annotations)
+
     def validate(self, obj: Object) -> list[Fault]:
         return validation.validate_deployment(obj)
 

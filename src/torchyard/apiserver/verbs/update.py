@@ -118,10 +118,11 @@ async def _checked(
     prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
     carry_over(new, old)
     behaviour.default(new)
+    if not recorded:
+        # before the kind's own rules, as upstream: what those take back is owned all the same
+        record_managed(call, old, new)
     if validate is None:
         prepare(new, old)
-    if not recorded:
-        record_managed(call, old, new)
     if await api.admission.mutate(api, call, "UPDATE", new, old):
         carry_over(new, old)
         if validate is None:

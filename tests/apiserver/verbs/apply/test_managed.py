@@ -259,6 +259,12 @@ def test_who_applies_nothing_any_more_is_gone_from_the_record() -> None:
     assert owners(applied(live, nothing, "applier", 3)).keys() == {"creator"}
 
 
+def test_an_object_nobody_owns_anything_of_has_no_record() -> None:
+    live = applied(None, thing({"a": "1"}), "applier", 1)
+    nothing = {key: value for key, value in thing().items() if key != "spec"}
+    assert "managedFields" not in applied(live, nothing, "applier", 2)["metadata"]
+
+
 REFUSED: list[tuple[Object, str]] = [
     ({"kind": "Other"}, "invalid object type: t/v1, Kind=Other"),
     ({"apiVersion": "t/v2"}, "invalid object type: t/v2, Kind=Thing"),

@@ -89,7 +89,10 @@ def _checked_and_applied(endpoint: Endpoint, live: Object | None, applied: Objec
         result, known = _applied(endpoint, base, applied, known, by)
     except Unkeyed as fault:
         raise senseless(f"failed to create typed live object ({_named(applied)}): {fault}") from None
-    result = {**result, "metadata": {**result["metadata"], "managedFields": managers.written(known)}}
+    metadata = {key: value for key, value in result["metadata"].items() if key != "managedFields"}
+    if known:
+        metadata["managedFields"] = managers.written(known)
+    result = {**result, "metadata": metadata}
     if by.manager == last_applied.KUBECTL:
         last_applied.refresh(result, applied)
     return result
