@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
+import contextlib
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -71,6 +72,7 @@ class Surroundings:
                 "namespace": metadata["namespace"],
                 "name": metadata["name"],
                 "uid": metadata["uid"],
+                "group": self._group(),
                 "hostname": hostname(self.pod),
                 "sandboxed": sandboxed,
                 "network": wired,
@@ -161,18 +163,26 @@ class Surroundings:
             return field_of(self.pod, reference["fieldPath"], status=status)
         return resource_of(every_container(self.pod), reference, container, self._context.allocatable)
 
-    def shared_memory(self) -> Path | None:
+    def shared_memory(self, group: str = "") -> Path | None:
         """One shared memory for all pods of a job: NCCL takes peers with another one for another machine."""
         base = Path("/dev/shm")  # noqa: S108
         if not base.is_dir():
             return None
-        owners = self.pod["metadata"].get("ownerReferences") or ()
-        group = next((str(one["uid"]) for one in owners if one.get("controller")), str(self.pod["metadata"]["uid"]))
-        digest = base64.b32encode(os.fsencode(self._context.settings.root)).decode()[-12:].strip("=")
-        path = base / f"torchyard-{os.getuid()}-{digest}" / group
+        digest = hashlib.sha256(os.fsencode(self._context.settings.root)).hexdigest()[:12]
+        path = base / f"torchyard-{os.getuid()}-{digest}" / (group or self._group())
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.chmod(0o1777)
         return path
+
+    def _group(self) -> str:
+        """The job a pod belongs to, or else the pod itself."""
+        owners = self.pod["metadata"].get("ownerReferences") or ()
+        owner = next((str(one["uid"]) for one in owners if one.get("controller")), "")
+        return owner or str(self.plan.get("group") or self.pod["metadata"]["uid"])
+
+    def _is_last_of_its_group(self, group: str) -> bool:
+        homes = self._context.settings.pods.iterdir()
+        return not any((PodHome(home).plan() or {}).get("group") == group for home in homes)
 
     async def alive(self) -> bool:
         try:
@@ -183,17 +193,15 @@ class Surroundings:
 
     async def tear_down(self) -> None:
         """End the shim with all that is under it, give back what the pod had, remove its directory."""
-        plan = self.plan
+        plan, group = self.plan, self._group()
         await self.stop_shim()
         if plan.get("network"):
             self._context.addresses.give_back(plan["network"]["address"])
         self._context.devices.give_back(plan.get("devices") or {})
         await asyncio.to_thread(self.home.remove)
-        owners = self.pod["metadata"].get("ownerReferences") or ()
-        if not any(one.get("controller") for one in owners):
-            shared = self.shared_memory()
-            if shared:
-                await asyncio.to_thread(_remove_tree, shared)
+        shared = self.shared_memory(group)
+        if shared and self._is_last_of_its_group(group):
+            await asyncio.to_thread(_remove_tree, shared)
 
     async def stop_shim(self) -> None:
         self.ready = False
@@ -208,3 +216,5 @@ class Surroundings:
 
 def _remove_tree(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()  # the last one puts out the light
