@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from typing import Any
 
 import pytest
@@ -11,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.compiler import compile_expression
 from torchyard.apiserver.cel.errors import CompileError, EvaluationError, OverBudget
 from torchyard.apiserver.cel.library import kubernetes
+from torchyard.apiserver.cel.program import compile_expression
 from torchyard.apiserver.cel.types import BOOL, DYN, INT, STRING, CelType, list_of, map_of
 from torchyard.apiserver.cel.values import NONE, MapList, Optional, SetList, Uint, equal
 
@@ -147,12 +146,10 @@ LONG = "a" * 1_000_000
         "l.map(x, {'a': l}).all(y, y == {'a': l})",
     ],
 )
-def test_a_hostile_expression_is_stopped_soon(source: str) -> None:
-    started = time.process_time()
+def test_a_hostile_expression_is_stopped(source: str) -> None:
+    # without a budget these would take minutes, or gigabytes
     with pytest.raises(OverBudget):
-        run(source, l=MANY, s=LONG, t="".join(["a"] * 1_000_000))
-    # no assertion on speed in general: this would be minutes or gigabytes if the budget did not bind
-    assert time.process_time() - started < 60
+        run(source, steps=200_000, l=MANY, s=LONG, t="".join(["a"] * 1_000_000))
 
 
 def test_a_value_nested_deeply_is_no_crash() -> None:

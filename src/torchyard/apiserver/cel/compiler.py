@@ -1,4 +1,4 @@
-"""Checks an expression's types and turns it into nested Python functions, in one walk over its nodes."""
+"""Checks an expression's types and turns it into nested Python functions, in one walk over its nodes: `Walk`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from torchyard.apiserver.cel.ast import (
     Node,
     Select,
 )
-from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.errors import CompileError, EvaluationError, Issue
+from torchyard.apiserver.cel.errors import Issue
 from torchyard.apiserver.cel.functions import Function, Library
 from torchyard.apiserver.cel.literals import literal_fault
-from torchyard.apiserver.cel.parser import parse, qualified
+from torchyard.apiserver.cel.parser import qualified
 from torchyard.apiserver.cel.runtime import Frame, Run
 from torchyard.apiserver.cel.types import (
     BOOL,
@@ -46,41 +45,6 @@ from torchyard.apiserver.cel.values import NONE, Optional, TypeValue, Uint
 class Compiled(NamedTuple):
     type: CelType
     run: Run
-
-
-class Program:
-    """A compiled expression. `uses` names the variables it refers to."""
-
-    def __init__(self, compiled: Compiled, names: tuple[str, ...], slots: int, uses: frozenset[str]) -> None:
-        self.type = compiled.type
-        self.uses = uses
-        self._run = compiled.run
-        self._names = names
-        self._slots = slots
-
-    def evaluate(self, variables: Mapping[str, Any], budget: Budget) -> Any:
-        """The value. Raises EvaluationError where there is none, OverBudget when it costs too much."""
-        slots: list[Any] = [None] * self._slots
-        for slot, name in enumerate(self._names):
-            slots[slot] = variables.get(name)
-        try:
-            return self._run(Frame(slots, budget))
-        except RecursionError:
-            raise EvaluationError("expression nested too deeply") from None
-
-
-def compile_expression(source: str, variables: Mapping[str, CelType], library: Library) -> Program:
-    """The program of an expression over some variables. Raises CompileError."""
-    node = parse(source)
-    walk = _Walk(source, variables, library)
-    try:
-        compiled = walk.visit(node)
-    except RecursionError:
-        raise CompileError(source, [Issue(0, "expression nested too deeply")]) from None
-    if walk.issues or walk.mixed:
-        raise CompileError(source, walk.issues or walk.mixed)
-    final = Compiled(walk.types.resolve(compiled.type), compiled.run)
-    return Program(final, tuple(variables), walk.slots, frozenset(walk.uses))
 
 
 _LITERALS: dict[type, CelType] = {
@@ -116,7 +80,9 @@ def _nothing(frame: Frame) -> Any:
 _FAULTY = Compiled(DYN, _nothing)
 
 
-class _Walk:
+class Walk:
+    """One pass. Faults are collected in `issues`; what they touch is taken to be of any type."""
+
     def __init__(self, source: str, variables: Mapping[str, CelType], library: Library) -> None:
         self.source = source
         self.library = library

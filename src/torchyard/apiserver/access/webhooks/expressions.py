@@ -8,9 +8,9 @@ from typing import Any
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.review import request
 from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.compiler import Program, compile_expression
 from torchyard.apiserver.cel.errors import CompileError, EvaluationError, OverBudget
 from torchyard.apiserver.cel.library import kubernetes
+from torchyard.apiserver.cel.program import Program, compile_expression
 from torchyard.apiserver.cel.types import BOOL, DYN, CelType
 
 Object = dict[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchyard.apiserver.cel.compiler import Program, compile_expression
 from torchyard.apiserver.cel.errors import CompileError
 from torchyard.apiserver.cel.library import kubernetes
+from torchyard.apiserver.cel.program import Program, compile_expression
 from torchyard.apiserver.cel.types import BOOL, STRING, CelType, optional_of
 from torchyard.apiserver.crd.rules.values import type_of
 from torchyard.apiserver.crd.schema.node import Node, Rule
