@@ -85,9 +85,14 @@ def check_container_name(name: str, field: str, found: list[Fault]) -> None:
         found.append(faults.invalid(field, name, "doesn't follow extended resource name standard"))
 
 
+def is_pod_level(name: str) -> bool:
+    """Whether a pod may ask for `name` as a whole."""
+    return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
+
+
 def check_pod_level_name(name: str, field: str, found: list[Fault]) -> None:
     """A resource that a pod may ask for as a whole."""
-    if check_name(name, field, found) and name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
+    if check_name(name, field, found) and not is_pod_level(name):
         found.append(faults.not_supported(field, name, _POD_LEVEL))
 
 
@@ -154,8 +159,6 @@ def check_requirements(
                 _check_huge_pages(name, amount, field, found)
     for name, text in requests.items():
         limit = limits.get(name)
-        if quick and text is limit and name in _CONTAINER:
-            continue
         amount = parse(text)
         if not (quick and _is_fine(name, amount)):
             field = f"{at}.requests[{name}]"

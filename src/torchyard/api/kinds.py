@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.access import behaviour as access
-from torchyard.api.access import policies, webhooks
+from torchyard.api.access import policies, requests, webhooks
 from torchyard.api.behaviour import Behaviour
 from torchyard.api.cluster import behaviour as cluster
 from torchyard.api.device import behaviour as device
@@ -52,12 +52,12 @@ BEHAVIOURS: dict[tuple[str, str], Behaviour] = {
     ("autoscaling", "horizontalpodautoscalers"): AutoscalerBehaviour(),
     ("batch", "cronjobs"): job.CronJobBehaviour(),
     ("batch", "jobs"): job.JobBehaviour(),
-    ("certificates.k8s.io", "certificatesigningrequests"): policies.SigningRequestBehaviour(),
+    ("certificates.k8s.io", "certificatesigningrequests"): requests.SigningRequestBehaviour(),
     ("coordination.k8s.io", "leases"): cluster.LeaseBehaviour(),
     ("discovery.k8s.io", "endpointslices"): service.EndpointSliceBehaviour(),
     ("events.k8s.io", "events"): event.NewEventBehaviour(),
-    ("flowcontrol.apiserver.k8s.io", "flowschemas"): policies.FlowSchemaBehaviour(),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): policies.PriorityLevelBehaviour(),
+    ("flowcontrol.apiserver.k8s.io", "flowschemas"): requests.FlowSchemaBehaviour(),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): requests.PriorityLevelBehaviour(),
     (_NETWORKING, "ingressclasses"): service.IngressClassBehaviour(),
     (_NETWORKING, "ingresses"): service.IngressBehaviour(),
     (_NETWORKING, "ipaddresses"): addresses.IPAddressBehaviour(),

@@ -94,6 +94,7 @@ BAD: dict[str, Object] = {
         }
     ),
     "index limits without indexes": job({"backoffLimitPerIndex": -1, "maxFailedIndexes": -1}),
+    "no completion mode": job({"completionMode": ""}),
     "indexed without completions": job({"completionMode": "Indexed", "parallelism": 2}),
     "indexed and huge": job(
         {

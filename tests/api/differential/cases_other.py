@@ -49,10 +49,52 @@ GOOD: dict[str, Object] = {
 
 BAD: dict[str, Object] = {
     "a policy of nothing": of(ADMISSION, "ValidatingAdmissionPolicy", spec={}),
+    "a policy": of(
+        ADMISSION,
+        "ValidatingAdmissionPolicy",
+        spec={
+            "failurePolicy": "X",
+            "paramKind": {},
+            "matchConstraints": {
+                "matchPolicy": "X",
+                "namespaceSelector": {"matchLabels": {"-": "a"}},
+                "resourceRules": [
+                    {
+                        "operations": ["*", "CREATE"],
+                        "apiGroups": ["*"],
+                        "apiVersions": [""],
+                        "resources": ["*/*", "pods"],
+                        "resourceNames": ["a", "a", "b/c"],
+                        "scope": "X",
+                    }
+                ],
+                "excludeResourceRules": [{}],
+            },
+            "matchConditions": [{"name": "a b"}, {}],
+            "variables": [{}],
+            "validations": [{"expression": " ", "message": " ", "reason": "X"}],
+            "auditAnnotations": [{"key": "a b"}],
+        },
+    ),
     "a policy's binding": of(
         ADMISSION,
         "ValidatingAdmissionPolicyBinding",
         spec={"policyName": "", "validationActions": ["Deny", "Warn", "X", "X"]},
+    ),
+    "a policy's binding with parameters": of(
+        ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        spec={
+            "policyName": "A",
+            "validationActions": ["Deny"],
+            "paramRef": {"name": "a", "selector": {}, "parameterNotFoundAction": "X"},
+            "matchResources": {"matchPolicy": "X"},
+        },
+    ),
+    "a policy's binding with no parameters": of(
+        ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        spec={"policyName": "a", "validationActions": ["Deny"], "paramRef": {}},
     ),
     "a policy's binding to nothing": of(ADMISSION, "ValidatingAdmissionPolicyBinding", spec={}),
     "a certificate request": of(

@@ -187,7 +187,23 @@ GOOD: dict[str, Object] = {
         {"resources": {"limits": {"cpu": "2", "memory": "2Gi"}}},
         container={"resources": {"limits": {"cpu": "1"}}},
     ),
+    "resources of the whole pod beside devices and huge pages": pod(
+        {"resources": {"requests": {"cpu": "2"}}},
+        container={
+            "resources": {
+                "limits": {"cpu": "1", "nvidia.com/gpu": 1, "hugepages-2Mi": "4Mi", "ephemeral-storage": "1Gi"}
+            }
+        },
+    ),
+    "no resources of the whole pod": pod({"resources": {}}, container={"resources": {"requests": {"cpu": "1"}}}),
     "a guaranteed pod": pod(container={"resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}}),
+    "a pod that asks for nothing": pod(
+        container={"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "0", "memory": "0"}}}
+    ),
+    "an image as a volume is dropped, and its mounts with it": pod(
+        {"volumes": [{"name": "i", "image": {"reference": "x"}}, {"name": "e"}]},
+        container={"volumeMounts": [{"name": "i", "mountPath": "/i"}, {"name": "e", "mountPath": "/e"}]},
+    ),
     "the old service account field": pod({"serviceAccount": "old"}),
     "dns of its own": pod(
         {
@@ -418,6 +434,7 @@ BAD: dict[str, Object] = {
         {"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": 1}, "requests": {"cpu": "500m"}}},
         container={"resources": {"limits": {"cpu": "2"}}},
     ),
+    "negative amounts": pod(container={"resources": {"limits": {"cpu": "-1", "memory": "-1"}}}),
     "storage of the whole pod": pod({"resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}}}),
     "container security": pod(
         container={

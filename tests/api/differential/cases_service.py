@@ -43,6 +43,10 @@ GOOD: dict[str, Object] = {
     "headless without selector": service(clusterIP="None"),
     "headless": service(clusterIP="None", selector={"a": "b"}),
     "headless without ports": service(clusterIP="None", selector={"a": "b"}, ports=[]),
+    "headless with what it ignores": service(
+        clusterIP="None", externalIPs=["1.2.3.4"], loadBalancerIP="1.2.3.4", sessionAffinity="ClientIP"
+    ),
+    "a name for nothing": service(externalName="a.b"),
     "external name": service(type="ExternalName", externalName="a.b.", ports=[]),
     "client affinity": service(sessionAffinity="ClientIP"),
     "no affinity, some config": service(sessionAffinityConfig={"clientIP": {"timeoutSeconds": 5}}),
@@ -123,7 +127,9 @@ BAD: dict[str, Object] = {
         ],
     ),
     "a slice of nothing": slice_(endpoints=[]),
-    "a slice of an odd type": slice_(addressType="X", endpoints=[{"addresses": ["1.2.3.4"]}]),
+    "a slice of an odd type": slice_(
+        addressType="X", endpoints=[{"addresses": ["127.0.0.1", "_"], "nodeName": "_"}, {}], ports=[{}, {}]
+    ),
     "a slice": slice_(
         addressType="IPv4",
         endpoints=[
@@ -140,6 +146,11 @@ BAD: dict[str, Object] = {
     "a slice of names": slice_(addressType="FQDN", endpoints=[{"addresses": ["A"]}]),
     "too many endpoints": slice_(addressType="IPv4", endpoints=[{"addresses": ["1.2.3.4"]}] * 1001),
     "an empty ingress": network("Ingress"),
+    "stars in an ingress": network(
+        "Ingress",
+        tls=[{"hosts": ["*"]}],
+        rules=[{"host": "*a.b"}, {"host": "a.*"}, {"host": "*."}, {"host": "fd00::1"}],
+    ),
     "an ingress": network(
         "Ingress",
         annotations={"kubernetes.io/ingress.class": "x"},

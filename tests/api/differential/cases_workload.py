@@ -55,6 +55,20 @@ GOOD: dict[str, Object] = {
         "DaemonSet", updateStrategy={"rollingUpdate": {"maxSurge": "10%", "maxUnavailable": 0}}
     ),
     "a daemon set that waits": workload("DaemonSet", updateStrategy={"type": "OnDelete"}),
+    "a daemon set that waits, with numbers": workload(
+        "DaemonSet", updateStrategy={"type": "OnDelete", "rollingUpdate": {}}
+    ),
+    "a claim of another name": workload(
+        "StatefulSet",
+        volumeClaimTemplates=[
+            {
+                "apiVersion": "x/y",
+                "kind": "Z",
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }
+        ],
+    ),
     "a controller": controller(),
     "a controller with a selector": controller(selector={"a": "b"}, replicas=3),
     "a template": of("v1", "PodTemplate", template=copy.deepcopy(TEMPLATE)),

@@ -1,30 +1,50 @@
-"""Rules about requests: admission policies, flow control, certificate requests.
-
-These kinds are kept for clients that bring them along; nothing here enforces them, so they are checked for form only.
-"""
+"""What is valid in admission policies and their bindings. Whether an expression compiles is told by who runs it."""
 
 from __future__ import annotations
 
-import base64
-import binascii
+import re
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
+from torchyard.api import checks, faults, names, selectors
+from torchyard.api.access.webhooks import check_conditions, check_rule
+from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.faults import Fault
 from torchyard.api.stateful import StatefulBehaviour
 
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")
-_BOTH = (
+_MISSING = ("Deny", "Allow")
+_SOMETHING = "validations or auditAnnotations must contain at least one item"
+_BOTH_ACTIONS = (
     "must not contain both Deny and Warn "
     "(repeating the same validation failure information in the API response and headers serves no purpose)"
 )
+_is_identifier = re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
-def default_policy(policy: Object) -> None:
-    spec = policy.setdefault("spec", {})
-    if spec.get("failurePolicy") is None:
-        spec["failurePolicy"] = "Fail"
-    match = spec.get("matchConstraints")
+class AdmissionPolicyBehaviour(StatefulBehaviour):
+    unconditional_update = False
+
+    def default(self, obj: Object) -> None:
+        spec = obj.setdefault("spec", {})
+        if spec.get("failurePolicy") is None:
+            spec["failurePolicy"] = "Fail"
+        _default_match(spec.get("matchConstraints"))
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return _policy_faults(obj)
+
+
+class AdmissionPolicyBindingBehaviour(Behaviour):
+    unconditional_update = False
+
+    def default(self, obj: Object) -> None:
+        _default_match((obj.get("spec") or {}).get("matchResources"))
+
+    def validate(self, obj: Object) -> list[Fault]:
+        return _binding_faults(obj.get("spec") or {})
+
+
+def _default_match(match: Object | None) -> None:
     if match is None:
         return
     for name in ("namespaceSelector", "objectSelector"):
@@ -38,35 +58,85 @@ def default_policy(policy: Object) -> None:
                 rule["scope"] = "*"
 
 
-def validate_policy(policy: Object) -> list[Fault]:
+def _policy_faults(policy: Object) -> list[Fault]:
     found: list[Fault] = []
     spec = policy["spec"]
-    match = spec.get("matchConstraints")
+    kind, match = spec.get("paramKind"), spec.get("matchConstraints")
     checks.choice(spec.get("failurePolicy"), ("Fail", "Ignore"), "spec.failurePolicy", found)
-    for name in ("apiVersion", "kind"):
-        if spec.get("paramKind") is not None and not spec["paramKind"].get(name):
-            found.append(faults.required(f"spec.paramKind.{name}"))
+    if kind is not None:
+        found += [faults.required(f"spec.paramKind.{name}") for name in ("apiVersion", "kind") if not kind.get(name)]
     if match is None:
         found.append(faults.required("spec.matchConstraints"))
-    elif not match.get("resourceRules"):
-        found.append(faults.required("spec.matchConstraints.resourceRules"))
+    else:
+        _check_match(match, "spec.matchConstraints", found)
+        if not match.get("resourceRules"):
+            found.append(faults.required("spec.matchConstraints.resourceRules"))
+    check_conditions(spec.get("matchConditions") or [], "spec.matchConditions", found)
+    for index, variable in enumerate(spec.get("variables") or ()):
+        _check_variable(variable, f"spec.variables[{index}]", found)
     if not spec.get("validations") and not spec.get("auditAnnotations"):
-        detail = "validations or auditAnnotations must contain at least one item"
-        found += [faults.required(f"spec.{name}", detail) for name in ("validations", "auditAnnotations")]
-    for index, rule in enumerate(spec.get("validations") or ()):
-        if not (rule.get("expression") or "").strip():
-            found.append(faults.required(f"spec.validations[{index}].expression", "expression is not specified"))
-        reasons = ("Forbidden", "Invalid", "RequestEntityTooLarge")
-        checks.choice(rule.get("reason"), reasons, f"spec.validations[{index}].reason", found)
+        found += [faults.required(f"spec.{name}", _SOMETHING) for name in ("validations", "auditAnnotations")]
+    for index, validation in enumerate(spec.get("validations") or ()):
+        _check_validation(validation, f"spec.validations[{index}]", found)
+    for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
+        at, key = f"spec.auditAnnotations[{index}]", f"{policy['metadata'].get('name')}/{annotation.get('key') or ''}"
+        checks.told(names.qualified_name_problems(key), f"{at}.key", key, found)
+        _check_expression(annotation, "valueExpression", at, found)
     return found
 
 
-def validate_policy_binding(binding: Object) -> list[Fault]:
+def _check_match(match: Object, at: str, found: list[Fault]) -> None:
+    checks.choice(match.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", found)
+    for name in ("namespaceSelector", "objectSelector"):
+        found += selectors.validate_object(match.get(name), f"{at}.{name}")
+    for kind in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(match.get(kind) or ()):
+            where, named = f"{at}.{kind}[{index}]", rule.get("resourceNames") or []
+            check_rule(rule, where, found)
+            for number, name in enumerate(named):
+                field = f"{where}.resourceNames[{number}]"
+                checks.told(names.path_segment_problems(name), field, name, found)
+                if name in named[:number]:
+                    found.append(faults.duplicate(field, name))
+
+
+def _check_expression(holder: Object, name: str, at: str, found: list[Fault]) -> None:
+    if not (holder.get(name) or "").strip():
+        found.append(faults.required(f"{at}.{name}", f"{name} is not specified"))
+
+
+def _check_variable(variable: Object, at: str, found: list[Fault]) -> None:
+    name = variable.get("name") or ""
+    if not name:
+        found.append(faults.required(f"{at}.name", "name is not specified"))
+    elif not _is_identifier(name):
+        found.append(faults.invalid(f"{at}.name", name, "must be a valid CEL identifier"))
+    _check_expression(variable, "expression", at, found)
+
+
+def _check_validation(validation: Object, at: str, found: list[Fault]) -> None:
+    _check_expression(validation, "expression", at, found)
+    for name in ("messageExpression", "message"):
+        said = validation.get(name) or ""
+        if said and not said.strip():
+            found.append(faults.invalid(f"{at}.{name}", said, "must be non-empty if specified"))
+        elif name == "message" and "\n" in said.strip():
+            found.append(faults.invalid(f"{at}.{name}", said, "must not contain line breaks"))
+    checks.choice(validation.get("reason"), _REASONS, f"{at}.reason", found)
+
+
+def _binding_faults(spec: Object) -> list[Fault]:
     found: list[Fault] = []
-    spec = binding.get("spec") or {}
-    actions = spec.get("validationActions") or []
-    if not spec.get("policyName"):
+    policy, actions = spec.get("policyName") or "", spec.get("validationActions") or []
+    reference, match = spec.get("paramRef"), spec.get("matchResources")
+    if not policy:
         found.append(faults.required("spec.policyName"))
+    else:
+        checks.told(names.subdomain_problems(policy), "spec.policyName", policy, found)
+    if reference is not None:
+        _check_reference(reference, "spec.paramRef", found)
+    if match is not None:
+        _check_match(match, "spec.matchResources", found)
     if not actions:
         found.append(faults.required("spec.validationActions", "at least one validation action is required"))
     for index, action in enumerate(actions):
@@ -74,115 +144,18 @@ def validate_policy_binding(binding: Object) -> list[Fault]:
         if action in actions[:index]:
             found.append(faults.duplicate(f"spec.validationActions[{index}]", action))
     if {"Deny", "Warn"} <= set(actions):
-        found.append(faults.invalid("spec.validationActions", actions, _BOTH))
+        found.append(faults.invalid("spec.validationActions", actions, _BOTH_ACTIONS))
     return found
 
 
-class AdmissionPolicyBehaviour(StatefulBehaviour):
-    unconditional_update = False
-
-    def default(self, obj: Object) -> None:
-        default_policy(obj)
-
-    def validate(self, obj: Object) -> list[Fault]:
-        return validate_policy(obj)
-
-
-class AdmissionPolicyBindingBehaviour(StatefulBehaviour):
-    unconditional_update = False
-
-    def prepare_create(self, obj: Object) -> None:
-        """A binding has no status."""
-
-    def validate(self, obj: Object) -> list[Fault]:
-        return validate_policy_binding(obj)
-
-
-class FlowSchemaBehaviour(StatefulBehaviour):
-    def default(self, obj: Object) -> None:
-        spec = obj.setdefault("spec", {})
-        if not spec.get("matchingPrecedence"):
-            spec["matchingPrecedence"] = 1000
-
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
-        spec = obj["spec"]
-        precedence = spec["matchingPrecedence"]
-        if precedence <= 0:
-            found.append(faults.invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
-        if precedence > 10000:
-            detail = "must not be greater than 10000"
-            found.append(faults.invalid("spec.matchingPrecedence", precedence, detail))
-        if not (spec.get("priorityLevelConfiguration") or {}).get("name"):
-            detail = "must reference a priority level"
-            found.append(faults.required("spec.priorityLevelConfiguration.name", detail))
-        return found
-
-
-class PriorityLevelBehaviour(StatefulBehaviour):
-    def default(self, obj: Object) -> None:
-        limited = obj.setdefault("spec", {}).get("limited")
-        if limited is not None:
-            for name, value in (("nominalConcurrencyShares", 30), ("lendablePercent", 0)):
-                if limited.get(name) is None:
-                    limited[name] = value
-            queuing = (limited.get("limitResponse") or {}).get("queuing")
-            if queuing is not None:
-                for name, value in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):
-                    if not queuing.get(name):
-                        queuing[name] = value
-
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
-        spec = obj["spec"]
-        kind = spec.get("type") or ""
-        checks.choice(kind, ("Exempt", "Limited"), "spec.type", found)
-        if kind == "Limited":
-            if spec.get("limited") is None:
-                found.append(faults.required("spec.limited", "must not be empty when type is Limited"))
-            else:
-                response = (spec["limited"].get("limitResponse") or {}).get("type") or ""
-                checks.choice(response, ("Queue", "Reject"), "spec.limited.limitResponse.type", found)
-        return found
-
-
-class SigningRequestBehaviour(StatefulBehaviour):
-    generation_fields = None
-
-    def prepare_update(self, new: Object, old: Object) -> None:
-        # who asks for what never changes
-        super().prepare_update(new, old)
-        new["spec"] = old.get("spec")
-
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
-        spec = obj.get("spec") or {}
-        signer, request = spec.get("signerName") or "", spec.get("request") or ""
-        if not _is_signing_request(request):
-            detail = "PEM block type must be CERTIFICATE REQUEST"
-            found.append(faults.invalid("spec.request", request, detail))
-        if not spec.get("usages"):
-            found.append(faults.required("spec.usages"))
-        if not signer:
-            found.append(faults.required("spec.signerName"))
-        elif "/" not in signer:
-            detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-            found.append(faults.invalid("spec.signerName", signer, detail))
-        else:
-            domain = signer.partition("/")[0]
-            checks.told(names.subdomain_problems(domain), "spec.signerName", domain, found)
-        seconds = spec.get("expirationSeconds")
-        if seconds is not None and seconds < 600:
-            detail = "may not specify a duration less than 600 seconds (10 minutes)"
-            found.append(faults.invalid("spec.expirationSeconds", seconds, detail))
-        return found
-
-    def selectable(self, obj: Object) -> dict[str, str]:
-        return {"spec.signerName": (obj.get("spec") or {}).get("signerName") or ""}
-
-
-def _is_signing_request(encoded: str) -> bool:
-    try:
-        return b"-----BEGIN CERTIFICATE REQUEST-----" in base64.b64decode(encoded)
-    except (binascii.Error, ValueError):
-        return False
+def _check_reference(reference: Object, at: str, found: list[Fault]) -> None:
+    name, selector, missing = reference.get("name"), reference.get("selector"), reference.get("parameterNotFoundAction")
+    if name and selector is not None:
+        detail = "name and selector are mutually exclusive"
+        found += [faults.forbidden(f"{at}.{one}", detail) for one in ("name", "selector")]
+    elif not name and selector is None:
+        found.append(faults.required(at, "one of name or selector must be specified"))
+    if missing is None:
+        found.append(faults.required(f"{at}.parameterNotFoundAction"))
+    elif missing not in _MISSING:
+        found.append(faults.not_supported(f"{at}.parameterNotFoundAction", missing, _MISSING))

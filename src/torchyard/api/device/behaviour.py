@@ -23,10 +23,7 @@ def _check_claim_spec(spec: Object, at: str, found: list[Fault]) -> None:
     seen: set[str] = set()
     for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
         field, name = f"{at}.devices.requests[{index}]", request.get("name") or ""
-        if not name:
-            found.append(faults.required(f"{field}.name"))
-        else:
-            checks.told(names.label_problems(name), f"{field}.name", name, found)
+        checks.told(names.label_problems(name), f"{field}.name", name, found)
         if name in seen:
             found.append(faults.duplicate(f"{field}.name", name))
         seen.add(name)
@@ -100,7 +97,7 @@ class ResourceSliceBehaviour(Behaviour):
         driver, pool = spec.get("driver") or "", spec.get("pool") or {}
         if not driver:
             found.append(faults.required("spec.driver"))
-        checks.told(names.subdomain_problems(driver), "spec.driver", driver, found)
+        checks.told(names.subdomain_problems(driver.lower()), "spec.driver", driver, found)
         if not pool.get("name"):
             found.append(faults.required("spec.pool.name"))
         count = pool.get("resourceSliceCount") or 0

@@ -21,7 +21,7 @@ def default_job(job: Object) -> None:
         spec["parallelism"] = 1
     if spec.get("backoffLimit") is None:
         spec["backoffLimit"] = 6 if spec.get("backoffLimitPerIndex") is None else MAX_INT32
-    if not spec.get("completionMode"):
+    if spec.get("completionMode") is None:
         spec["completionMode"] = "NonIndexed"
     if spec.get("suspend") is None:
         spec["suspend"] = False

@@ -15,10 +15,10 @@ from torchyard.api.pod.warnings import pod_warnings, template_warnings
 def drop_disabled_fields(spec: Object) -> None:
     """Fields behind feature gates that Kubernetes 1.34 leaves off are taken out, as its server does."""
     spec.pop("hostnameOverride", None)
-    volumes = spec.get("volumes")
-    images = {volume.get("name") for volume in volumes if "image" in volume} if volumes else None
+    volumes = spec.get("volumes") or ()
+    images = {volume.get("name") for volume in volumes if "image" in volume}
     if images:
-        spec["volumes"] = [volume for volume in spec["volumes"] if volume.get("name") not in images]
+        spec["volumes"] = [volume for volume in volumes if "image" not in volume]
     for kind in ("containers", "initContainers", "ephemeralContainers"):
         for container in spec.get(kind) or ():
             container.pop("restartPolicyRules", None)

@@ -6,9 +6,9 @@ import re
 from functools import lru_cache
 
 from torchyard.api import quantity
-from torchyard.api.amounts import HUGE_PAGES, canonical_list
+from torchyard.api.amounts import HUGE_PAGES, canonical_list, is_pod_level
 from torchyard.api.behaviour import Object
-from torchyard.api.pod.totals import Amounts, pod_total
+from torchyard.api.pod.totals import Amounts, Which, pod_total
 from torchyard.api.volume.defaults import default_claim_spec, default_source
 
 GRACE_PERIOD = 30
@@ -161,27 +161,32 @@ def _host_ports(container: Object) -> None:
 
 
 def _default_pod_level(spec: Object) -> None:
-    """Requests of the pod as a whole: what its containers ask for together, else its own limits."""
+    """Requests of the pod as a whole: what its containers ask for together, else its own limits.
+
+    Huge pages cannot be overcommitted: the limits of the containers together are the pod's where it has none.
+    """
     resources = spec["resources"]
     canonical_list(resources.get("limits"))
     canonical_list(resources.get("requests"))
-    limits = resources.get("limits") or {}
-    requests = dict(resources.get("requests") or {})
-    together = container_requests(spec)
-    for name in limits.keys() | together.keys():
-        if name in requests:
-            continue
-        if name in together and name in ("cpu", "memory"):
-            requests[name] = str(together[name])
-        elif name in limits and (name in ("cpu", "memory") or name.startswith(HUGE_PAGES)):
-            requests[name] = limits[name]
-    if requests:
-        resources["requests"] = requests
+    limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
+    if not limits and not requests:
+        return
+    for name, amount in of_containers(spec, "limits").items():
+        if name.startswith(HUGE_PAGES):
+            limits.setdefault(name, str(amount))
+    for name, amount in of_containers(spec, "requests").items():
+        if not name.startswith(HUGE_PAGES):
+            requests.setdefault(name, str(amount))
+    for name, text in limits.items():
+        if is_pod_level(name):
+            requests.setdefault(name, text)
+    resources.update({key: value for key, value in (("limits", limits), ("requests", requests)) if value})
 
 
-def container_requests(spec: Object) -> Amounts:
-    """What the containers of a pod ask for together, whatever the pod asks for as a whole."""
-    return pod_total({name: spec.get(name) for name in ("containers", "initContainers")}, "requests")
+def of_containers(spec: Object, which: Which) -> Amounts:
+    """The `requests` or `limits` of a pod's containers together, of what a pod may have as a whole."""
+    total = pod_total({name: spec.get(name) for name in ("containers", "initContainers")}, which)
+    return {name: amount for name, amount in total.items() if is_pod_level(name)}
 
 
 def _default_volume(volume: Object) -> None:

@@ -12,7 +12,9 @@ def quality_of_service(pod: Object) -> str:
     """Guaranteed, Burstable or BestEffort, by the cpu and memory its containers ask for."""
     spec = pod["spec"]
     holders = (
-        [spec] if spec.get("resources") else [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        [spec]
+        if spec.get("resources") is not None
+        else [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     )
     guaranteed, asks = True, False
     for holder in holders:
@@ -25,7 +27,7 @@ def quality_of_service(pod: Object) -> str:
             request, limit = _amount(requests, name), _amount(limits, name)
             if request or limit:
                 asks = True
-            if not limit or (request or limit) != limit:
+            if not limit or request != limit:
                 guaranteed = False
     if not asks:
         return "BestEffort"
@@ -34,4 +36,4 @@ def quality_of_service(pod: Object) -> str:
 
 def _amount(amounts: dict[str, object], name: str) -> int:
     text = amounts.get(name)
-    return quantity.parse(str(text)).nano if text is not None else 0
+    return max(quantity.parse(str(text)).nano, 0) if text is not None else 0

@@ -16,7 +16,7 @@ from torchyard.api.pod.containers import (
     check_image_spaces,
     check_init_containers,
 )
-from torchyard.api.pod.defaults import CONTAINER_LISTS, container_requests
+from torchyard.api.pod.defaults import CONTAINER_LISTS, of_containers
 from torchyard.api.pod.scheduling import check_affinity, check_gates, check_spread, check_tolerations
 from torchyard.api.pod.security import check_host_users, check_operating_system, check_pod_security_context
 from torchyard.api.pod.volumes import check_volumes
@@ -299,7 +299,7 @@ def _check_pod_level(spec: Object, at: str, found: list[Fault]) -> None:
     amounts.check_requirements(resources, at, found, name_check=amounts.check_pod_level_name)
     requests: dict[str, Any] = resources.get("requests") or {}
     limits: dict[str, Any] = resources.get("limits") or {}
-    for name, together in container_requests(spec).items():
+    for name, together in of_containers(spec, "requests").items():
         asked = quantity.parse(requests.get(name) or "0")
         if together > asked:
             detail = f"must be greater than or equal to aggregate container requests of {together}"

@@ -9,6 +9,12 @@ from torchyard.api.service.allocation import carry_over, drop_what_the_type_excl
 from torchyard.api.stateful import StatefulBehaviour
 
 
+def _ignored_when_headless(spec: Object) -> list[str]:
+    ignored = [f"spec.{field}" for field in ("loadBalancerIP", "externalIPs") if spec.get(field)]
+    # spelled with a capital letter, as upstream does
+    return ignored if spec.get("sessionAffinity") == "None" else [*ignored, "spec.SessionAffinity"]
+
+
 class ServiceBehaviour(StatefulBehaviour):
     """The server allocates addresses and ports once a service is valid: see `service.allocation`."""
 
@@ -47,10 +53,13 @@ class ServiceBehaviour(StatefulBehaviour):
                 "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use "
                 "service.kubernetes.io/topology-mode instead"
             )
-        if spec.get("externalIPs") and spec.get("type") == "ExternalName":
+        external = spec.get("type") == "ExternalName"
+        if spec.get("externalName") and not external:
+            found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+        if spec.get("externalIPs") and external:
             found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
-        if spec.get("sessionAffinity") != "None" and spec.get("clusterIP") == "None":
-            found.append("spec.SessionAffinity is ignored for headless services")
+        if spec.get("clusterIP") == "None":
+            found += [f"{field} is ignored for headless services" for field in _ignored_when_headless(spec)]
         return found
 
     def selectable(self, obj: Object) -> dict[str, str]:

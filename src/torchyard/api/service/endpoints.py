@@ -53,8 +53,6 @@ def validate_endpoint_slice(slice_: Object) -> list[Fault]:
     found: list[Fault] = []
     kind = slice_.get("addressType") or ""
     checks.one_of(kind, _TYPES, "addressType", found)
-    if found:
-        return found
     _check_slice_ports(slice_.get("ports") or [], found)
     endpoints = slice_.get("endpoints") or []
     if len(endpoints) > _MAX_ENDPOINTS:
@@ -90,6 +88,8 @@ def _check_endpoint(endpoint: Object, kind: str, at: str, found: list[Fault]) ->
         found.append(faults.too_many(f"{at}.addresses", len(addresses), _MAX_ADDRESSES))
     for index, address in enumerate(addresses):
         field = f"{at}.addresses[{index}]"
+        if kind not in _TYPES:
+            break
         if kind == "FQDN":
             checks.told(names.subdomain_problems(address), field, address, found)
             continue

@@ -52,9 +52,8 @@ def _check_ingress_spec(spec: Object, found: list[Fault]) -> None:
 
 
 def _check_host(host: str, field: str, found: list[Fault]) -> None:
-    if host.startswith("*."):
-        problems = names.subdomain_problems(host[2:])
-        if problems:
+    if "*" in host:
+        if not host.startswith("*.") or names.subdomain_problems(host[2:]):
             detail = (
                 "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must "
                 "consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character "
@@ -71,8 +70,7 @@ def _check_rule(rule: Object, at: str, found: list[Fault]) -> None:
     if host:
         if checks.parse_ip(host) is not None:
             found.append(faults.invalid(f"{at}.host", host, "must be a DNS name, not an IP address"))
-        else:
-            _check_host(host, f"{at}.host", found)
+        _check_host(host, f"{at}.host", found)
     if http is None:
         return
     paths = http.get("paths") or []

@@ -27,13 +27,13 @@ def validate_storage_class(storage_class: Object) -> list[Fault]:
     modes = ("Immediate", "WaitForFirstConsumer")
     checks.one_of(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", found)
     terms = storage_class.get("allowedTopologies") or []
-    # upstream compares with the places it has not filled yet, too: a term that says nothing is always a duplicate
+    # upstream compares with as many empty places, too: a term that says nothing is always a duplicate
     seen: list[dict[str, set[str]]] = [{} for _ in terms]
     for index, term in enumerate(terms):
         at = f"allowedTopologies[{index}].matchLabelExpressions"
         expressions = _check_topology(term, at, found)
         found += [faults.duplicate(at, "")] * seen.count(expressions)
-        seen[index] = expressions
+        seen.append(expressions)
     return found
 
 
@@ -85,7 +85,7 @@ def validate_attributes_class(attributes: Object) -> list[Fault]:
     if not driver:
         found.append(faults.required("driverName"))
     else:
-        checks.told(names.qualified_name_problems(driver.lower()), "driverName", driver, found)
+        checks.told(names.qualified_name_problems(driver.lower()), "driverName", driver.lower(), found)
     _check_parameters(attributes.get("parameters") or {}, found, needed=True)
     return found
 
@@ -117,6 +117,7 @@ def validate_driver(driver: Object) -> list[Fault]:
         )
         if audience in seen:
             found.append(faults.duplicate(f"{at}.audience", audience))
+            continue
         seen.add(audience)
         if seconds is not None and seconds < _TOKEN_SECONDS:
             detail = "may not specify a duration less than 10 minutes"

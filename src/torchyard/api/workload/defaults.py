@@ -56,8 +56,7 @@ def default_stateful_set(stateful_set: Object) -> None:
     _default(spec, "revisionHistoryLimit", _HISTORY)
     for claim in spec.get("volumeClaimTemplates") or ():
         default_claim(claim)
-        _default(claim, "kind", "PersistentVolumeClaim")
-        _default(claim, "apiVersion", "v1")
+        claim.update(kind="PersistentVolumeClaim", apiVersion="v1")
 
 
 def default_daemon_set(daemon_set: Object) -> None:
@@ -69,6 +68,9 @@ def default_daemon_set(daemon_set: Object) -> None:
         _default(rolling, "maxUnavailable", 1)
         _default(rolling, "maxSurge", 0)
         strategy["rollingUpdate"] = rolling
+    elif (rolling := strategy.get("rollingUpdate")) is not None:
+        _default(rolling, "maxUnavailable", 0)
+        _default(rolling, "maxSurge", 0)
     _default(spec, "revisionHistoryLimit", _HISTORY)
 
 

@@ -145,7 +145,8 @@ def validate_stateful_set(stateful_set: Object) -> list[Fault]:
 def _as_its_pods(spec: Object) -> Object:
     """The template as its pods will be: every claim is a volume, and the set gives out host names."""
     template: Object = spec["template"]
-    own = [claim.get("metadata", {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+    claims = spec.get("volumeClaimTemplates") or ()
+    own = dict.fromkeys(claim.get("metadata", {}).get("name") or "" for claim in claims)
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in ("hostname", "subdomain")}
     kept = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
     made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in own]
