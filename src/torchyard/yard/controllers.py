@@ -8,6 +8,7 @@ from typing import Any
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
+from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.garbage import GarbageCollector
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
@@ -19,6 +20,7 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.recorder import Recorder
 
 KNOWN = (
+    "endpointslice-controller",
     "garbage-collector-controller",
     "namespace-controller",
     "pytorchjob",
@@ -51,8 +53,14 @@ def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: 
         api.store.listen("", lambda event: _count(quotas, event))
         yield "resourcequota informer", quotas.informer.run()
         yield "resourcequota-controller", quotas.controller.run()
+    if "endpointslice-controller" in chosen:
+        slices = EndpointSliceController(client)
+        for informer in slices.informers:
+            yield f"{informer.ref.plural} informer", informer.run()
+        yield "endpointslice-controller", slices.controller.run()
     if "pytorchjob" in chosen:
-        settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG)
+        # On one machine the master is there in a moment; asking often costs nothing.
+        settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
         yield "pytorchjob", PyTorchJobController(client, settings, clock=api.clock).run()
     if "garbage-collector-controller" in chosen:
         collector = GarbageCollector(client, lambda version, kind: _resource_of(api.catalog, version, kind), recorder)

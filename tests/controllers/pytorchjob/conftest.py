@@ -92,7 +92,7 @@ class Cluster:
 
         await self.until(there)
 
-    async def conditions(self, *expected: tuple[str, str], name: str = "train") -> Object:
+    async def conditions(self, *expected: tuple[str, str], name: str = "train", seconds: float = PATIENCE) -> Object:
         """Wait for exactly these conditions in this order; answers the status."""
         seen: list[tuple[str, str]] = []
 
@@ -102,7 +102,7 @@ class Cluster:
             return status if seen == list(expected) else None
 
         try:
-            found: Object = await self.until(reached)
+            found: Object = await self.until(reached, seconds=seconds)
         except AssertionError as error:
             raise AssertionError(f"conditions are {seen}, not {list(expected)}") from error
         return found

@@ -65,11 +65,15 @@ def _pod_labels(view: View, slot: Slot) -> dict[str, str]:
 
 
 def _wait_for_master(view: View, settings: Settings) -> Object:
-    """Workers start when the master's name resolves; otherwise their first connection fails before it is there."""
+    """Workers start when the master's name resolves; otherwise their first connection fails before it is there.
+
+    Images without nslookup have getent.
+    """
     master = names.replica_name(view.name, names.MASTER, 0)
     script = (
         f"err=1;for i in $(seq {settings.init_tries}); do "
-        f"if nslookup {master}; then err=0 && break; fi;echo waiting for master; sleep 2; done; exit $err"
+        f"if nslookup {master} 2>/dev/null || getent hosts {master}; then err=0 && break; fi;"
+        f"echo waiting for master; sleep {settings.init_pause_seconds:g}; done; exit $err"
     )
     return {
         "name": "init-pytorch",

@@ -25,6 +25,7 @@ class Settings:
 
     init_image: str = "alpine:3.10"
     init_tries: int = 100
+    init_pause_seconds: float = 2.0
     gang_scheduler: str = ""  # "": none; "volcano"; "embedded"; else the name of a scheduler with scheduler-plugins
     # A pod that should be gone for this long sits on a node that does not answer.
     lost_after_seconds: float = 30.0

@@ -1,0 +1,1 @@
+"""Where the traffic of services goes."""

@@ -1,0 +1,108 @@
+"""Where a service's traffic goes: EndpointSlices from a service and the pods it selects. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Object = dict[str, Any]
+
+SERVICE_NAME = "kubernetes.io/service-name"
+MANAGED_BY, MANAGER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
+HEADLESS = "service.kubernetes.io/headless"
+# What one slice may hold at most (upstream's validation); beyond that a service has several.
+SLICE_SIZE = 1000
+
+
+def has_slices(service: Object) -> bool:
+    """Whether the slices of a service are the controller's business: without a selector they are the user's."""
+    spec = service["spec"]
+    return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
+
+
+def wanted_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
+    """The slices a service should have; one, though empty, where it selects no pod."""
+    there = sorted((pod for pod in pods if _is_behind(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
+    chunks = [there[start : start + SLICE_SIZE] for start in range(0, len(there), SLICE_SIZE)] or [[]]
+    return [_slice(service, chunk, number) for number, chunk in enumerate(chunks)]
+
+
+def _is_behind(service: Object, pod: Object) -> bool:
+    labels, status = pod["metadata"].get("labels") or {}, pod.get("status") or {}
+    if not status.get("podIP") or status.get("phase") in ("Succeeded", "Failed"):
+        return False
+    return all(labels.get(key) == value for key, value in service["spec"]["selector"].items())
+
+
+def _slice(service: Object, pods: list[Object], number: int) -> Object:
+    metadata, spec = service["metadata"], service["spec"]
+    mark = hashlib.sha256(f"{metadata['uid']}/{number}".encode()).hexdigest()[:5]
+    labels = {**(metadata.get("labels") or {}), SERVICE_NAME: metadata["name"], MANAGED_BY: MANAGER}
+    if spec.get("clusterIP") == "None":
+        labels[HEADLESS] = ""
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": f"{metadata['name'][:240]}-{mark}",
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "addressType": (spec.get("ipFamilies") or ["IPv4"])[0],
+        "endpoints": [_endpoint(service, pod) for pod in pods],
+        "ports": list(_ports(service, pods)),
+    }
+
+
+def _endpoint(service: Object, pod: Object) -> Object:
+    metadata, spec = pod["metadata"], pod["spec"]
+    terminating = bool(metadata.get("deletionTimestamp"))
+    serving = is_ready(pod) or bool(service["spec"].get("publishNotReadyAddresses"))
+    made: Object = {
+        "addresses": [pod["status"]["podIP"]],
+        "conditions": {"ready": serving and not terminating, "serving": serving, "terminating": terminating},
+        "targetRef": {
+            "kind": "Pod",
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        },
+    }
+    if spec.get("nodeName"):
+        made["nodeName"] = spec["nodeName"]
+    if spec.get("hostname") and spec.get("subdomain") == service["metadata"]["name"]:
+        made["hostname"] = spec["hostname"]
+    return made
+
+
+def _ports(service: Object, pods: list[Object]) -> Iterator[Object]:
+    """A port named by name is looked up in the first pod that has it."""
+    for port in service["spec"].get("ports") or ():
+        target = port.get("targetPort", port["port"])
+        if isinstance(target, str):
+            named = [
+                one["containerPort"]
+                for pod in pods
+                for container in pod["spec"]["containers"]
+                for one in container.get("ports") or ()
+                if one.get("name") == target
+            ]
+            if not named:
+                continue
+            target = named[0]
+        yield {"name": port.get("name", ""), "port": target, "protocol": port.get("protocol", "TCP")}
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
