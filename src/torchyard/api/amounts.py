@@ -217,4 +217,10 @@ def canonical_list(amounts: dict[str, Any] | None) -> None:
     """Spell the amounts of a resource list as the server does, rounded up to thousandths."""
     if amounts:
         for name, text in amounts.items():
-            amounts[name] = str(quantity.parse(text if text is not None else 0).rounded_to_milli())
+            amounts[name] = _in_thousandths(text if text is not None else 0)
+
+
+# The same few amounts come again and again; by type too, since 1 and 1.0 are equal.
+@lru_cache(maxsize=4096, typed=True)
+def _in_thousandths(text: str | int | float) -> str:
+    return str(quantity.parse(text).rounded_to_milli())

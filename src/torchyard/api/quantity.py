@@ -202,6 +202,8 @@ def _digits(number: int | float) -> str:
     return str(number)
 
 
+# The same few amounts come again and again; by type too, since 1 and 1.0 are equal.
+@lru_cache(maxsize=4096, typed=True)
 def canonical(text: str | int | float) -> str:
     """The spelling the server answers with: `1000m` is `1`, `1024Mi` is `1Gi`. Raises `QuantityError`."""
     return str(parse(text))

@@ -141,6 +141,8 @@ def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
     """Take over overhead, node selector and tolerations of the pod's runtime class. Raises 403 where it is missing."""
     spec = pod["spec"]
     wanted, own_overhead = spec.get("runtimeClassName"), spec.get("overhead")
+    if wanted is None and not own_overhead:
+        return
     if wanted is not None and runtime_class is None:
         raise _refused(pod, f'pod rejected: RuntimeClass "{wanted}" not found')
     runtime_class = runtime_class or {}

@@ -142,17 +142,21 @@ def _object(type: Type) -> Decoder:
     def decode_object(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
             raise _Mismatch(value, go)
-        decoded: dict[str, Any] = {}
+        # Nearly all of it stays: copying and correcting is faster than building anew.
+        decoded: dict[str, Any] = value.copy()
         for key, given in value.items():
             field = table.get(key)
             if field is None:
                 unknown.append(True)
+                del decoded[key]
                 continue
             plain, kept, decoder = field
             if given.__class__ is plain:
-                if given or kept:
-                    decoded[key] = given
-            elif given is not None:
+                if not given and not kept:
+                    del decoded[key]
+            elif given is None:
+                del decoded[key]
+            else:
                 try:
                     found = decoder(given, unknown)
                 except _Mismatch as mismatch:
@@ -161,6 +165,8 @@ def _object(type: Type) -> Decoder:
                     raise
                 if found or kept:
                     decoded[key] = found
+                else:
+                    del decoded[key]
         for key, constant in constants:
             if key not in decoded:
                 decoded[key] = constant

@@ -68,10 +68,13 @@ def check_limits(attributes: Attributes) -> None:
         check = _claim_problems
     else:
         return
+    ranges = _ranges(attributes)
+    if not ranges:
+        return
     problems = list(
         dict.fromkeys(
             problem
-            for limit_range in _ranges(attributes)
+            for limit_range in ranges
             for limit in (limit_range.get("spec") or {}).get("limits") or ()
             for problem in check(limit, attributes.new["spec"])
         )
