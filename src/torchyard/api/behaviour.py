@@ -26,6 +26,10 @@ class Behaviour:
     create_on_update: ClassVar[bool] = False
     # DELETE answers the last state of the object instead of a Status
     returns_deleted: ClassVar[bool] = False
+    # finalizers must be well-known or have a prefix
+    qualified_finalizers: ClassVar[bool] = True
+    # warnings are for those who write such objects by hand; programs that change them are not told again
+    warns_on_update: ClassVar[bool] = True
     # DELETE sets a grace period first
     graceful: ClassVar[bool] = False
     default_propagation: ClassVar[Literal["Background", "Orphan"]] = "Background"

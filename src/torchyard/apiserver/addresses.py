@@ -86,9 +86,7 @@ class ServiceAddresses:
         name = service["metadata"].get("name", "")
         why = ""
         if ipaddress.ip_address(address) not in self._range:
-            why = f"failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. " + (
-                f"The range of valid IPs is {self._range}"
-            )
+            why = f"failed to allocate IP {address}: the provided network does not match the current range"
         elif self._owner_of_address.get(address, service["metadata"].get("uid")) != service["metadata"].get("uid"):
             why = f"failed to allocate IP {address}: provided IP is already allocated"
         if why:

@@ -118,7 +118,8 @@ async def _body(incoming: BaseRequest) -> bytes:
 
 def _headers(response: Response) -> Iterator[tuple[str, str]]:
     yield "Content-Type", response.content_type
-    yield "Cache-Control", "no-cache, private"
+    if "Cache-Control" not in response.headers:
+        yield "Cache-Control", "no-cache, private"
     yield from response.headers.items()
     for sentence in response.warnings:
         yield "Warning", f'299 - "{_quoted(sentence)}"'

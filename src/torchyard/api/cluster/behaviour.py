@@ -123,6 +123,7 @@ class SecretBehaviour(Behaviour):
 
 
 class LeaseBehaviour(Behaviour):
+    qualified_finalizers = False
     unconditional_update = False
     create_on_update = True
     generation_fields = None

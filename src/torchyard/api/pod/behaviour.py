@@ -49,6 +49,7 @@ def _profiles_from_annotations(spec: Object, annotations: dict[str, str]) -> Non
 
 
 class PodBehaviour(Behaviour):
+    warns_on_update = False
     returns_deleted = True
     graceful = True
 

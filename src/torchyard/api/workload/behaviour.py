@@ -133,6 +133,10 @@ class StatefulSetBehaviour(_TemplateBehaviour):
 class DaemonSetBehaviour(_TemplateBehaviour):
     def default(self, obj: Object) -> None:
         defaults.default_daemon_set(obj)
+        # as upstream, whose conversion writes it whenever it reads a daemon set: so its reader owns it
+        annotations = obj["metadata"].get("annotations") or {}
+        if TEMPLATE_GENERATION not in annotations:
+            obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: "0"}
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)

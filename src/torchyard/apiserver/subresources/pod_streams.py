@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors
 from torchyard.apiserver.call import Call
@@ -13,11 +13,22 @@ from torchyard.apiserver.verbs.get import find
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
+Object = dict[str, Any]
+
+
+def _check_container(call: Call, pod: Object) -> None:
+    asked, spec = call.query.get("container"), pod.get("spec") or {}
+    kinds = ("containers", "initContainers", "ephemeralContainers")
+    if asked and asked not in {one["name"] for kind in kinds for one in spec.get(kind) or ()}:
+        raise errors.bad_request(f"container {asked} is not valid for pod {call.name}")
+
 
 async def stream(server: Server, call: Call, request: Request, _route: Route) -> Response:
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
     pod = find(server.api, call).object()
     node = (pod.get("spec") or {}).get("nodeName")
+    if call.subresource == "log":
+        _check_container(call, pod)
     if not node and call.subresource == "log":
         return Response(204)  # as upstream: nothing was written yet
     if not node:

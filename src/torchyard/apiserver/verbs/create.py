@@ -42,7 +42,7 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
         metadata,
         namespaced=resource.namespaced,
         name_rule=behaviour.name_rule,
-        built_in=storage.custom is None,
+        built_in=storage.custom is None and behaviour.qualified_finalizers,
     )
     if not call.trusted:
         found += behaviour.validate(obj)

@@ -49,13 +49,13 @@ def patched(
 
 def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type) -> Object:
     _check_kind(patch, result, gvk)
-    if call.resource.custom is not None and gvk == call.resource.gvk:
-        found = [f'unknown field "{path}"' for path in call.resource.custom.prune(result)]
-    else:
-        try:
+    try:
+        if call.resource.custom is not None and gvk == call.resource.gvk:
+            found = [f'unknown field "{path}"' for path in call.resource.custom.prune(result)]
+        else:
             result, found = decode(result, type)
-        except Undecodable as error:
-            raise patch.refusal(result, error.message) from None
+    except Undecodable as error:
+        raise patch.refusal(result, error.message) from None
     faults = [*patch.faults, *found] if call.validation != "Ignore" else []
     if faults and call.validation == "Strict":
         raise patch.refusal(result, document.strict_error(faults))

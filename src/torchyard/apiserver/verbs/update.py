@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchyard.api import faults
+from torchyard.api.behaviour import Behaviour
 from torchyard.api.names import validate_metadata_update
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
@@ -131,13 +132,15 @@ async def _checked(
         bump_generation(storage, new, old)
     metadata = new["metadata"]
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-    found = validate_metadata_update(metadata, old["metadata"], built_in=storage.custom is None)
+    found = validate_metadata_update(
+        metadata, old["metadata"], built_in=storage.custom is None and behaviour.qualified_finalizers
+    )
     rules = validate or (behaviour.validate_status if is_status else behaviour.validate_update)
     if not call.trusted:
         found += rules(new, old)
     if found:
         raise call.invalid(metadata["name"], found)
-    if not is_status:
+    if not is_status and _is_news(behaviour, new, old):
         for sentence in behaviour.warnings(new):
             call.warn(sentence)
     allocator = api.allocators.get((storage.group, storage.plural))
@@ -145,6 +148,14 @@ async def _checked(
         allocator.allocate(api, new, old)
     await api.admission.validate(api, call, "UPDATE", new, old)
     return new
+
+
+def _is_news(behaviour: Behaviour, new: Object, old: Object) -> bool:
+    """Whether a change is worth a warning: as upstream, only one of what the user asks for."""
+    if not behaviour.warns_on_update:
+        return False
+    is_same = new["metadata"].get("generation") == old["metadata"].get("generation")
+    return behaviour.generation_fields is None or not is_same
 
 
 def _may_go(obj: Object) -> bool:
