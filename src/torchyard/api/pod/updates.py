@@ -272,7 +272,7 @@ def resized(pod: Object, sent: Object) -> Object:
     spec, asked = dict(pod["spec"]), sent.get("spec") or {}
     for kind in ("containers", "initContainers"):
         own, other = spec.get(kind) or [], asked.get(kind) or []
-        if len(own) == len(other):
+        if own and len(own) == len(other):
             spec[kind] = [_with(container, wanted) for container, wanted in zip(own, other, strict=True)]
     return {**pod, "spec": spec}
 

@@ -12,7 +12,8 @@ from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
 from torchyard.apiserver.verbs.get import find
-from torchyard.apiserver.verbs.patching import patched, requested
+from torchyard.apiserver.verbs.patch.content import APPLY
+from torchyard.apiserver.verbs.patching import applied, patched, requested
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
@@ -46,9 +47,14 @@ async def change_part(server: Server, call: Call, request: Request, _route: Rout
         read = requested(call, request.body, content_type)
 
         def compute(pod: Object) -> Object:
-            return _pinned(pod, patched(call, read, pod), with_part)
+            if read.type != APPLY:
+                return _pinned(pod, patched(call, read, pod), with_part)
+            sent = applied(call, read, pod)
+            result = _pinned(pod, sent, with_part)
+            result["metadata"]["managedFields"] = sent["metadata"].get("managedFields")
+            return result
 
-        record = await change(server.api, call, compute, validate=rules)
+        record = await change(server.api, call, compute, recorded=read.type == APPLY, validate=rules)
     else:
         raise errors.method_not_allowed()
     return server.answer(call, request, record)

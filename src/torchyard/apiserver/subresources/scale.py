@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,8 +16,11 @@ from torchyard.apiserver.crd.scale import ScalePaths, read_path, write_path
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
 from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.verbs.apply.endpoint import Endpoint
+from torchyard.apiserver.verbs.apply.managed import check_applied
 from torchyard.apiserver.verbs.get import find
-from torchyard.apiserver.verbs.patching import patched, requested
+from torchyard.apiserver.verbs.patch.content import APPLY
+from torchyard.apiserver.verbs.patching import applied, patched, requested
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
@@ -39,9 +43,11 @@ async def scale(server: Server, call: Call, request: Request, _route: Route) -> 
         read, kind = requested(call, request.body, content_type), type_of(GVK)
 
         def compute(obj: Object) -> Object:
+            if read.type == APPLY:
+                return applied(call, read, obj, _applied_replicas(call, obj, read.document))
             return _rescaled(call, obj, patched(call, read, scale_of(call, obj), gvk=GVK, type=kind))
 
-        record = await change(api, call, compute)
+        record = await change(api, call, compute, recorded=read.type == APPLY)
     else:
         raise errors.method_not_allowed()
     return _answer(call, record)
@@ -85,6 +91,19 @@ def _selector(call: Call, obj: Object, path: str) -> str:
     if not isinstance(said, dict):
         return ""
     return str(from_map(said) if call.resource.kind == "ReplicationController" else from_object(said))
+
+
+def _applied_replicas(call: Call, obj: Object, wanted: Object) -> Object:
+    """What applying a Scale means for the object itself: its replicas, if the Scale says how many."""
+    kind = type_of(GVK)
+    assert kind is not None
+    check_applied(Endpoint(kind, GVK.kind, GVK.api_version), wanted)
+    _rescaled(call, copy.deepcopy(obj), wanted)
+    config = {"apiVersion": call.resource.api_version, "kind": call.resource.kind, "metadata": {"name": call.name}}
+    replicas = (wanted.get("spec") or {}).get("replicas")
+    if replicas is not None:
+        write_path(config, _paths(call).spec, replicas)
+    return config
 
 
 def _rescaled(call: Call, obj: Object, wanted: Object) -> Object:

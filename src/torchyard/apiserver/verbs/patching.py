@@ -76,23 +76,24 @@ def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
 
 
 async def _apply(api: Api, call: Call, patch: Patch) -> tuple[Record, bool]:
-    endpoint = endpoint_of(call.resource, call.subresource)
-    kind = call.resource.type
-    assert kind is not None, f"no type for {call.resource.gvk}"
-
-    def result(live: Object | None) -> Object:
-        now = to_rfc3339(call.now)
-        made = apply(endpoint, live, patch.document, manager=call.manager, now=now, force=call.force)
-        # Alone among the writes, an apply may leave the name to the URL.
-        made["metadata"].setdefault("name", call.name)
-        return _read(call, patch, made, call.resource.gvk, kind)
-
     namespace = call.namespace if call.resource.namespaced else ""
     while True:
         if call.subresource or api.store.get(api.key(call.resource, namespace, call.name)) is not None:
-            return await change(api, call, result, recorded=True), False
+            return await change(api, call, lambda live: applied(call, patch, live), recorded=True), False
         try:
-            return await create(api, call, result(None), recorded=True), True
+            return await create(api, call, applied(call, patch, None), recorded=True), True
         except StatusError as error:
             if error.reason != "AlreadyExists":  # somebody else was faster: apply on what they made
                 raise
+
+
+def applied(call: Call, patch: Patch, live: Object | None, config: Object | None = None) -> Object:
+    """What a server-side apply makes of the object, or of nothing, managed fields included.
+
+    `config` is what to apply where that is not what the patch says itself.
+    """
+    kind = call.resource.type
+    assert kind is not None, f"no type for {call.resource.gvk}"
+    endpoint, now = endpoint_of(call.resource, call.subresource), to_rfc3339(call.now)
+    made = apply(endpoint, live, config or patch.document, manager=call.manager, now=now, force=call.force)
+    return _read(call, patch, made, call.resource.gvk, kind)

@@ -80,7 +80,7 @@ def apply(
 
 
 def _checked_and_applied(endpoint: Endpoint, live: Object | None, applied: Object, by: _By) -> Object:
-    _check(endpoint, applied)
+    check_applied(endpoint, applied)
     base = live if live is not None else nothing_yet(endpoint.type)
     known = managers.read((base.get("metadata") or {}).get("managedFields"), trusted=True) or {}
     try:
@@ -191,7 +191,8 @@ def _refuse_conflicts(endpoint: Endpoint, base: Object, change: Comparison, know
         raise refusal(conflicts_of(taken))
 
 
-def _check(endpoint: Endpoint, applied: Object) -> None:
+def check_applied(endpoint: Endpoint, applied: Object) -> None:
+    """Refuse what is not an object of the endpoint's kind and shape."""
     if (applied.get("apiVersion"), applied.get("kind")) != (endpoint.api_version, endpoint.kind):
         raise bad_request(f"invalid object type: {_gvk(applied)}")
     metadata = applied.get("metadata")
