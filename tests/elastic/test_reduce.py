@@ -11,7 +11,7 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("torch is not installed in this environment", allow_module_level=True)
 
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchyard.elastic import api
@@ -26,6 +26,7 @@ from torchyard.elastic.worker.runtime import pack, unpack
 from torchyard.elastic.worker.state import Snapshot, State
 
 pytestmark = pytest.mark.train
+torch.set_num_threads(1)  # threads that wait for each other on a busy machine take minutes over nothing
 
 
 def model(seed: int = 0) -> Any:
@@ -98,7 +99,8 @@ def test_a_state_of_another_program_is_refused() -> None:
         State({"net": torch.nn.Linear(2, 2)}).restore(sent)
 
 
-@given(st.integers(1, 3000), st.integers(0, 2**40))
+@given(st.integers(1, 400), st.integers(0, 2**40))
+@settings(max_examples=20)
 def test_tensors_permute_as_integers_do(size: int, key: int) -> None:
     permute = Permutation.keyed(size, key)
     assert permute.many(torch.arange(size)).tolist() == [permute(position) for position in range(size)]
