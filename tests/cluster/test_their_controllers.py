@@ -64,27 +64,18 @@ def bound(cluster: Cluster, selector: str) -> list[str]:
     return [pod["spec"].get("nodeName", "") for pod in pods]
 
 
-def test_their_job_and_replica_set_controllers_make_pods_that_their_scheduler_binds(cluster: Cluster) -> None:
+def test_their_job_controller_makes_pods_that_their_scheduler_binds_and_counts_them(cluster: Cluster) -> None:
     make_node(cluster, "node-a")
     job = JOB.replace("  suspend: true\n", "  parallelism: 2\n  completions: 2\n")
     assert cluster.kubectl("create", "-f", "-", stdin=job) == "job.batch/train created\n"
-    assert cluster.kubectl("create", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
-    eventually(
-        lambda: bound(cluster, "batch.kubernetes.io/job-name=train") == ["node-a"] * 2, "the job's pods bound", 60
-    )
-    eventually(lambda: bound(cluster, "app=web") == ["node-a"] * 2, "the deployment's pods bound", 60)
-    pod = json.loads(cluster.kubectl("get", "pods", "-l", "job-name=train", "-o", "json"))["items"][0]
-    (owner,) = pod["metadata"]["ownerReferences"]
+    eventually(lambda: bound(cluster, "job-name=train") == ["node-a"] * 2, "the job's pods bound")
+    pods = json.loads(cluster.kubectl("get", "pods", "-l", "job-name=train", "-o", "json"))["items"]
+    (owner,) = pods[0]["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Job", "train", True)
-    assert "Scheduled" in cluster.kubectl("events", f"--for=pod/{pod['metadata']['name']}")
-    sets = json.loads(cluster.kubectl("get", "replicasets", "-l", "app=web", "-o", "json"))["items"]
-    assert sets[0]["status"]["replicas"] == 2
-
-
-def test_a_finished_job_is_counted_and_collected(cluster: Cluster) -> None:
-    api = cluster.server.admin
-    at = "/api/v1/namespaces/default/pods"
-    for pod in api.get(at, query={"labelSelector": "job-name=train"}).json["items"]:
+    assert "Scheduled" in cluster.kubectl("events", f"--for=pod/{pods[0]['metadata']['name']}")
+    api, at = cluster.server.admin, "/api/v1/namespaces/default/pods"
+    for pod in pods:
+        # Nobody runs a kubelet here: its words are the test's.
         done = {"status": {"phase": "Succeeded"}}
         assert api.patch(f"{at}/{pod['metadata']['name']}/status", done).status == 200
     assert "condition met" in cluster.kubectl("wait", "--for=condition=complete", "job/train", "--timeout=30s")
@@ -92,7 +83,12 @@ def test_a_finished_job_is_counted_and_collected(cluster: Cluster) -> None:
     assert api.get(at, query={"labelSelector": "job-name=train"}).json["items"] == []
 
 
-def test_a_deployment_is_scaled_and_removed(cluster: Cluster) -> None:
+def test_their_replica_set_controller_makes_pods_and_their_collector_removes_them(cluster: Cluster) -> None:
+    make_node(cluster, "node-b")
+    assert cluster.kubectl("create", "-f", "-", stdin=DEPLOYMENT) == "deployment.apps/web created\n"
+    eventually(lambda: len(bound(cluster, "app=web")) == 2 and all(bound(cluster, "app=web")), "two pods bound")
+    sets = json.loads(cluster.kubectl("get", "replicasets", "-l", "app=web", "-o", "json"))["items"]
+    assert sets[0]["status"]["replicas"] == 2
     cluster.kubectl("scale", "deployment/web", "--replicas=4")
     eventually(lambda: len(bound(cluster, "app=web")) == 4, "four pods")
     cluster.kubectl("delete", "deployment", "web", "--timeout=30s")
@@ -100,7 +96,6 @@ def test_a_deployment_is_scaled_and_removed(cluster: Cluster) -> None:
     def gone() -> bool:
         left = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
         for pod in left:
-            # Nobody runs a kubelet here: its last word is the test's.
             cluster.kubectl.run("delete", "pod", pod["metadata"]["name"], "--grace-period=0", "--force")
         return not left
 

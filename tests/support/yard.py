@@ -77,7 +77,7 @@ class Yard:
             flags += ["--token-auth-file", str(tokens)]
         before = self.kubeconfig.stat().st_mtime_ns if self.kubeconfig.exists() else 0
         process = self.process = Process([*_command(), "up", *flags], self.log, _environment())
-        process.wait_until(lambda: self._ready(newer_than=before if self.port == 0 else -1), "readiness", 30)
+        process.wait_until(lambda: self._ready(newer_than=before if self.port == 0 else -1), "readiness")
         server = self.server()
         self.port = int(server.url.rsplit(":", 1)[1])
         return server

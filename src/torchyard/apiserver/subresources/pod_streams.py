@@ -8,6 +8,7 @@ from torchyard.api import errors
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
+from torchyard.apiserver.streams.pods import choose_container
 from torchyard.apiserver.verbs.get import find
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ def _check_container(call: Call, pod: Object) -> None:
 async def stream(server: Server, call: Call, request: Request, _route: Route) -> Response:
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
     pod = find(server.api, call).object()
+    if call.subresource != "portforward":
+        # as upstream: a container that does not exist is refused before a node that does not
+        choose_container(pod, request.query.get("container"), init=True)
     node = (pod.get("spec") or {}).get("nodeName")
     if call.subresource == "log":
         _check_container(call, pod)
