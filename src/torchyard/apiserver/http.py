@@ -168,7 +168,7 @@ async def _write(incoming: BaseRequest, response: Response) -> Written:
 def _head(incoming: BaseRequest, response: Response, size: int, *, stays: bool) -> bytes:
     lines = [_status_line(response.status), *(f"{name}: {value}" for name, value in _headers(response))]
     lines.append(f"Date: {_date(int(time.time()))}")
-    if response.status != HTTPStatus.NOT_MODIFIED:
+    if response.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):  # which have no body at all
         lines.append(f"Content-Length: {size}")
     if not stays:
         lines.append("Connection: close")
