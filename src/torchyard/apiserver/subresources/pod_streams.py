@@ -34,7 +34,6 @@ async def stream(server: Server, call: Call, request: Request, _route: Route) ->
     if call.subresource == "log":
         _check_container(call, pod)
     if not node and call.subresource == "log":
-        choose_container(pod, request.query.get("container"), init=True)
         return Response(204)  # as upstream: nothing was written yet
     if not node:
         raise errors.bad_request(f"pod {call.name} does not have a host assigned")
