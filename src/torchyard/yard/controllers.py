@@ -10,6 +10,7 @@ from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
 from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.garbage import GarbageCollector
+from torchyard.controllers.mirror import OperatorMirror
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.pytorchjob import PyTorchJobController
@@ -62,6 +63,9 @@ def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: 
         # On one machine the master is there in a moment; asking often costs nothing.
         settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
         yield "pytorchjob", PyTorchJobController(client, settings, clock=api.clock).run()
+        mirror = OperatorMirror(client, api.clock)
+        yield "operator mirror informer", mirror.informer.run()
+        yield "operator mirror", mirror.controller.run()
     if "garbage-collector-controller" in chosen:
         collector = GarbageCollector(client, lambda version, kind: _resource_of(api.catalog, version, kind), recorder)
         api.store.listen("", lambda event: _tell(collector, api.catalog, event))

@@ -1,0 +1,80 @@
+"""A pod that stands for the controllers of the one-machine plane, where people look for the training operator.
+
+Manuals check with `kubectl get pods -n kubeflow` that it runs. The pod is bound to no node and has no process of its
+own: it runs as long as this plane does, and has no logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.times import to_rfc3339
+from torchyard.controllers.loop import Controller
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Informer, Key
+
+Object = dict[str, Any]
+
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+PODS = Ref("", "v1", "pods")
+NAMESPACE, NAME = "kubeflow", "training-operator-0"
+CONTAINER = "training-operator"
+LABELS = {"control-plane": "kubeflow-training-operator"}
+
+
+class OperatorMirror:
+    def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
+        self._client, self._clock = client, clock
+        self.informer = Informer(client, PODS, namespace=NAMESPACE, fields=f"metadata.name={NAME}")
+        self.controller = Controller("operator-mirror", self._reconcile, [self.informer], workers=1)
+        self.informer.on_change(lambda _change, _obj, _before: self.controller.queue.add((NAMESPACE, NAME)))
+        self.controller.queue.add((NAMESPACE, NAME))
+
+    async def _reconcile(self, key: Key) -> None:
+        pod = self.informer.get(*key)
+        if pod is None:
+            await self._ensure(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            # Fails until the namespace has its service account, and is tried again then.
+            await self._ensure(PODS, _pod())
+        elif (pod.get("status") or {}).get("phase") != "Running" and not pod["metadata"].get("deletionTimestamp"):
+            await self._client.patch(PODS, NAME, {"status": self._status()}, NAMESPACE, subresource="status")
+
+    async def _ensure(self, ref: Ref, obj: Object) -> None:
+        try:
+            await self._client.create(ref, obj)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    def _status(self) -> Object:
+        now = to_rfc3339(self._clock())
+        container = {
+            "name": CONTAINER,
+            "image": _IMAGE,
+            "imageID": "",
+            "ready": True,
+            "started": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": now}},
+        }
+        conditions = [
+            {"type": kind, "status": "True", "lastTransitionTime": now}
+            for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+        ]
+        return {"phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": [container]}
+
+
+_IMAGE = "torchyard.dev/training-operator:embedded"
+
+
+def _pod() -> Object:
+    # The name of a scheduler that is not there keeps the pod off every node.
+    spec = {
+        "schedulerName": "none",
+        "automountServiceAccountToken": False,
+        "containers": [{"name": CONTAINER, "image": _IMAGE, "imagePullPolicy": "Never"}],
+    }
+    return {"metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS}, "spec": spec}

@@ -1,0 +1,133 @@
+"""The documents' PyTorchJob manifests, made and looked at with a real kubectl; the test plays the node."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support import kubectl as kubectls
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import ROOT, Server
+from tests.support.waiting import eventually
+from tests.support.yard import Yard
+
+from torchyard.api.pytorchjob.names import REPLICA_INDEX
+
+pytestmark = pytest.mark.clients
+
+EXAMPLES = ROOT / "examples"
+_numbers = itertools.count()
+GLOO = "pytorch-dist-mnist-gloo-demo"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Yard(tmp_path_factory.mktemp("documents"), controllers="*") as server:
+        yield server
+
+
+@pytest.fixture
+def shell(plane: Server, tmp_path: Path) -> Kubectl:
+    """The newest kubectl of this machine, in a namespace of its own."""
+    found = [Kubectl(version, path) for version, path in kubectls.versions().items()]
+    if not found:
+        pytest.skip("no kubectl in PATH")
+    kubectl = max(found, key=lambda one: one.minor)
+    namespace = f"documents-{next(_numbers)}"
+    kubectl.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    eventually(lambda: plane.admin.get(path).status == 200, "the service account")
+    return kubectl.using(plane.kubeconfig, tmp_path, namespace)
+
+
+def pods(shell: Kubectl, *selector: str) -> list[str]:
+    names = shell("get", "pods", *selector, "-o", "name").split()
+    return sorted(name.removeprefix("pod/") for name in names)
+
+
+def move(plane: Server, shell: Kubectl, pod: str, phase: str) -> None:
+    answer = plane.admin.patch(f"/api/v1/namespaces/{shell.namespace}/pods/{pod}/status", {"status": {"phase": phase}})
+    assert answer.status == 200, answer
+
+
+def test_s0_1_the_definition_is_there(shell: Kubectl) -> None:
+    (line,) = [one for one in shell("get", "crd").splitlines() if "pytorch" in one]
+    assert line.startswith("pytorchjobs.kubeflow.org ")
+
+
+def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
+    def shown() -> bool:
+        lines = shell.run("get", "pods", "--namespace", "kubeflow").stdout.splitlines()
+        return any(line.split()[:3] == ["training-operator-0", "1/1", "Running"] for line in lines)
+
+    eventually(shown, "the training operator")
+
+
+def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
+    said = shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
+    assert said == f"pytorchjob.kubeflow.org/{GLOO} created\n"
+    replicas = [f"{GLOO}-master-0", *(f"{GLOO}-worker-{index}" for index in range(3))]
+    eventually(lambda: pods(shell) == replicas, "the pods")
+    for name in replicas:
+        move(plane, shell, name, "Running")
+    eventually(lambda: "Running" in shell("get", "pytorchjob"), "the state Running")
+    for name in replicas:
+        move(plane, shell, name, "Succeeded")
+    eventually(lambda: "Succeeded" in shell("get", "pytorchjob"), "the state Succeeded")
+    header, line = shell("get", "pytorchjob").splitlines()
+    assert header.split() == ["NAME", "STATE", "AGE"]
+    assert line.split()[:2] == [GLOO, "Succeeded"]
+    eventually(lambda: "PyTorchJobSucceeded" in shell("get", "events"), "the last event")
+    described = shell("describe", "pytorchjob", GLOO)
+    order = [described.index(f"PyTorchJob{word}") for word in ("Created", "Running", "Succeeded")]
+    assert order == sorted(order)
+    for part in (
+        f"PyTorchJob {GLOO} is successfully completed.",
+        "Completion Time:",
+        "Start Time:",
+        f"Created pod: {GLOO}-worker-2",
+        f"Created service: {GLOO}-worker-2",
+    ):
+        assert part in described
+
+
+def test_s0_3_the_manifest_as_printed_is_refused(shell: Kubectl) -> None:
+    """Without its indentation everything lies at the top, and nothing under `spec`."""
+    lines = (EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml").read_text().splitlines()
+    printed = "\n".join(lines[:3] + [one.removeprefix("  ") for one in lines[3:5]] + [lines[5].strip()])
+    assert "error" in shell.fails("create", "-f", "-", stdin=printed).lower()
+
+
+def test_s1_3_and_5_pods_are_found_by_the_old_labels(shell: Kubectl) -> None:
+    shell("apply", "-f", str(EXAMPLES / "001" / "data-claim.yaml"))
+    shell("create", "-f", str(EXAMPLES / "001" / "pytorchjob-cpu.yaml"))
+    job = "pytorchjob-distributed-training"
+    replicas = [f"{job}-master-0", f"{job}-worker-0", f"{job}-worker-1"]
+    eventually(lambda: pods(shell, "-l", f"job-name={job}") == replicas, "the pods")
+    for label in ("training.kubeflow.org/job-name", "pytorch-job-name"):
+        assert pods(shell, "-l", f"{label}={job}") == replicas
+    for name in replicas:
+        pod: dict[str, Any] = json.loads(shell("get", "pod", name, "-o", "json"))
+        assert pod["metadata"]["annotations"]["sidecar.istio.io/inject"] == "false"
+    scaled = shell("scale", "pytorchjob", job, "--replicas=3")
+    assert scaled == f"pytorchjob.kubeflow.org/{job} scaled\n"
+    eventually(lambda: len(pods(shell)) == 4, "the third worker")
+
+
+def test_s2_6_and_7_a_master_is_found_and_deleted_pods_stay_gone(shell: Kubectl, plane: Server) -> None:
+    shell("apply", "-f", str(EXAMPLES / "002" / "traindb-models-claim.yaml"))
+    shell("create", "-f", str(EXAMPLES / "002" / "traindb-training-mnist.yaml"))
+    job = "traindb-training-mnist"
+    master = f"job-name={job},replica-type=master,replica-index=0"
+    eventually(lambda: pods(shell, "-l", master) == [f"{job}-master-0"], "the master")
+    eventually(lambda: pods(shell, "-l", f"job-name={job},{REPLICA_INDEX}=0,replica-type=worker") != [], "the worker")
+    move(plane, shell, f"{job}-master-0", "Succeeded")
+    move(plane, shell, f"{job}-worker-0", "Succeeded")
+    eventually(lambda: "Succeeded" in shell("get", "pytorchjob", job), "success")
+    shell("delete", "pods", "-l", f"job-name={job}")
+    listed = shell.run("get", "pods", "-l", f"job-name={job}")
+    assert listed.stderr == f"No resources found in {shell.namespace} namespace.\n"
