@@ -1,0 +1,77 @@
+"""The controller dies and comes back: nothing is made twice, nothing is forgotten, nothing is told again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.controllers.pytorchjob.conftest import Cluster
+from tests.support.pytorchjobs import job
+
+from torchyard.api.pytorchjob import words
+from torchyard.controllers.pytorchjob import PODS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+JOBS = [f"job{number}" for number in range(8)]
+
+
+@asynccontextmanager
+async def up(directory: Path) -> AsyncIterator[Cluster]:
+    async with Plane(Settings(state=directory / "state", port=0)) as plane:
+        yield Cluster(plane.client("test"), "default")
+
+
+def replicas(name: str) -> list[str]:
+    return [f"{name}-master-0", f"{name}-worker-0", f"{name}-worker-1"]
+
+
+async def test_a_plane_that_stops_while_it_makes_pods_goes_on_where_it_was(tmp_path: Path) -> None:
+    wanted = sorted(pod for name in JOBS for pod in replicas(name))
+    async with up(tmp_path) as cluster:
+        for name in JOBS:
+            await cluster.create(job(name))
+
+        async def begun() -> bool:
+            return bool(await cluster.names(PODS))
+
+        await cluster.until(begun)
+        first = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await pods(cluster)}
+    async with up(tmp_path) as cluster:
+        await cluster.pods(*wanted)
+        after = {one["metadata"]["name"]: one["metadata"]["uid"] for one in await pods(cluster)}
+        assert {name: after[name] for name in first} == first
+        for name in JOBS:
+            await cluster.move(f"{name}-master-0", "Succeeded", code=0)
+        for name in JOBS:
+            await cluster.conditions(("Created", "True"), ("Succeeded", "True"), name=name)
+        await asyncio.sleep(0.5)
+    async with up(tmp_path) as cluster:
+        await asyncio.sleep(0.5)  # a finished job has nothing to tell
+        events = await cluster.events(words.HAS_SUCCEEDED)
+        ends = [one for one in events if one["reason"] == words.HAS_SUCCEEDED]
+        assert sorted((one["involvedObject"]["name"], one["count"]) for one in ends) == [(name, 1) for name in JOBS]
+
+
+async def test_restarts_are_remembered_from_one_life_to_the_next(tmp_path: Path) -> None:
+    given = job(worker=None, policy="ExitCode", run={"backoffLimit": 2})
+    async with up(tmp_path) as cluster:
+        await cluster.create(given)
+        await cluster.pods("train-master-0")
+        first = (await cluster.pod("train-master-0"))["metadata"]["uid"]
+        await cluster.move("train-master-0", "Failed", code=137)
+
+        async def anew() -> bool:
+            found = await cluster.client.find(PODS, "train-master-0", "default")
+            return bool(found and found["metadata"]["uid"] != first)
+
+        await cluster.until(anew)
+    async with up(tmp_path) as cluster:
+        await cluster.move("train-master-0", "Failed", code=137)
+        await cluster.conditions(("Created", "True"), ("Restarting", "True"), ("Failed", "True"))
+
+
+async def pods(cluster: Cluster) -> list[dict[str, dict[str, str]]]:
+    return (await cluster.client.list(PODS, "default")).items
