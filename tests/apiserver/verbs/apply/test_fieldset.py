@@ -48,11 +48,6 @@ def test_difference_below_takes_what_lies_beneath_too(left: set[Path], right: se
     assert read(fieldset.difference_below(made(left), made(right))) == expected
 
 
-@given(paths, st.lists(steps, min_size=1, max_size=3).map(tuple))
-def test_contains_knows_members_only(some: set[Path], path: Path) -> None:
-    assert fieldset.contains(made(some), path) == (path in some)
-
-
 @given(paths, paths)
 def test_no_operation_changes_its_arguments(left: set[Path], right: set[Path]) -> None:
     one, other = made(left), made(right)

@@ -11,7 +11,7 @@ changes one, and results may share parts with their arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 FieldSet = dict[str, Any]
@@ -109,15 +109,6 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
         elif both:
             result[step] = both
     return result
-
-
-def contains(fields: FieldSet, path: Iterable[str]) -> bool:
-    node: FieldSet | None = fields
-    for step in path:
-        if node is None:
-            return False
-        node = node.get(step)
-    return node is not None and is_member(node)
 
 
 def members(fields: FieldSet, order: Any = None) -> Iterator[Path]:
