@@ -258,3 +258,19 @@ def test_writes_come_out_as_on_our_server(
         run(Both(ours, theirs, resource), first, then)
 
     compare()
+
+
+MISFITS: list[Object] = [
+    {"metadata": {"labels": "x"}},
+    {"metadata": {"labels": {"a": 1}}},
+    {"metadata": {"finalizers": [1]}},
+    {"spec": {"template": {"apiVersion": "v1", "kind": "X", "metadata": {"labels": "x"}}}},
+]
+
+
+@pytest.mark.parametrize("patch", MISFITS, ids=str)
+def test_metadata_that_is_none_is_refused_alike(ours: Client, theirs: Client, patch: Object) -> None:
+    one = Both(ours, theirs, WIDGET)
+    one.create({"apiVersion": WIDGET.api_version, "kind": WIDGET.kind, "metadata": {}}, "creator")
+    one.patch(MERGE, patch, "patcher")
+    one.apply(patch, "applier")

@@ -56,6 +56,11 @@ def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type:
             result, found = decode(result, type)
     except Undecodable as error:
         raise patch.refusal(result, error.message) from None
+    except StatusError as error:
+        # metadata of a custom resource that is none: a patch is told the reason, without the words around it
+        raise patch.refusal(
+            result, error.message.partition(f" handled as a {gvk.kind}: ")[2] or error.message
+        ) from None
     faults = [*patch.faults, *found] if call.validation != "Ignore" else []
     if faults and call.validation == "Strict":
         raise patch.refusal(result, document.strict_error(faults))
