@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tests.support import kubectl as kubectls
 from tests.support import kubernetes as real
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Kubernetes, Server
 from tests.support.yard import Yard
+
+# A loaded machine is no reason for a property test to fail.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # What a cluster needs so that namespaces, service accounts and owners behave; nothing that makes or moves pods.
 HOUSEKEEPING = ",".join(

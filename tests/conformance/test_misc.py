@@ -119,3 +119,10 @@ def test_65_the_server_is_a_service_of_the_default_namespace(api: Client) -> Non
     assert spec["type"] == "ClusterIP"
     assert spec["clusterIP"].endswith(".0.1") or spec["clusterIP"]
     assert [(p["name"], p["port"], p["protocol"]) for p in spec["ports"]] == [("https", 443, "TCP")]
+
+
+def test_61_requests_are_counted_by_verb_and_resource(api: Client) -> None:
+    api.get("/api/v1/namespaces/default")
+    text = api.get("/metrics").text
+    counted = [line for line in text.splitlines() if line.startswith("apiserver_request_total{")]
+    assert any('resource="namespaces"' in line and 'code="200"' in line for line in counted)

@@ -7,6 +7,7 @@ ours becomes a 500 Status, with its traceback in the log and not with the client
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from torchyard.apiserver.access.rbac import Access
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call, read_options
 from torchyard.apiserver.exchange import JSON, Request, Response
+from torchyard.apiserver.metrics import Metrics
 from torchyard.apiserver.paths import Paths
 from torchyard.apiserver.route import Route, parse
 from torchyard.apiserver.store.cache import Record
@@ -50,7 +52,8 @@ DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 class Server:
     """Answers requests. `paths` serves what is no resource: discovery, OpenAPI, health, metrics."""
 
-    def __init__(self, api: Api, guard: Guard, paths: Paths) -> None:
+    def __init__(self, api: Api, guard: Guard, paths: Paths, metrics: Metrics) -> None:
+        self.metrics = metrics
         self.api = api
         self.guard: Guard = guard
         self.paths = paths
@@ -68,8 +71,21 @@ class Server:
         api.catalog.on_change(self._encoders.clear)
 
     async def handle(self, request: Request) -> Response:
+        start = time.perf_counter()
+        route = parse(request.method, request.path, watch=request.query.flag("watch"))
+        response = await self._answered(request, route)
+        if route is not None and route.plural and not (response.status == 404 and not self._is_served(route)):
+            is_whole = isinstance(response.body, bytes)  # how long a watch lasts says nothing about the server
+            labels = (route.verb, route.group, route.version, route.plural, route.subresource, str(response.status))
+            self.metrics.count(labels, time.perf_counter() - start if is_whole else None)
+        return response
+
+    def _is_served(self, route: Route) -> bool:
+        return self.api.catalog.find(route.group, route.version, route.plural) is not None
+
+    async def _answered(self, request: Request, route: Route | None) -> Response:
         try:
-            return await self._handle(request)
+            return await self._handle(request, route)
         except StatusError as error:
             return refusal(error)
         except RecursionError:
@@ -78,9 +94,8 @@ class Server:
             log.exception("%s %s failed", request.method, request.path)
             return refusal(errors.internal("see the server's log"))
 
-    async def _handle(self, request: Request) -> Response:
+    async def _handle(self, request: Request, route: Route | None) -> Response:
         query = request.query
-        route = parse(request.method, request.path, watch=query.flag("watch"))
         if route is None or not route.plural:
             self.guard.authorizer.check(request.user, Access(request.method.lower(), path=request.path))
             return await self.paths.answer(request, route)

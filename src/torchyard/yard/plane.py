@@ -147,7 +147,7 @@ class Plane:
         self._closing.push_async_callback(admission.close)
         guard = Guard(authentication, authorizer, accounts)
         metrics = Metrics(api.store)
-        return Server(api, guard, Paths(api, accounts, metrics))
+        return Server(api, guard, Paths(api, accounts, metrics), metrics)
 
     def _admin_token(self) -> str:
         """The admin's bearer token, made once and kept readable by its owner only."""

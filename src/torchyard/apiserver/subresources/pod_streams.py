@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchyard.api import errors
 from torchyard.apiserver.call import Call
@@ -14,15 +14,6 @@ from torchyard.apiserver.verbs.get import find
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
-
-
-def _check_container(call: Call, pod: Object) -> None:
-    asked, spec = call.query.get("container"), pod.get("spec") or {}
-    kinds = ("containers", "initContainers", "ephemeralContainers")
-    if asked and asked not in {one["name"] for kind in kinds for one in spec.get(kind) or ()}:
-        raise errors.bad_request(f"container {asked} is not valid for pod {call.name}")
-
 
 async def stream(server: Server, call: Call, request: Request, _route: Route) -> Response:
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
@@ -31,8 +22,6 @@ async def stream(server: Server, call: Call, request: Request, _route: Route) ->
         # as upstream: a container that does not exist is refused before a node that does not
         choose_container(pod, request.query.get("container"), init=True)
     node = (pod.get("spec") or {}).get("nodeName")
-    if call.subresource == "log":
-        _check_container(call, pod)
     if not node and call.subresource == "log":
         return Response(204)  # as upstream: nothing was written yet
     if not node:
