@@ -205,6 +205,18 @@ class Client:
                 raise
         raise AssertionError("unreachable")
 
+    def once(self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None) -> Answer:
+        """One request that is never sent twice: whoever counts acknowledgements must know."""
+        target, data, sent = self._prepare(path, body, None, headers)
+        connection = self._kept(fresh=False).connection
+        try:
+            connection.request(method, target, data, sent)
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+        except BaseException:
+            connection.close()
+            raise
+
     def get(self, path: str, **more: Any) -> Answer:
         return self.request("GET", path, **more)
 
