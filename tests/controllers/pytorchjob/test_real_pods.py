@@ -109,3 +109,20 @@ async def test_e1_a_master_and_a_worker_reduce_with_gloo(tmp_path: Path) -> None
         await cluster.create(job(master=replica(1, **spec), worker=replica(1, **spec)))
         await cluster.conditions(*ENDED, seconds=150)  # importing torch takes its time on a busy machine
         assert "sum 3.0 of 2" in await log(plane, cluster, "train-master-0")
+
+
+async def test_e2_a_gang_waits_until_it_is_whole_and_follows_a_smaller_minimum(tmp_path: Path) -> None:
+    async with running(tmp_path, sys.executable) as (_, cluster):
+        spec: Object = {"container": program("print('hello')"), "policy": "Never"}
+        gang = {"schedulingPolicy": {"minAvailable": 10}}
+        await cluster.create(job(master=replica(1, **spec), worker=replica(1, **spec), run=gang))
+        events = await cluster.events("FailedScheduling")
+        assert any("gang has" in one["message"] for one in events)
+        await cluster.conditions(("Created", "True"))
+        await cluster.patch("train", {"spec": {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}}})
+
+        async def succeeded() -> bool:
+            status = (await cluster.get()).get("status") or {}
+            return any(one["type"] == "Succeeded" for one in status.get("conditions") or ())
+
+        await cluster.until(succeeded)
