@@ -20,6 +20,9 @@ Object = dict[str, Any]
 
 NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
 PODS = Ref("", "v1", "pods")
+ACCOUNTS = Ref("", "v1", "serviceaccounts")
+# A new namespace has no account for its pods yet.
+_ACCOUNT_SECONDS = 0.2
 NAMESPACE, NAME = "kubeflow", "training-operator-0"
 CONTAINER = "training-operator"
 LABELS = {"control-plane": "kubeflow-training-operator"}
@@ -33,14 +36,16 @@ class OperatorMirror:
         self.informer.on_change(lambda _change, _obj, _before: self.controller.queue.add((NAMESPACE, NAME)))
         self.controller.queue.add((NAMESPACE, NAME))
 
-    async def _reconcile(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> float | None:
         pod = self.informer.get(*key)
         if pod is None:
             await self._ensure(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-            # Fails until the namespace has its service account, and is tried again then.
+            if await self._client.find(ACCOUNTS, "default", NAMESPACE) is None:
+                return _ACCOUNT_SECONDS
             await self._ensure(PODS, _pod())
         elif (pod.get("status") or {}).get("phase") != "Running" and not pod["metadata"].get("deletionTimestamp"):
             await self._client.patch(PODS, NAME, {"status": self._status()}, NAMESPACE, subresource="status")
+        return None
 
     async def _ensure(self, ref: Ref, obj: Object) -> None:
         try:
