@@ -1,8 +1,8 @@
 """`python -m bench.api`: one line of figures per server, then the ratios.
 
-Both servers do the same work one after the other on the same machine: kube-apiserver with etcd (writes synced to disk,
-as in production) and `yard up`. Needs wrk and curl, and for the peer the binaries of a real Kubernetes
-(KUBEBUILDER_ASSETS). `--seconds` is the length of each load.
+Both servers do the same work one after the other on the same machine, both without controllers: kube-apiserver with
+etcd (writes synced to disk, as in production) and `yard up`. Needs wrk and curl, and for the peer the binaries of
+a real Kubernetes (KUBEBUILDER_ASSETS). `--seconds` is the length of each load.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _kube(directory: Path) -> Iterator[tuple[Server, float]]:
 @contextlib.contextmanager
 def _yard(directory: Path, *flags: str) -> Iterator[tuple[Server, float]]:
     start = time.monotonic()
-    with Yard(directory, flags=flags) as server:
+    with Yard(directory, controllers="-*", flags=flags) as server:
         _first_answer(server)
         yield server, time.monotonic() - start
 

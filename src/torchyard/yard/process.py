@@ -56,7 +56,7 @@ def _calm_collector() -> None:
     """Spare Python's cycle collector what lives for ever, and let it look less often: objects here are trees."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(10_000, 5, 10)
 
 
 def _tell_starter(url: str) -> None:
