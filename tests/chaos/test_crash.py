@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -78,8 +77,7 @@ def test_nothing_acknowledged_is_lost_by_killing_the_server(tmp_path: Path) -> N
             judge(server.admin, writers)
             acknowledged += sum(writer.count for writer in writers)
             truth = {name: str(version) for name, (_, version) in listed(server.admin)[1].items()}
-            eventually(partial(agrees, follower, truth), "the follower caught up")
-            assert not follower.fault, follower.fault
+            catches_up(follower, truth)
     finally:
         follower.stopping.set()
         yard.stop()
@@ -88,7 +86,17 @@ def test_nothing_acknowledged_is_lost_by_killing_the_server(tmp_path: Path) -> N
     assert follower.lists <= 1 + ROUNDS
 
 
-def agrees(follower: Follower, truth: dict[str, str]) -> bool:
-    with follower.lock:
-        mirrored = {name: version for name, version in follower.state.items() if name.startswith("w")}
-    return bool(follower.fault) or mirrored == truth
+def catches_up(follower: Follower, truth: dict[str, str]) -> None:
+    """The follower's mirror becomes the truth, event by event."""
+
+    def wrong() -> dict[str, tuple[str | None, str | None]]:
+        with follower.lock:
+            mirror = {name: version for name, version in follower.state.items() if name.startswith("w")}
+        names = mirror.keys() | truth.keys()
+        return {n: (mirror.get(n), truth.get(n)) for n in names if mirror.get(n) != truth.get(n)}
+
+    try:
+        eventually(lambda: bool(follower.fault) or not wrong(), "the follower caught up")
+    except AssertionError:
+        raise AssertionError(f"the follower is at {follower.version} and has (mirror, truth): {wrong()}") from None
+    assert not follower.fault, follower.fault

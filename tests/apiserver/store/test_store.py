@@ -140,6 +140,24 @@ async def test_everything_acknowledged_is_there_after_a_restart(tmp_path: Path) 
     await again.close()
 
 
+async def test_a_deletion_just_before_a_restart_is_not_forgotten(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    await store.put("/pods/a/x", an_object("x"), expected=0)
+    await store.put("/pods/a/y", an_object("y"), expected=0)
+    await store.put("/jobs.batch/a/only", an_object("only"), expected=0)
+    await store.delete("/pods/a/x", an_object("x"), expected=1)
+    await store.delete("/jobs.batch/a/only", an_object("only"), expected=3)
+    await store.close()
+    again = Store(tmp_path / "store.db")
+    pods = again.watch("/pods/", since=2, matches=None, encoder=encode)
+    jobs = again.watch("/jobs.batch/", since=3, matches=None, encoder=encode)
+    assert await seen(pods) == ["DELETED /pods/a/x 4"]
+    assert await seen(jobs) == ["DELETED /jobs.batch/a/only 5"]
+    assert [one.key for one in again.snapshot(3, "/pods/")] == ["/pods/a/x", "/pods/a/y"]
+    assert [one.key for one in again.snapshot(4, "/jobs.batch/")] == ["/jobs.batch/a/only"]
+    await again.close()
+
+
 async def test_a_revision_is_never_used_twice_even_after_everything_was_compacted(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     await store.put("/pods/a/x", an_object("x"), expected=0)

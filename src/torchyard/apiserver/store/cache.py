@@ -48,9 +48,9 @@ class Collection:
 
     __slots__ = ("_keys", "_records", "prefix", "rev")
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, rev: int = 0) -> None:
         self.prefix = prefix
-        self.rev = 0  # of the latest change in this collection
+        self.rev = rev  # nothing in this collection has changed since
         self._records: dict[str, Record] = {}
         self._keys: list[str] = []
 
@@ -72,7 +72,6 @@ class Collection:
         """Fill an empty collection at start."""
         self._records = {record.key: record for record in records}
         self._keys = sorted(self._records)
-        self.rev = max((record.rev for record in records), default=0)
 
     def below(self, prefix: str, *, after: str = "") -> Iterator[Record]:
         """The records whose key starts with `prefix`, in key order; those after the key `after` only."""

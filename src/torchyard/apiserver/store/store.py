@@ -79,6 +79,8 @@ class Store:
         self._checkpoint: asyncio.Future[None] | None = None
         self._closed = False
         self.revision = self._log.last_revision()
+        # What is there does not tell when the last object of a collection was deleted: only the log does.
+        self._loaded = self.revision
         self.compacted = self._log.compacted()
         self._marks: deque[tuple[float, int]] = deque([(clock(), self.revision)])
         self._load()
@@ -96,7 +98,7 @@ class Store:
         """The collection such as `/pods/`; empty if there is nothing in it."""
         collection = self._collections.get(prefix)
         if collection is None:
-            collection = self._collections[prefix] = Collection(prefix)
+            collection = self._collections[prefix] = Collection(prefix, self._loaded)
         return collection
 
     def get(self, key: str) -> Record | None:
