@@ -28,7 +28,7 @@ check: venv
 test: check train-venv
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
 	@if test -e $(TRAIN_VENV)/.ready; then \
-	    $(TRAIN_VENV)/bin/python -m pytest --confcutdir=tests/elastic -m train $(TRAIN_TESTS); \
+	    PYTHONPATH=src $(TRAIN_VENV)/bin/python -m pytest --confcutdir=tests/elastic -m train $(TRAIN_TESTS); \
 	else echo "SKIPPED the training tests: torch is neither here nor installable ($(TRAIN_VENV))"; fi
 
 # The environment of training programs: the machine's own torch if it has one, otherwise the pinned CPU build.
