@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import http.client
 import os
 import pty
 import re
@@ -17,6 +18,7 @@ import pytest
 from tests.node import support
 from tests.support.kubectl import Kubectl
 from tests.support.process import free_port
+from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
 from torchyard.node.shutdown import stop_pods
@@ -109,6 +111,15 @@ def _read_until(descriptor: int, mark: bytes, seconds: float = 20) -> bytes:
     return said
 
 
+def _fetched(port: int) -> bytes:
+    """What the pod serves through the forwarded port; nothing if it closes the connection."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10) as answer:
+            return bytes(answer.read())
+    except (OSError, http.client.HTTPException):
+        return b""
+
+
 def test_port_forward_carries_many_requests(kube: Kubectl, pod: str) -> None:
     port = free_port()
     command = [str(kube.path), "port-forward", f"pod/{pod}", f"{port}:8080"]
@@ -117,9 +128,10 @@ def test_port_forward_carries_many_requests(kube: Kubectl, pod: str) -> None:
     try:
         assert process.stdout
         assert b"Forwarding" in process.stdout.readline()
+        # The pod's program may not listen yet: its first answer is waited for, and then every one counts.
+        eventually(lambda: _fetched(port) == b"served\n", "the first answer", 60)
         for _ in range(5):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/index.html", timeout=10) as answer:
-                assert answer.read() == b"served\n"
+            assert _fetched(port) == b"served\n"
     finally:
         process.terminate()
         process.wait(10)

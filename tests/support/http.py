@@ -195,6 +195,7 @@ class Client:
                 ConnectionResetError,
                 BrokenPipeError,
                 http.client.CannotSendRequest,
+                ssl.SSLEOFError,
             ):
                 # The server may have closed a kept connection meanwhile: that, and only that, is tried once more.
                 connection.close()
