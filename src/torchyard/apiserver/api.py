@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from torchyard.api.resources import Resource
+from torchyard.apiserver.access.admission.attributes import Operation
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import Catalog, object_key
 from torchyard.apiserver.exchange import Request, Response
@@ -17,7 +18,6 @@ from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.usage import Usage
 
 Object = dict[str, Any]
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class Admission(Protocol):

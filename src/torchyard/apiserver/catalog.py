@@ -8,7 +8,7 @@ from torchyard.api.resources import Resource
 
 
 class Catalog:
-    """Served resources by (group, version, plural). `generation` changes with every change of the contents."""
+    """Served resources by (group, version, plural)."""
 
     def __init__(self, builtin: Iterable[Resource]) -> None:
         self._builtin = {(one.group, one.version, one.plural): one for one in builtin}
@@ -16,7 +16,6 @@ class Catalog:
         self._by_kind = _by_kind(self._served)
         self._by_crd: dict[str, list[Resource]] = {}
         self._since: dict[str, int] = {}
-        self.generation = 1
         self._listeners: list[Callable[[], None]] = []
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
@@ -28,9 +27,6 @@ class Catalog:
 
     def group_versions(self) -> set[tuple[str, str]]:
         return {(group, version) for group, version, _ in self._served}
-
-    def of(self, group: str, version: str) -> list[Resource]:
-        return [one for one in self._served.values() if one.group == group and one.version == version]
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(self._served.values())
@@ -74,7 +70,6 @@ class Catalog:
                 served.setdefault((one.group, one.version, one.plural), one)
         self._served = served
         self._by_kind = _by_kind(served)
-        self.generation += 1
         for listener in self._listeners:
             listener()
 

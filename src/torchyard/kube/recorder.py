@@ -33,7 +33,7 @@ class Recorder:
         self._client = client
         self._component = component
         self._clock = clock
-        self._seen: OrderedDict[tuple[str, ...], tuple[str, int, str]] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, ...], tuple[str, int]] = OrderedDict()
         self._queue: asyncio.Queue[tuple[Object, str, str, str]] = asyncio.Queue(maxsize=10_000)
 
     def event(self, about: Object, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
@@ -51,17 +51,12 @@ class Recorder:
             except YardError as error:
                 log.warning("the event %s about %s could not be written: %s", reason, about.get("name"), error)
 
-    async def drain(self) -> None:
-        """Write what is waiting; for an orderly stop."""
-        while not self._queue.empty():
-            await self._write(*self._queue.get_nowait())
-
     async def _write(self, about: Object, kind: str, reason: str, message: str) -> None:
         now = to_rfc3339(self._clock())
         namespace = about.get("namespace") or "default"
         key = (about.get("uid", ""), about.get("name", ""), kind, reason, message)
         if key in self._seen:
-            name, count, _ = self._seen[key]
+            name, count = self._seen[key]
             try:
                 patch = {"count": count + 1, "lastTimestamp": now}
                 await self._client.patch(EVENTS, name, patch, namespace)
@@ -69,7 +64,7 @@ class Recorder:
                 if error.status != 404:
                     raise
             else:
-                self._remember(key, name, count + 1, now)
+                self._remember(key, name, count + 1)
                 return
         name = f"{about.get('name', '')[:200]}.{_stamp(self._clock(), key)}"
         await self._client.create(
@@ -88,10 +83,10 @@ class Recorder:
             },
             namespace,
         )
-        self._remember(key, name, 1, now)
+        self._remember(key, name, 1)
 
-    def _remember(self, key: tuple[str, ...], name: str, count: int, now: str) -> None:
-        self._seen[key] = (name, count, now)
+    def _remember(self, key: tuple[str, ...], name: str, count: int) -> None:
+        self._seen[key] = (name, count)
         self._seen.move_to_end(key)
         while len(self._seen) > _REMEMBERED:
             self._seen.popitem(last=False)

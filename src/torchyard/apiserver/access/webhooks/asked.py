@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from torchyard.api import errors
 from torchyard.api.resources import Resource
+from torchyard.apiserver.access.admission.attributes import Operation
 
 Object = dict[str, Any]
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 @dataclass(frozen=True, slots=True)
