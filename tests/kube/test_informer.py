@@ -9,10 +9,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
+import pytest
 
 from torchyard.api.errors import StatusError
 from torchyard.kube.client import JSON, Answer, Client, Ref
-from torchyard.kube.informer import Informer
+from torchyard.kube.informer import Informer, by_namespace, by_owner
+from torchyard.kube.informers import Informers
 
 PODS = Ref("", "v1", "pods")
 
@@ -132,3 +134,45 @@ async def test_an_index_finds_objects_by_value_and_follows_changes() -> None:
         await settled(server)
         assert [one["metadata"]["name"] for one in informer.by("job", "x")] == ["b"]
         assert informer.by("job", "y") == []
+
+
+async def test_the_cache_leaves_out_managed_fields() -> None:
+    server = ScriptedServer()
+    listed, changed = pod("a", 1), pod("b", 2)
+    for one in (listed, changed):
+        one["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    server.items = [listed]
+    informer = Informer(Client(server, manager="test"), PODS)
+    async with running(informer):
+        server.say("ADDED", changed)
+        await settled(server)
+        assert len(informer) == 2
+        assert not any("managedFields" in one["metadata"] for one in informer.all())
+
+
+def test_who_asks_for_the_same_selection_gets_the_same_informer() -> None:
+    informers = Informers(Client(ScriptedServer(), manager="test"))
+    pods = informers.of(PODS, indexes={"namespace": by_namespace})
+    assert informers.of(PODS, indexes={"owner": by_owner}) is pods
+    assert informers.of(PODS, labels="a=b") is not pods
+    with pytest.raises(ValueError, match="indexed by 'owner' in another way"):
+        informers.of(PODS, indexes={"owner": by_namespace})
+
+
+def test_informers_of_one_namespace_see_cluster_scoped_objects_whole() -> None:
+    informers = Informers(Client(ScriptedServer(), manager="test"), namespace="n")
+    assert informers.of(PODS) is informers.of(PODS, namespace="n")
+    nodes = Ref("", "v1", "nodes", namespaced=False)
+    assert informers.of(nodes) is informers.of(nodes, namespace="n")
+
+
+async def test_shared_informers_run_together() -> None:
+    server = ScriptedServer()
+    server.items = [pod("a", 1)]
+    informers = Informers(Client(server, manager="test"))
+    pods, services = informers.of(PODS), informers.of(Ref("", "v1", "services"))
+    task = asyncio.create_task(informers.run())
+    await asyncio.gather(pods.synced.wait(), services.synced.wait())
+    assert len(pods) == 1
+    task.cancel()
+    await asyncio.wait([task])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from torchyard.api.errors import StatusError
-from torchyard.apiserver.access.admission.attributes import Attributes
+from torchyard.apiserver.access.admission.attributes import Attributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lookup import Remembering
-from torchyard.apiserver.api import Api, Operation
+from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.verbs.update import change
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchyard.api.resources import Resource
+from torchyard.apiserver.access.admission.attributes import Operation
 from torchyard.apiserver.access.webhooks import Asked, Policies, Webhooks
-from torchyard.apiserver.api import Api, Operation
+from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import storage_group
 

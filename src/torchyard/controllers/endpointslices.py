@@ -8,7 +8,8 @@ from torchyard.api.errors import StatusError
 from torchyard.controllers.loop import Controller
 from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, has_slices, wanted_slices
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Index, Informer, Key
+from torchyard.kube.informer import Key, by_namespace
+from torchyard.kube.informers import Informers
 
 Object = dict[str, Any]
 
@@ -18,19 +19,22 @@ SLICES = Ref("discovery.k8s.io", "v1", "endpointslices")
 
 
 class EndpointSliceController:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, informers: Informers) -> None:
         self._client = client
-        namespace: dict[str, Index] = {"namespace": lambda obj: (obj["metadata"]["namespace"],)}
-        self._services = Informer(client, SERVICES, indexes=namespace)
-        self._pods = Informer(client, PODS, indexes=namespace)
-        self._slices = Informer(client, SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of})
-        self.informers = (self._services, self._pods, self._slices)
-        self.controller = Controller("endpointslice-controller", self._reconcile, self.informers)
+        self._services = informers.of(SERVICES, indexes={"namespace": by_namespace})
+        self._pods = informers.of(PODS, indexes={"namespace": by_namespace})
+        self._slices = informers.of(SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of})
+        self.controller = Controller(
+            "endpointslice-controller", self._reconcile, (self._services, self._pods, self._slices)
+        )
         self._services.on_change(lambda _change, obj, _before: self._look(obj["metadata"]["name"], obj))
         self._pods.on_change(self._pod_changed)
         self._slices.on_change(
             lambda _change, obj, _before: self._look(obj["metadata"]["labels"].get(SERVICE_NAME, ""), obj)
         )
+
+    async def run(self) -> None:
+        await self.controller.run()
 
     def _look(self, name: str, obj: Object) -> None:
         self.controller.queue.add((obj["metadata"]["namespace"], name))

@@ -14,7 +14,8 @@ from torchyard.api.errors import StatusError
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer, Key
+from torchyard.kube.informer import Key
+from torchyard.kube.informers import Informers
 
 Object = dict[str, Any]
 
@@ -29,15 +30,18 @@ LABELS = {"control-plane": "kubeflow-training-operator"}
 
 
 class OperatorMirror:
-    def __init__(self, client: Client, clock: Callable[[], datetime]) -> None:
+    def __init__(self, client: Client, informers: Informers, clock: Callable[[], datetime]) -> None:
         self._client, self._clock = client, clock
-        self.informer = Informer(client, PODS, namespace=NAMESPACE, fields=f"metadata.name={NAME}")
-        self.controller = Controller("operator-mirror", self._reconcile, [self.informer], workers=1)
-        self.informer.on_change(lambda _change, _obj, _before: self.controller.queue.add((NAMESPACE, NAME)))
+        self._pods = informers.of(PODS, namespace=NAMESPACE, fields=f"metadata.name={NAME}")
+        self.controller = Controller("operator-mirror", self._reconcile, [self._pods], workers=1)
+        self._pods.on_change(lambda _change, _obj, _before: self.controller.queue.add((NAMESPACE, NAME)))
         self.controller.queue.add((NAMESPACE, NAME))
 
+    async def run(self) -> None:
+        await self.controller.run()
+
     async def _reconcile(self, key: Key) -> float | None:
-        pod = self.informer.get(*key)
+        pod = self._pods.get(*key)
         if pod is None:
             await self._ensure(NAMESPACES, {"metadata": {"name": NAMESPACE}})
             if await self._client.find(ACCOUNTS, "default", NAMESPACE) is None:

@@ -6,8 +6,10 @@ from typing import Any
 
 from torchyard.api.errors import StatusError
 from torchyard.controllers.loop import Controller
+from torchyard.controllers.namespaces import NAMESPACES
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer, Key
+from torchyard.kube.informer import Key
+from torchyard.kube.informers import Informers
 
 Object = dict[str, Any]
 ACCOUNTS = Ref("", "v1", "serviceaccounts")
@@ -18,24 +20,29 @@ ROOT_CA = "kube-root-ca.crt"
 class NamespaceContent:
     """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
 
-    def __init__(self, name: str, client: Client, namespaces: Informer, ref: Ref, wanted: Object) -> None:
+    def __init__(self, name: str, client: Client, informers: Informers, ref: Ref, wanted: Object) -> None:
         self._client = client
-        self._namespaces = namespaces
+        self._namespaces = informers.of(NAMESPACES)
         self._ref = ref
         self._wanted = wanted
         fields = f"metadata.name={wanted['metadata']['name']}"
-        self.informer = Informer(client, ref, fields=fields)
-        self.controller = Controller(name, self._reconcile, [namespaces, self.informer])
-        namespaces.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
-        self.informer.on_change(
+        self._made = informers.of(ref, fields=fields)
+        self.controller = Controller(name, self._reconcile, [self._namespaces, self._made])
+        self._namespaces.on_change(
+            lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"]))
+        )
+        self._made.on_change(
             lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["namespace"]))
         )
+
+    async def run(self) -> None:
+        await self.controller.run()
 
     async def _reconcile(self, key: Key) -> float | None:
         namespace = self._namespaces.get(*key)
         if namespace is None or namespace["metadata"].get("deletionTimestamp"):
             return None
-        found = self.informer.get(key[1], self._wanted["metadata"]["name"])
+        found = self._made.get(key[1], self._wanted["metadata"]["name"])
         try:
             if found is None:
                 await self._client.create(
@@ -49,15 +56,15 @@ class NamespaceContent:
         return None
 
 
-def default_account(client: Client, namespaces: Informer) -> NamespaceContent:
+def default_account(client: Client, informers: Informers) -> NamespaceContent:
     wanted = {"metadata": {"name": "default"}}
-    return NamespaceContent("serviceaccount", client, namespaces, ACCOUNTS, wanted)
+    return NamespaceContent("serviceaccount", client, informers, ACCOUNTS, wanted)
 
 
-def root_authority(client: Client, namespaces: Informer, authority: str) -> NamespaceContent:
+def root_authority(client: Client, informers: Informers, authority: str) -> NamespaceContent:
     description = {
         "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver"
         " when using internal endpoints such as the internal service IP or kubernetes.default.svc."
     }
     wanted = {"metadata": {"name": ROOT_CA, "annotations": description}, "data": {"ca.crt": authority}}
-    return NamespaceContent("root-ca-certificate-publisher", client, namespaces, CONFIG_MAPS, wanted)
+    return NamespaceContent("root-ca-certificate-publisher", client, informers, CONFIG_MAPS, wanted)

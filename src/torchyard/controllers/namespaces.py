@@ -11,7 +11,8 @@ from torchyard.api.errors import StatusError
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer, Key
+from torchyard.kube.informer import Key
+from torchyard.kube.informers import Informers
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +41,27 @@ _NO_FINALIZERS = "All content-preserving finalizers finished"
 
 
 class NamespaceController:
-    def __init__(self, client: Client, resources: Callable[[], Iterable[Ref]], clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        resources: Callable[[], Iterable[Ref]],
+        clock: Callable[[], datetime],
+    ) -> None:
         self._client = client
         self._resources = resources
         self._clock = clock
-        self.informer = Informer(client, NAMESPACES)
-        self.controller = Controller("namespace", self._reconcile, [self.informer])
-        self.informer.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
+        self._namespaces = informers.of(NAMESPACES)
+        self.controller = Controller("namespace", self._reconcile, [self._namespaces])
+        self._namespaces.on_change(
+            lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"]))
+        )
+
+    async def run(self) -> None:
+        await self.controller.run()
 
     async def _reconcile(self, key: Key) -> float | None:
-        namespace = self.informer.get(*key)
+        namespace = self._namespaces.get(*key)
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return None
         if not (namespace.get("spec") or {}).get("finalizers"):

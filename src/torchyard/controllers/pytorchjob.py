@@ -19,7 +19,8 @@ from torchyard.core.pytorchjob.events import Event
 from torchyard.core.pytorchjob.gang import is_volcano
 from torchyard.core.pytorchjob.view import Settings, View
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Index, Informer, Key
+from torchyard.kube.informer import Informer, Key, by_owner
+from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 
 Object = dict[str, Any]
@@ -71,23 +72,21 @@ class PyTorchJobController:
     def __init__(
         self,
         client: Client,
+        informers: Informers,
         settings: Settings,
         *,
-        namespace: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         workers: int = 8,
     ) -> None:
         self._client, self._settings, self._clock = client, settings, clock
         self.recorder = Recorder(client, names.CONTROLLER, clock=clock)
-        owner: dict[str, Index] = {_OWNER: _owner_of}
-        self._jobs = Informer(client, JOBS, namespace=namespace)
-        self._pods = Informer(client, PODS, namespace=namespace, labels=_OURS, indexes=owner)
-        self._services = Informer(client, SERVICES, namespace=namespace, labels=_OURS, indexes=owner)
-        self._autoscalers = Informer(client, AUTOSCALERS, namespace=namespace, indexes=owner)
+        owner = {_OWNER: by_owner}
+        self._jobs = informers.of(JOBS)
+        self._pods = informers.of(PODS, labels=_OURS, indexes=owner)
+        self._services = informers.of(SERVICES, labels=_OURS, indexes=owner)
+        self._autoscalers = informers.of(AUTOSCALERS, indexes=owner)
         groups = VOLCANO_GROUPS if is_volcano(settings) else PLUGIN_GROUPS
-        self._groups = (
-            Informer(client, groups, namespace=namespace, indexes=owner) if settings.uses_pod_groups else None
-        )
+        self._groups = informers.of(groups, indexes=owner) if settings.uses_pod_groups else None
         self._children = [self._pods, self._services, self._autoscalers, *([self._groups] if self._groups else [])]
         self._refs = {
             "Pod": PODS,
@@ -105,8 +104,6 @@ class PyTorchJobController:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for informer in (self._jobs, *self._children):
-                group.create_task(informer.run())
             group.create_task(self.recorder.run())
             group.create_task(self.controller.run())
 
@@ -278,11 +275,6 @@ class _NotDone(Exception):
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
     """A job's children of a kind; the kind is written on them, since a list leaves it out."""
     return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
-
-
-def _owner_of(obj: Object) -> list[str]:
-    references = obj["metadata"].get("ownerReferences") or ()
-    return [one["uid"] for one in references if one.get("controller") and one["kind"] == names.KIND]
 
 
 def _revision(obj: Object) -> int:

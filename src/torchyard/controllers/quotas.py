@@ -9,7 +9,8 @@ from typing import Any
 from torchyard.controllers.loop import Controller
 from torchyard.core.quota.status import counted, quota_status
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer, Key, key_of
+from torchyard.kube.informer import Key, by_namespace, key_of
+from torchyard.kube.informers import Informers
 
 Object = dict[str, Any]
 QUOTAS = Ref("", "v1", "resourcequotas")
@@ -21,23 +22,32 @@ LOOK_AGAIN = 300.0
 
 class QuotaController:
     def __init__(
-        self, client: Client, resource: Callable[[str, str], Ref | None], clock: Callable[[], datetime]
+        self,
+        client: Client,
+        informers: Informers,
+        resource: Callable[[str, str], Ref | None],
+        clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._resource = resource
         self._clock = clock
-        self.informer = Informer(client, QUOTAS, indexes={"namespace": lambda obj: (obj["metadata"]["namespace"],)})
-        self.controller = Controller("resourcequota", self._reconcile, [self.informer], workers=1)
-        self.informer.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
+        self._quotas = informers.of(QUOTAS, indexes={"namespace": by_namespace})
+        self.controller = Controller("resourcequota", self._reconcile, [self._quotas], workers=1)
+        self._quotas.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
+
+    async def run(self) -> None:
+        await self.controller.run()
 
     def observe(self, group: str, plural: str, namespace: str) -> None:
         """Something of this resource came, went or changed in a namespace."""
-        for quota in self.informer.by("namespace", namespace):
+        if not len(self._quotas):  # the usual case, and this is called for every write
+            return
+        for quota in self._quotas.by("namespace", namespace):
             if (group, plural) in counted(quota):
                 self.controller.queue.add_after(key_of(quota), PAUSE)
 
     async def _reconcile(self, key: Key) -> float | None:
-        quota = self.informer.get(*key)
+        quota = self._quotas.get(*key)
         if quota is None or quota["metadata"].get("deletionTimestamp"):
             return None
         objects = {}

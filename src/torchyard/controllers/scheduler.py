@@ -13,7 +13,7 @@ from torchyard.api.times import to_rfc3339
 from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
 from torchyard.core.placement.view import NodeView
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer
+from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 
 log = logging.getLogger(__name__)
@@ -29,12 +29,14 @@ _RETRY_SECONDS = 1.0
 class Scheduler:
     """One pass looks at everything that waits; passes follow changes, not a clock."""
 
-    def __init__(self, client: Client, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._client, self._clock = client, clock
         self.recorder = Recorder(client, NAME)
-        self._nodes = Informer(client, NODES)
-        self._pods = Informer(client, PODS)
-        self._claims = Informer(client, CLAIMS)
+        self._nodes = informers.of(NODES)
+        self._pods = informers.of(PODS)
+        self._claims = informers.of(CLAIMS)
         self._changed = asyncio.Event()
         self._assumed: dict[str, str] = {}  # uid → node, until the watch shows it
         self._told: dict[str, str] = {}  # uid → the refusal last written
@@ -43,8 +45,6 @@ class Scheduler:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for informer in (self._nodes, self._pods, self._claims):
-                group.create_task(informer.run())
             group.create_task(self.recorder.run())
             group.create_task(self._passes())
 

@@ -1,6 +1,8 @@
 """A live copy of one resource: listed once, kept current by a watch, with indexes and change handlers.
 
 Objects in the cache are shared: readers must not change them. Handlers are plain functions that put keys into queues.
+They come without managedFields, which are half of an object, of no use to a controller, and kept by the server when an
+update leaves them out.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -32,6 +34,15 @@ def key_of(obj: Object) -> Key:
     return metadata.get("namespace", ""), metadata["name"]
 
 
+def by_namespace(obj: Object) -> tuple[str]:
+    return (obj["metadata"].get("namespace", ""),)
+
+
+def by_owner(obj: Object) -> list[str]:
+    """The uid of the controller that an object belongs to."""
+    return [one["uid"] for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")]
+
+
 class Informer:
     """`run` until cancelled; `synced` is set once the cache holds everything."""
 
@@ -43,7 +54,7 @@ class Informer:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        indexes: dict[str, Index] | None = None,
+        indexes: Mapping[str, Index] | None = None,
     ) -> None:
         self.ref = ref
         self.synced = asyncio.Event()
@@ -51,10 +62,18 @@ class Informer:
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._objects: dict[Key, Object] = {}
         self._handlers: list[Handler] = []
-        self._index_of = indexes or {}
-        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {name: {} for name in self._index_of}
+        self._index_of: dict[str, Index] = {}
+        self._indexes: dict[str, dict[str, dict[Key, Object]]] = {}
+        for name, index in (indexes or {}).items():
+            self.add_index(name, index)
         self._watch_list = True  # until the server says that it has none
         self._revision = ""
+
+    def add_index(self, name: str, index: Index) -> None:
+        """Before `run`: what `by(name, value)` finds objects by."""
+        if self._index_of.setdefault(name, index) is not index:
+            raise ValueError(f"{self.ref.plural} are indexed by {name!r} in another way already")
+        self._indexes.setdefault(name, {})
 
     def on_change(self, handler: Handler) -> None:
         self._handlers.append(handler)
@@ -100,7 +119,7 @@ class Informer:
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        self._replace({key_of(obj): obj for obj in listing.items}, listing.revision)
+        self._replace({key_of(obj): _slim(obj) for obj in listing.items}, listing.revision)
         return None
 
     async def _fill_by_watch(self) -> None:
@@ -116,7 +135,7 @@ class Informer:
                 elif change == "DELETED":
                     found.pop(key_of(obj), None)
                 else:
-                    found[key_of(obj)] = obj
+                    found[key_of(obj)] = _slim(obj)
             else:
                 return
             async for change, obj in stream:
@@ -151,7 +170,7 @@ class Informer:
             self._reindex(key, before, None)
             self._tell("DELETED", obj, before)
         else:
-            self._objects[key] = obj
+            self._objects[key] = _slim(obj)
             self._reindex(key, before, obj)
             self._tell("MODIFIED" if before is not None else "ADDED", obj, before)
 
@@ -187,3 +206,8 @@ class Informer:
     def _tell(self, change: str, obj: Object, before: Object | None) -> None:
         for handler in self._handlers:
             handler(change, obj, before)
+
+
+def _slim(obj: Object) -> Object:
+    obj["metadata"].pop("managedFields", None)
+    return obj

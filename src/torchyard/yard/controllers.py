@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torchyard.apiserver.api import Api
@@ -15,61 +17,79 @@ from torchyard.controllers.namespace_content import default_account, root_author
 from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
+from torchyard.controllers.scheduler import Scheduler
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
 from torchyard.kube.client import Client, Ref
+from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-
-KNOWN = (
-    "endpointslice-controller",
-    "garbage-collector-controller",
-    "namespace-controller",
-    "pytorchjob",
-    "resourcequota-controller",
-    "root-ca-certificate-publisher-controller",
-    "serviceaccount-controller",
-)
 
 Work = Coroutine[Any, Any, None]
 
 
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What a controller is built from."""
+
+    client: Client
+    informers: Informers
+    recorder: Recorder
+    api: Api
+    authority: str
+
+
+def _namespaces(shop: Shop) -> Work:
+    resources = partial(_namespaced, shop.api.catalog)
+    return NamespaceController(shop.client, shop.informers, resources, shop.api.clock).run()
+
+
+def _quotas(shop: Shop) -> Work:
+    quotas = QuotaController(shop.client, shop.informers, partial(_served, shop.api.catalog), shop.api.clock)
+    shop.api.store.listen("", partial(_count, quotas))
+    return quotas.run()
+
+
+def _garbage(shop: Shop) -> Work:
+    collector = GarbageCollector(shop.client, partial(_resource_of, shop.api.catalog), shop.recorder)
+    shop.api.store.listen("", partial(_tell, collector, shop.api.catalog))
+    return collector.run()
+
+
+def _pytorchjobs(shop: Shop) -> Work:
+    # On one machine the master is there in a moment; asking often costs nothing.
+    settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
+    return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.api.clock).run()
+
+
+MAKERS: dict[str, Callable[[Shop], Work]] = {
+    "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
+    "garbage-collector-controller": _garbage,
+    "namespace-controller": _namespaces,
+    "pytorchjob": _pytorchjobs,
+    "resourcequota-controller": _quotas,
+    "root-ca-certificate-publisher-controller": lambda shop: root_authority(
+        shop.client, shop.informers, shop.authority
+    ).run(),
+    "serviceaccount-controller": lambda shop: default_account(shop.client, shop.informers).run(),
+}
+# What comes with another part, and cannot be chosen by itself.
+_WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {
+    "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.api.clock).run()},
+    "pytorchjob": {"operator mirror": lambda shop: OperatorMirror(shop.client, shop.informers, shop.api.clock).run()},
+}
+KNOWN = tuple(MAKERS)
+
+
 def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: str) -> Iterator[tuple[str, Work]]:
-    """The coroutines of the chosen controllers, by name."""
-    recorder = Recorder(client, "torchyard")
-    yield "events", recorder.run()
-    namespaces = NamespaceController(client, lambda: _namespaced(api.catalog), api.clock)
-    yield "namespace informer", namespaces.informer.run()
-    if "namespace-controller" in chosen:
-        yield "namespace-controller", namespaces.controller.run()
-    if "serviceaccount-controller" in chosen:
-        accounts = default_account(client, namespaces.informer)
-        yield "serviceaccount informer", accounts.informer.run()
-        yield "serviceaccount-controller", accounts.controller.run()
-    if "root-ca-certificate-publisher-controller" in chosen:
-        maps = root_authority(client, namespaces.informer, authority)
-        yield "root-ca informer", maps.informer.run()
-        yield "root-ca-certificate-publisher-controller", maps.controller.run()
-    if "resourcequota-controller" in chosen:
-        quotas = QuotaController(client, lambda group, plural: _served(api.catalog, group, plural), api.clock)
-        api.store.listen("", lambda event: _count(quotas, event))
-        yield "resourcequota informer", quotas.informer.run()
-        yield "resourcequota-controller", quotas.controller.run()
-    if "endpointslice-controller" in chosen:
-        slices = EndpointSliceController(client)
-        for informer in slices.informers:
-            yield f"{informer.ref.plural} informer", informer.run()
-        yield "endpointslice-controller", slices.controller.run()
-    if "pytorchjob" in chosen:
-        # On one machine the master is there in a moment; asking often costs nothing.
-        settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
-        yield "pytorchjob", PyTorchJobController(client, settings, clock=api.clock).run()
-        mirror = OperatorMirror(client, api.clock)
-        yield "operator mirror informer", mirror.informer.run()
-        yield "operator mirror", mirror.controller.run()
-    if "garbage-collector-controller" in chosen:
-        collector = GarbageCollector(client, lambda version, kind: _resource_of(api.catalog, version, kind), recorder)
-        api.store.listen("", lambda event: _tell(collector, api.catalog, event))
-        yield "garbage-collector-controller", collector.run()
+    """The coroutines of the chosen controllers, by name, and what feeds them."""
+    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), api, authority)
+    for name in sorted(chosen):
+        makers = {name: MAKERS[name]} if name in MAKERS else {}
+        for each, make in (makers | _WITH.get(name, {})).items():
+            yield each, make(shop)
+    yield "events", shop.recorder.run()
+    # Last, since every controller has asked for what it needs by now.
+    yield "informers", shop.informers.run()
 
 
 def _resource_of(catalog: Catalog, api_version: str, kind: str) -> Ref | None:
@@ -86,7 +106,7 @@ def _served(catalog: Catalog, group: str, plural: str) -> Ref | None:
 def _count(quotas: QuotaController, event: Event) -> None:
     """Tell the quota controller what changed where, as the key says it: `/jobs.batch/namespace/name`."""
     _, collection, namespace, _ = event.record.key.split("/", 3)
-    if namespace and len(quotas.informer):
+    if namespace:
         plural, _, group = collection.partition(".")
         quotas.observe(group, plural, namespace)
 

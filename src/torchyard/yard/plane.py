@@ -48,7 +48,6 @@ from torchyard.apiserver.paths import Paths
 from torchyard.apiserver.server import Server
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.upkeep import Upkeep
-from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
@@ -121,7 +120,6 @@ class Plane:
         if settings.node:
             self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
             self._run("node", self.agent.run())
-            self._run("scheduler", Scheduler(self.client("torchyard-scheduler")).run())
         self._write_kubeconfig(credentials)
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
 

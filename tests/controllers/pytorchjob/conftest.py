@@ -17,6 +17,7 @@ from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS, PODS, SERVICES, 
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
+from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
 from torchyard.kube.recorder import EVENTS
 from torchyard.yard.plane import Plane
@@ -155,13 +156,15 @@ async def _real(server: Server) -> AsyncIterator[Cluster]:
     while not _established(await client.get(DEFINITIONS, CRD_NAME)):
         await asyncio.sleep(0.05)
     namespace = await _namespace(client)
-    controller = PyTorchJobController(client, JobSettings(), namespace=namespace)
-    task = asyncio.create_task(controller.run())
+    informers = Informers(client, namespace=namespace)
+    controller = PyTorchJobController(client, informers, JobSettings())
+    tasks = [asyncio.create_task(work) for work in (controller.run(), informers.run())]
     try:
         yield Cluster(client, namespace)
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         await client.close()
         await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
 

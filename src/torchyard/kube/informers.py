@@ -1,0 +1,44 @@
+"""One live copy per resource for everybody in this process who looks at it.
+
+Controllers ask for what they need while they are built; `run` then keeps all of it current.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Index, Informer
+
+
+class Informers:
+    def __init__(self, client: Client, *, namespace: str = "") -> None:
+        self._client = client
+        self._namespace = namespace
+        self._shared: dict[tuple[Ref, str, str, str], Informer] = {}
+
+    def of(
+        self,
+        ref: Ref,
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        indexes: Mapping[str, Index] | None = None,
+    ) -> Informer:
+        """The informer of this selection. Indexes are shared too: one name means one function."""
+        within = (namespace or self._namespace) if ref.namespaced else ""
+        selection = (ref, within, labels, fields)
+        informer = self._shared.get(selection)
+        if informer is None:
+            informer = Informer(self._client, ref, namespace=within, labels=labels, fields=fields)
+            self._shared[selection] = informer
+        for name, index in (indexes or {}).items():
+            informer.add_index(name, index)
+        return informer
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for informer in self._shared.values():
+                group.create_task(informer.run(), name=f"{informer.ref.plural} informer")
