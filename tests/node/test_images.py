@@ -51,6 +51,34 @@ def test_known_images_use_the_found_environment(store: ImageStore) -> None:
     assert store.resolve("busybox").config.command == ("sh",)
 
 
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("kubeflow/pytorch-dist-mnist-test:1.0", "/var/mnist.py"),
+        ("alek8106/pytorch-dist-mnist-test:1.0", "/var/mnist.py"),
+        ("rollingstones/pytorch-dist-mnist-test:1.0", "/var/mnist.py"),
+        (
+            "projects.registry.vmware.com/models/kubeflow-docs/model-training-pytorch:1.11.0-cpu-py3.8-v0.1",
+            "/opt/pytorch/train.py",
+        ),
+        (
+            "projects.registry.vmware.com/models/kubeflow-docs/model-training-pytorch:1.11.0-gpu-cu11.6-py3.8-v0.1",
+            "/opt/pytorch/train.py",
+        ),
+        ("harbor-repo.vmware.com/kubeflow_learning/lab3-pytorch-training:dlc-0.0.1", "/opt/pytorch/train.py"),
+        ("joleedocker/traindb-training-mnist:1.0", "/opt/mnist/src/mnist_training.py"),
+    ],
+)
+def test_an_image_of_the_documents_carries_its_program_and_data(store: ImageStore, name: str, program: str) -> None:
+    image = store.resolve(name)
+    (tree,) = image.root.layers
+    assert image.config.entrypoint[1] == program
+    inside = tree / program.strip("/")
+    assert inside.is_file()
+    assert (inside.parent / "data" / "mnist" / "t10k-labels-idx1-ubyte.xz").is_file()
+    assert store.resolve(name) == image, "made once"
+
+
 def test_an_unknown_image_says_how_to_have_it(store: ImageStore) -> None:
     with pytest.raises(ImageError, match="yard image build -t nobody/knows:1 DIR, or map it") as refused:
         store.resolve("nobody/knows:1")

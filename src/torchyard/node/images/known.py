@@ -8,7 +8,9 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
+from torchyard.node.images import bundled
 from torchyard.node.images.model import PATH, Config, Image, full_name
 from torchyard.node.images.python import Python
 from torchyard.node.runtime.compose import Root
@@ -16,13 +18,17 @@ from torchyard.node.runtime.compose import Root
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`kind` python: the environment with torch first on PATH; shell: the machine's programs."""
+    """`kind` python: the environment with torch first on PATH; shell: the machine's programs.
+
+    `programs` is the directory in which the image has the bundled training programs.
+    """
 
     patterns: tuple[str, ...]
     kind: str
     command: tuple[str, ...] = ()
     entrypoint: tuple[str, ...] = ()
     directory: str = "/"
+    programs: str = ""
 
 
 KNOWN = (
@@ -31,27 +37,44 @@ KNOWN = (
     Known(("docker.io/library/busybox:*", "docker.io/library/alpine:*"), "shell", ("sh",)),
     Known(("docker.io/library/debian:*", "docker.io/library/ubuntu:*"), "shell", ("bash",)),
     Known(("registry.k8s.io/pause:*",), "shell", entrypoint=("sleep", "infinity")),
+    Known(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
     Known(("torchyard.dev/python:*", "localhost/python:*"), "python", ("python3",)),
+    Known(
+        ("docker.io/*/pytorch-dist-mnist-test:*",),
+        "python", entrypoint=("python", "/var/mnist.py"), directory="/var", programs="/var",
+    ),
+    Known(
+        (
+            "projects.registry.vmware.com/models/kubeflow-docs/model-training-pytorch:*",
+            "harbor-repo.vmware.com/kubeflow_learning/lab3-pytorch-training:*",
+        ),
+        "python", entrypoint=("python", "/opt/pytorch/train.py"), directory="/opt/pytorch", programs="/opt/pytorch",
+    ),
+    Known(
+        ("docker.io/*/traindb-training-mnist:*",),
+        "python", entrypoint=("python3", "/opt/mnist/src/mnist_training.py"),
+        directory="/opt/mnist/src", programs="/opt/mnist/src",
+    ),
 )  # fmt: skip
 
 
-def find(name: str, python: Python) -> Image | None:
-    """The mapped image of that name, or None."""
+def find(name: str, python: Python, layers: Path) -> Image | None:
+    """The mapped image of that name, or None. `layers` is the directory where layers are kept."""
     full = full_name(name)
     for known in KNOWN:
         if any(fnmatch.fnmatchcase(full.partition("@")[0], pattern) for pattern in known.patterns):
-            return _image(full, known, python)
+            return _image(full, known, python, layers)
     return None
 
 
-def _image(full: str, known: Known, python: Python) -> Image:
+def _image(full: str, known: Known, python: Python, layers: Path) -> Image:
     env = {"PATH": PATH}
-    prefixes: tuple[object, ...] = python.prefixes
+    trees = (bundled.layer(layers, known.programs),) if known.programs else ()
     if known.kind == "python":
         env["PATH"] = f"{python.programs}:{PATH}"
         env["PYTHON_VERSION"] = python.version
     # what is really used, so that a changed environment is a changed image
-    said = f"{known.kind} {known.command} {known.entrypoint} {python.executable} {python.version} {prefixes}"
-    digest = hashlib.sha256(said.encode()).hexdigest()
+    parts: tuple[object, ...] = (known.kind, known.command, known.entrypoint, python, [tree.name for tree in trees])
+    digest = hashlib.sha256(" ".join(str(part) for part in parts).encode()).hexdigest()
     config = Config(env=env, entrypoint=known.entrypoint, command=known.command, directory=known.directory)
-    return Image(full, f"sha256:{digest}", Root(machine=True, prefixes=python.prefixes), config)
+    return Image(full, f"sha256:{digest}", Root(machine=True, layers=trees, prefixes=python.prefixes), config)

@@ -35,7 +35,7 @@ class ImageStore:
         image_id = self.names().get(full)
         if image_id:
             return self.load(image_id, full)
-        found = known.find(full, self.python)
+        found = known.find(full, self.python, self.directory / "layers")
         if found is None:
             raise ImageError(
                 f'failed to pull image "{full}": this node has no registry to pull from',

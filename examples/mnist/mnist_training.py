@@ -1,0 +1,11 @@
+"""The program of examples/002: Fashion-MNIST, and the model in the volume at /opt/mnist/models.
+
+Without Fashion-MNIST it says where to put it; `--dataset mnist` trains on the digits that are here.
+"""
+
+from pathlib import Path
+
+from mnist import main
+
+if __name__ == "__main__":
+    main(dataset="fashion-mnist", models=Path("/opt/mnist/models"))

@@ -1,0 +1,21 @@
+"""The program of examples/001: 48 batches in 6 epochs, dealt out to the replicas; the model in the volume.
+
+Alone it takes 48 steps, with a master and two workers 16 in each. The learning rate grows with the number of replicas,
+since a step then averages that many batches.
+"""
+
+from pathlib import Path
+
+from mnist import WORLD_SIZE, main
+
+if __name__ == "__main__":
+    main(
+        shard=True,
+        epochs=6,
+        limit=8 * 512,
+        batch_size=512,
+        lr=0.05 * WORLD_SIZE,
+        momentum=0.9,
+        log_interval=1,
+        models=Path("/opt/pytorch/output"),
+    )
