@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from torchyard.api.event import conversion as events
+from torchyard.api.queue import conversion as queues
+from torchyard.api.queue import names as queue_names
 from torchyard.api.resources import Resource
 from torchyard.api.workload import autoscaler_v1
 
@@ -16,7 +18,12 @@ Conversion = Callable[[Object], Object]
 _CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {
     ("autoscaling", "v1", "horizontalpodautoscalers"): (autoscaler_v1.from_v1, autoscaler_v1.to_v1),
     ("events.k8s.io", "v1", "events"): (events.to_core, events.from_core),
-}
+} | {(queue_names.GROUP, queue_names.OLD, plural): pair for plural, pair in queues.CONVERSIONS.items()}
+
+
+def is_converted(group: str, version: str, plural: str) -> bool:
+    """Whether a version's objects look different from the stored ones, so that only the stored form can be judged."""
+    return (group, version, plural) in _CONVERSIONS
 
 
 def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
@@ -40,12 +47,14 @@ def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
     """The stored object as a client of `resource`'s version sees it: custom ones with what both versions have."""
     if resource is storage:
         return obj
+    pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
     if resource.custom is not None and storage.custom is not None:
         storage.custom.read(obj)
+        if pair:
+            obj = pair[1](obj)
         obj["apiVersion"] = resource.api_version
         resource.custom.prune(obj)
         return obj
-    pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
     if pair:
         obj = pair[1](obj)
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind

@@ -77,7 +77,8 @@ _WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {
     "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.api.clock).run()},
     "pytorchjob": {"operator mirror": lambda shop: OperatorMirror(shop.client, shop.informers, shop.api.clock).run()},
 }
-KNOWN = tuple(MAKERS)
+# The kinds of queues are served when they are asked for.
+KNOWN = (*MAKERS, "kueue")
 
 
 def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: str) -> Iterator[tuple[str, Work]]:

@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.errors import YardError
 from torchyard.api.pytorchjob.crd import definition_object
+from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver import usage
@@ -109,6 +110,7 @@ class Plane:
         self._closing.push_async_callback(front.stop)
         self.url = f"https://{_authority(settings.host, port)}"
         definitions = [definition_object()] if "pytorchjob" in chosen else []
+        definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.api, ADMIN, url=self.url, definitions=definitions)
         self._run("crds", keeper.run())
         self._run("certificates", keep_current(credentials, context, names=settings.names))

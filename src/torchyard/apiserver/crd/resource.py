@@ -9,7 +9,10 @@ from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.faults import Fault
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.validation import PyTorchJobBehaviour
+from torchyard.api.queue import names as queues
+from torchyard.api.queue.validation import RULES as QUEUE_RULES
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.apiserver.convert import is_converted
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
 from torchyard.apiserver.wire.discovery import stability
@@ -23,7 +26,10 @@ _UNQUALIFIED = (
 )
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 # Custom kinds with rules that no schema can hold; on a cluster a validating webhook applies the same ones.
-_RULES: dict[tuple[str, str], Behaviour] = {(pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobBehaviour()}
+_RULES: dict[tuple[str, str], Behaviour] = {
+    (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobBehaviour(),
+    **{(queues.GROUP, kind): rules for kind, rules in QUEUE_RULES.items()},
+}
 _NO_RULES = Behaviour()
 
 
@@ -98,12 +104,14 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
     if not is_established(crd):
         return []
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
-    storage = next(one["name"] for one in spec["versions"] if one.get("storage"))
+    kept = next(one for one in spec["versions"] if one.get("storage"))
+    storage, stored = kept["name"], CustomVersion(names["kind"], kept)
     found: list[Resource] = []
     for entry in spec["versions"]:
         if not entry.get("served"):
             continue
         version = CustomVersion(names["kind"], entry, _deprecation(entry, crd))
+        judged = stored if is_converted(spec["group"], entry["name"], names["plural"]) else version
         found.append(
             Resource(
                 group=spec["group"],
@@ -118,7 +126,7 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
                 subresources=_subresources(spec["group"], version),
                 storage_version=storage,
                 type=version.type,
-                behaviour=CustomBehaviour(version, _RULES.get((spec["group"], names["kind"]), _NO_RULES)),
+                behaviour=CustomBehaviour(judged, _RULES.get((spec["group"], names["kind"]), _NO_RULES)),
                 custom=version,
             )
         )

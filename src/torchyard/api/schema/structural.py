@@ -1,0 +1,72 @@
+"""Structural schemas put together by hand: the pieces from which our own CustomResourceDefinitions are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.schema.builtin import definition
+from torchyard.api.schema.types import Type
+
+Object = dict[str, Any]
+
+_QUANTITY_PATTERN = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+QUANTITY: Object = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+    "pattern": _QUANTITY_PATTERN,
+}
+STRING: Object = {"type": "string"}
+INT32: Object = {"type": "integer", "format": "int32"}
+INT64: Object = {"type": "integer", "format": "int64"}
+TIME: Object = {"type": "string", "format": "date-time"}
+STRINGS: Object = {"type": "array", "items": STRING, "nullable": True}
+STRING_MAP: Object = {"type": "object", "additionalProperties": STRING, "nullable": True}
+
+
+def says(text: str, schema: Object) -> Object:
+    return {"description": text, **schema}
+
+
+def record(properties: Object, *required: str) -> Object:
+    made: Object = {"type": "object", "properties": properties}
+    return {**made, "required": list(required)} if required else made
+
+
+def from_type(type: Type) -> Object:
+    """A built-in type as a structural schema. An optional field may be null, which Go reads as left out."""
+    if type.shape == "object":
+        fields = {name: _optional(child, name in type.required) for name, child in type.fields.items()}
+        return record(fields, *type.required)
+    if type.shape == "map" and type.values:
+        return {"type": "object", "additionalProperties": from_type(type.values)}
+    if type.shape == "list" and type.items:
+        return {"type": "array", "items": from_type(type.items)}
+    if type.shape == "any":
+        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    if type.format == "quantity":
+        return QUANTITY
+    if type.shape == "int-or-string":
+        return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+    kept = type.format in ("int32", "int64", "date-time", "byte", "double")
+    return {"type": type.shape, "format": type.format} if kept else {"type": type.shape}
+
+
+def _optional(type: Type, required: bool) -> Object:
+    made = from_type(type)
+    return made if required else {**made, "nullable": True}
+
+
+def template() -> Object:
+    """A pod template whose metadata keeps what is copied to pods."""
+    metadata = {
+        "annotations": STRING_MAP,
+        "finalizers": STRINGS,
+        "labels": STRING_MAP,
+        "name": STRING,
+        "namespace": STRING,
+    }
+    pod = from_type(definition("io.k8s.api.core.v1.PodSpec"))
+    return record({"metadata": {**record(metadata), "nullable": True}, "spec": pod})

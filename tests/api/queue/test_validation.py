@@ -1,0 +1,132 @@
+"""What queues and workloads may say, and what is to be written instead of what they may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.api.queue import names
+from torchyard.api.queue.validation import FAIR_SHARING, RULES
+
+Object = dict[str, Any]
+QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
+
+
+def queue(resource: str = "cpu", nominal: str | int = "4", *, cohort: str = "", **limits: str) -> Object:
+    quota = {"name": resource, "nominalQuota": nominal, **limits}
+    group = {"coveredResources": [resource], "flavors": [{"name": "default", "resources": [quota]}]}
+    spec: Object = {"namespaceSelector": {}, "resourceGroups": [group]}
+    return {"metadata": {"name": "team"}, "spec": {**spec, "cohortName": cohort} if cohort else spec}
+
+
+def workload(**fields: Any) -> Object:
+    pods = {"name": "main", "count": 2, "template": {"spec": {"containers": []}}, **fields}
+    return {"metadata": {"name": "w"}, "spec": {"queueName": "q", "podSets": [pods]}}
+
+
+def faults(kind: str, obj: Object) -> list[tuple[str, str]]:
+    return [(one.field, one.message) for one in RULES[kind].validate(obj)]
+
+
+UNITS = {
+    "a decimal unit with a B": ("memory", "64GB", 'Invalid value: "64GB": is no amount: write 64G'),
+    "a binary unit with a B": ("memory", "64GiB", 'Invalid value: "64GiB": is no amount: write 64Gi'),
+    "words": ("cpu", "four", 'Invalid value: "four": is no amount: write 4 or 500m, for example'),
+    "half a device": (
+        "nvidia.com/gpu",
+        "500m",
+        'Invalid value: "500m": nvidia.com/gpu is counted in whole pieces: write 1',
+    ),
+    "less than nothing": ("cpu", "-1", 'Invalid value: "-1": must be greater than or equal to 0'),
+}
+
+
+@pytest.mark.parametrize(("resource", "amount", "said"), UNITS.values(), ids=UNITS)
+def test_a_quota_in_wrong_units_is_told_the_right_ones(resource: str, amount: str, said: str) -> None:
+    assert faults("ClusterQueue", queue(resource, amount)) == [(f"{QUOTA}.nominalQuota", said)]
+
+
+def test_a_memory_quota_of_a_few_bytes_is_taken_and_doubted() -> None:
+    rules = RULES["ClusterQueue"]
+    assert rules.validate(queue("memory", 64)) == []
+    assert rules.warnings(queue("memory", 64)) == [
+        "flavor default has a quota of 64 bytes of memory; did you mean 64Gi?"
+    ]
+
+
+def test_limits_of_borrowing_need_a_cohort() -> None:
+    assert faults("ClusterQueue", queue(cohort="all", borrowingLimit="2", lendingLimit="1")) == []
+    found = faults("ClusterQueue", queue(borrowingLimit="2"))
+    assert [field for field, _ in found] == [f"{QUOTA}.borrowingLimit"]
+    assert "in no cohort" in found[0][1]
+
+
+def test_a_queue_lends_at_most_what_it_has() -> None:
+    found = faults("ClusterQueue", queue(cohort="all", lendingLimit="5"))
+    assert found == [(f"{QUOTA}.lendingLimit", 'Invalid value: "5": must be at most the nominalQuota, 4')]
+
+
+def test_flavors_list_the_covered_resources_in_order() -> None:
+    obj = queue()
+    obj["spec"]["resourceGroups"][0]["coveredResources"] = ["memory", "cpu"]
+    [(field, said)] = faults("ClusterQueue", obj)
+    assert field == "spec.resourceGroups[0].flavors[0].resources"
+    assert said.endswith("must list the coveredResources, in their order: memory, cpu")
+
+
+def test_a_resource_and_a_flavor_belong_to_one_group() -> None:
+    obj = queue()
+    obj["spec"]["resourceGroups"] *= 2
+    assert [message for _, message in faults("ClusterQueue", obj)] == [
+        'Duplicate value: "cpu"',
+        'Duplicate value: "default"',
+    ]
+
+
+def test_a_cohort_that_is_its_own_parent_is_refused() -> None:
+    [(field, said)] = faults("Cohort", {"metadata": {"name": "a"}, "spec": {"parentName": "a"}})
+    assert field == "spec.parentName"
+    assert "the cohorts a -> a form a cycle; give one of them another parentName" in said
+
+
+def test_fair_sharing_is_stored_with_a_warning() -> None:
+    obj = queue()
+    obj["spec"]["fairSharing"] = {"weight": 2}
+    assert RULES["ClusterQueue"].warnings(obj) == [FAIR_SHARING]
+
+
+def test_a_queue_for_nobody_is_doubted() -> None:
+    obj = queue()
+    del obj["spec"]["namespaceSelector"]
+    assert "write {} for all" in RULES["ClusterQueue"].warnings(obj)[0]
+
+
+def test_a_pod_set_keeps_at_most_its_count() -> None:
+    [(field, _)] = faults("Workload", workload(minCount=3))
+    assert field == "spec.podSets[0].minCount"
+    assert faults("Workload", workload(minCount=1)) == []
+
+
+def test_what_was_admitted_does_not_move_to_another_queue() -> None:
+    old = {**workload(), "status": {"admission": {"clusterQueue": "team"}}}
+    new = {**old, "spec": {**old["spec"], "queueName": "other"}}
+    found = RULES["Workload"].validate_update(new, old)
+    assert [one.field for one in found] == ["spec.queueName"]
+    del old["status"]
+    assert RULES["Workload"].validate_update(new, old) == []
+
+
+def test_amounts_in_templates_must_be_amounts() -> None:
+    container = {"name": "c", "resources": {"requests": {"memory": "1GB"}}}
+    [(field, said)] = faults("Workload", workload(template={"spec": {"containers": [container]}}))
+    assert field == "spec.podSets[0].template.spec.containers[0].resources.requests[memory]"
+    assert said.endswith("write 1G")
+
+
+def test_names_of_workloads_are_those_of_kueue() -> None:
+    name = names.workload_name("Job", "batch", "train", "6c0dbcc6-7ad9-4ee0-a4e8-7f6a9e4b3f1d")
+    assert name.startswith("job-train-")
+    assert len(name) == len("job-train-") + 5
+    assert names.workload_name("Job", "batch", "train", "another") != name
+    assert len(names.workload_name("Job", "batch", "x" * 300, "u")) == 253

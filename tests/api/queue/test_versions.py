@@ -1,0 +1,136 @@
+"""The two versions of the queue kinds: one object, two sets of names, and definitions that a real server takes."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.kubernetes import Server
+from tests.support.yard import Yard
+
+from torchyard.api.queue import names
+from torchyard.api.queue.conversion import CONVERSIONS
+from torchyard.api.queue.crd import definitions
+
+Object = dict[str, Any]
+OLD, NEW = "/apis/kueue.x-k8s.io/v1beta1", "/apis/kueue.x-k8s.io/v1beta2"
+GROUP = {
+    "coveredResources": ["cpu"],
+    "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
+}
+CASES: dict[str, tuple[str, Object, Object]] = {
+    "cohorts": ("clusterqueues", {"spec": {"cohort": "all"}}, {"spec": {"cohortName": "all"}}),
+    "when to stop the search": (
+        "clusterqueues",
+        {"spec": {"flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}}},
+        {"spec": {"flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "MayStopSearch"}}},
+    ),
+    "usage of a local queue": (
+        "localqueues",
+        {"status": {"flavorUsage": [{"name": "f"}]}},
+        {"status": {"flavorsUsage": [{"name": "f"}]}},
+    ),
+    "queue priorities": (
+        "workloads",
+        {"spec": {"priorityClassName": "high", "priorityClassSource": "kueue.x-k8s.io/workloadpriorityclass"}},
+        {"spec": {"priorityClassRef": {"group": names.GROUP, "kind": "WorkloadPriorityClass", "name": "high"}}},
+    ),
+    "pod priorities": (
+        "workloads",
+        {"spec": {"priorityClassName": "high", "priorityClassSource": "scheduling.k8s.io/priorityclass"}},
+        {"spec": {"priorityClassRef": {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "high"}}},
+    ),
+    "times": (
+        "workloads",
+        {"status": {"accumulatedPastExexcutionTimeSeconds": 3}},
+        {"status": {"accumulatedPastExecutionTimeSeconds": 3}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("plural", "old", "new"), CASES.values(), ids=CASES)
+def test_both_versions_say_the_same(plural: str, old: Object, new: Object) -> None:
+    there, back = CONVERSIONS[plural]
+    assert there(copy.deepcopy(old)) == new
+    assert back(copy.deepcopy(new)) == old
+
+
+def test_a_list_of_checks_becomes_a_strategy() -> None:
+    made = CONVERSIONS["clusterqueues"][0]({"spec": {"admissionChecks": ["budget"]}})
+    assert made["spec"] == {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
+
+
+@pytest.mark.cluster
+def test_a_real_server_takes_the_definitions(kube_bare: Server) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    for one in definitions():
+        answer = kube_bare.admin.post(path, one)
+        assert answer.status == 201, answer.message
+    for one in definitions():
+        conditions: dict[str, str] = {}
+        deadline = time.monotonic() + 30
+        while conditions.get("Established") != "True" and time.monotonic() < deadline:
+            found = kube_bare.admin.get(f"{path}/{one['metadata']['name']}").json
+            conditions = {each["type"]: each["status"] for each in (found.get("status") or {}).get("conditions") or ()}
+            time.sleep(0.05)
+        assert conditions.get("Established") == "True"
+        assert "NonStructuralSchema" not in conditions
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Yard(tmp_path_factory.mktemp("queues"), controllers="kueue,namespace-controller") as server:
+        yield server
+
+
+def test_an_object_of_the_old_version_is_kept_in_the_new_one(plane: Server) -> None:
+    spec = {"cohort": "all", "namespaceSelector": {}, "resourceGroups": [GROUP]}
+    body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "team"}, "spec": spec}
+    made = plane.admin.post(f"{OLD}/clusterqueues", body)
+    assert made.status == 201
+    assert made.json["spec"]["cohort"] == "all"
+    assert made.json["spec"]["flavorFungibility"]["whenCanBorrow"] == "Borrow"
+    assert made.json["spec"]["queueingStrategy"] == "BestEffortFIFO"
+    kept = plane.admin.get(f"{NEW}/clusterqueues/team").json
+    assert kept["spec"]["cohortName"] == "all"
+    assert "cohort" not in kept["spec"]
+    changed = made.json
+    changed["spec"]["cohort"] = "others"
+    changed["metadata"]["resourceVersion"] = plane.admin.get(f"{OLD}/clusterqueues/team").json["metadata"][
+        "resourceVersion"
+    ]
+    assert plane.admin.put(f"{OLD}/clusterqueues/team", changed).status == 200
+    assert plane.admin.get(f"{NEW}/clusterqueues/team").json["spec"]["cohortName"] == "others"
+
+
+def test_a_watch_speaks_the_version_it_is_asked_in(plane: Server) -> None:
+    with plane.admin.watch(f"{OLD}/workloads") as watch:
+        spec = {
+            "podSets": [{"template": {"spec": {"containers": []}}}],
+            "priority": 7,
+            "priorityClassRef": {"group": names.GROUP, "kind": "WorkloadPriorityClass", "name": "high"},
+        }
+        body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": "w"}, "spec": spec}
+        assert plane.admin.post(f"{NEW}/namespaces/default/workloads", body).status == 201
+        seen = watch.next()["object"]
+    assert seen["apiVersion"] == "kueue.x-k8s.io/v1beta1"
+    assert seen["spec"]["priorityClassName"] == "high"
+    assert seen["spec"]["podSets"][0]["name"] == "main"
+    assert seen["spec"]["active"] is True
+
+
+def test_wrong_units_are_told_in_words_over_the_wire(plane: Server) -> None:
+    quota = {"name": "memory", "nominalQuota": "64GB"}
+    group = {"coveredResources": ["memory"], "flavors": [{"name": "default", "resources": [quota]}]}
+    body = {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "wrong"},
+        "spec": {"resourceGroups": [group]},
+    }
+    answer = plane.admin.post(f"{OLD}/clusterqueues", body)
+    assert answer.status == 422
+    assert "write 64G" in answer.message
