@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob import names, words
 from torchyard.controllers.loop import Controller
+from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
-from torchyard.core.pytorchjob.events import Event
 from torchyard.core.pytorchjob.gang import is_volcano
 from torchyard.core.pytorchjob.view import Settings, View
 from torchyard.kube.client import Client, Ref

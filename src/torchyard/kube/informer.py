@@ -87,6 +87,10 @@ class Informer:
     def by(self, index: str, value: str) -> list[Object]:
         return list(self._indexes[index].get(value, {}).values())
 
+    def has_seen(self, obj: Object) -> bool:
+        """Whether the cache is as new as this state of an object: then it knows better, also that it is gone."""
+        return int(self._revision or 0) >= int(obj["metadata"]["resourceVersion"])
+
     def __len__(self) -> int:
         return len(self._objects)
 

@@ -12,6 +12,7 @@ from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
 from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.garbage import GarbageCollector
+from torchyard.controllers.job import JobController
 from torchyard.controllers.mirror import OperatorMirror
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
@@ -64,6 +65,7 @@ def _pytorchjobs(shop: Shop) -> Work:
 MAKERS: dict[str, Callable[[Shop], Work]] = {
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
+    "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "namespace-controller": _namespaces,
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from torchyard.api.pytorchjob import names, words
 from torchyard.api.times import parse_rfc3339
+from torchyard.core.events import Event
 from torchyard.core.pytorchjob import gang, troubles
 from torchyard.core.pytorchjob.autoscaler import wanted_autoscaler
-from torchyard.core.pytorchjob.events import Event
 from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.status import Status

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchyard.api.pytorchjob import words
-from torchyard.core.pytorchjob.events import Event
+from torchyard.core.events import Event
 from torchyard.core.pytorchjob.view import View, container_restarts, exit_code, is_terminating, phase
 
 Object = dict[str, Any]

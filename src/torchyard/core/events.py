@@ -1,4 +1,4 @@
-"""One thing to tell about a job."""
+"""One thing to tell about an object."""
 
 from __future__ import annotations
 

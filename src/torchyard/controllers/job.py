@@ -1,0 +1,157 @@
+"""Jobs: looks at a job and its pods, lets `core.job` decide, and carries it out. It decides nothing itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.job import words
+from torchyard.controllers.job_pods import PODS, PodWriter
+from torchyard.controllers.loop import Controller
+from torchyard.controllers.written import Written
+from torchyard.core.job.backoff import NO_FAILURES, Backoff
+from torchyard.core.job.claim import claim, selector
+from torchyard.core.job.decide import Decision, decide, is_managed_here
+from torchyard.core.job.status import with_fewer_active
+from torchyard.core.job.view import View, has_ended, is_tracked, phase
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Key, by_namespace, by_owner
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+
+Object = dict[str, Any]
+
+JOBS = Ref("batch", "v1", "jobs")
+
+
+class JobController:
+    """`run` until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        workers: int = 8,
+    ) -> None:
+        self._client, self._clock = client, clock
+        self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
+        self._jobs = informers.of(JOBS, indexes={"namespace": by_namespace, "key": _by_key})
+        self._pods = informers.of(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
+        self._newest_jobs = Written(self._jobs, "key", _by_key)
+        self._newest_pods = Written(self._pods, "owner", by_owner)
+        self._writer = PodWriter(client, self._recorder, self._newest_pods)
+        self._backoffs: dict[str, Backoff] = {}
+        sources = [self._jobs, self._pods]
+        self._controller = Controller(words.CONTROLLER, self._reconcile, sources, workers=workers)
+        self._strays = Controller("job-controller strays", self._let_go, sources)
+        self._jobs.on_change(self._job_changed)
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self._controller.run())
+            group.create_task(self._strays.run())
+
+    def _job_changed(self, change: str, job: Object, _before: Object | None) -> None:
+        metadata = job["metadata"]
+        self._controller.queue.add((metadata["namespace"], metadata["name"]))
+        if change == "DELETED":
+            self._backoffs.pop(metadata["uid"], None)
+            for pod in self._pods.by("owner", metadata["uid"]):
+                self._strays.queue.add((pod["metadata"]["namespace"], pod["metadata"]["name"]))
+
+    def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
+        namespace = pod["metadata"]["namespace"]
+        owners = {_owner(one) for one in (pod, before) if one is not None} - {None}
+        for _, name in filter(None, owners):
+            self._controller.queue.add((namespace, name))
+        if not owners and _orphan_in(pod):
+            for job in self._jobs.by("namespace", namespace):
+                if selector(job)(pod):
+                    self._controller.queue.add((namespace, job["metadata"]["name"]))
+        if change != "DELETED" and is_tracked(pod) and self._owning_job(pod) is None:
+            self._strays.queue.add((namespace, pod["metadata"]["name"]))
+
+    def _owning_job(self, pod: Object) -> Object | None:
+        owner = _owner(pod)
+        job = self._jobs.get(pod["metadata"]["namespace"], owner[1]) if owner else None
+        return job if job is not None and owner and job["metadata"]["uid"] == owner[0] else None
+
+    async def _reconcile(self, key: Key) -> float | None:
+        found = self._newest_jobs.of("/".join(key))
+        if not found or not is_managed_here(found[0]):
+            return None
+        job = {**found[0], "apiVersion": JOBS.api_version, "kind": "Job"}
+        pods = await self._claimed(job)
+        view = View(job, self._clock(), tuple(pods), self._backoff(job, pods))
+        return await self._carry_out(view, decide(view))
+
+    async def _claimed(self, job: Object) -> list[Object]:
+        metadata = job["metadata"]
+        orphans = self._pods.by("orphans", metadata["namespace"])
+        claimed = claim(job, self._newest_pods.of(metadata["uid"]), orphans)
+        await self._writer.disown(job, claimed.disown)
+        return claimed.kept + await self._writer.adopt(job, claimed.adopt)
+
+    def _backoff(self, job: Object, pods: list[Object]) -> Backoff:
+        """What is remembered of failures; by a controller that has just started, what the pods still tell."""
+        known = self._backoffs.get(job["metadata"]["uid"])
+        if known is not None:
+            return known
+        counted = [pod for pod in pods if has_ended(pod) and not is_tracked(pod)]
+        succeeded = [pod for pod in counted if phase(pod) == "Succeeded"]
+        return NO_FAILURES.after(succeeded, [pod for pod in counted if phase(pod) == "Failed"])
+
+    async def _carry_out(self, view: View, decision: Decision) -> float | None:
+        job = view.job
+        await self._writer.delete(job, decision.delete)
+        made = await self._writer.create(job, decision.create)
+        status = decision.status
+        if made.missing:
+            status = with_fewer_active(view.status if status is None else status, made.missing)
+        if status is not None and status != view.status:
+            written = await self._client.update(JOBS, {**job, "status": status}, subresource="status")
+            self._newest_jobs.remember(written)
+        self._backoffs[job["metadata"]["uid"]] = decision.backoff
+        for event in decision.events:
+            self._recorder.event(job, event.kind, event.reason, event.message)
+        await self._writer.release(decision.release)
+        if made.error is not None:
+            raise made.error
+        return decision.wake_after
+
+    async def _let_go(self, key: Key) -> None:
+        """A pod whose job is gone keeps no finalizer; asked of the server, since the cache of jobs may be behind."""
+        pod = self._pods.get(*key)
+        if pod is None or not is_tracked(pod) or self._owning_job(pod) is not None:
+            return
+        owner = _owner(pod)
+        if owner is not None:
+            job = await self._client.find(JOBS, owner[1], key[0])
+            if job is not None and job["metadata"]["uid"] == owner[0]:
+                return
+        elif not _orphan_in(pod) or any(selector(job)(pod) for job in self._jobs.by("namespace", key[0])):
+            return
+        await self._writer.release([pod])
+
+
+def _owner(pod: Object) -> tuple[str, str] | None:
+    """The uid and name of the Job that controls a pod."""
+    for one in pod["metadata"].get("ownerReferences") or ():
+        if one.get("controller") and one["kind"] == "Job" and one["apiVersion"] == JOBS.api_version:
+            return one["uid"], one["name"]
+    return None
+
+
+def _orphan_in(pod: Object) -> list[str]:
+    """The namespace of a pod that nobody controls."""
+    return [] if by_owner(pod) else [pod["metadata"]["namespace"]]
+
+
+def _by_key(obj: Object) -> list[str]:
+    return [f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"]

@@ -1,0 +1,116 @@
+"""The writes a Job asks for on pods: made, deleted, let go of, taken in; the job's events tell of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from torchyard.api.errors import StatusError
+from torchyard.api.job import labels, words
+from torchyard.controllers.written import Written
+from torchyard.core.job.crew import Deletion
+from torchyard.core.job.pods import owner_reference
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.recorder import Recorder
+
+Object = dict[str, Any]
+
+PODS = Ref("", "v1", "pods")
+_WRITES_AT_ONCE = 32
+_DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}
+
+
+class Made(NamedTuple):
+    missing: int
+    error: StatusError | None
+
+
+class PodWriter:
+    def __init__(self, client: Client, recorder: Recorder, written: Written) -> None:
+        self._client, self._recorder, self._written = client, recorder, written
+        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
+
+    async def create(self, job: Object, pods: Sequence[Object]) -> Made:
+        """In batches that double while all goes well, so that a refusal is met by one pod and not by hundreds."""
+        done, size = 0, 1
+        while done < len(pods):
+            batch = pods[done : done + size]
+            answers = await asyncio.gather(*(self._create(job, pod) for pod in batch))
+            errors = [one for one in answers if one is not None]
+            if errors:
+                return Made(len(pods) - done - len(batch) + len(errors), errors[0])
+            done, size = done + len(batch), size * 2
+        return Made(0, None)
+
+    async def _create(self, job: Object, pod: Object) -> StatusError | None:
+        async with self._room:
+            try:
+                made = await self._client.create(PODS, pod)
+            except StatusError as error:
+                if not _is_closing(error):
+                    self._recorder.event(job, "Warning", words.NOT_CREATED, words.not_created(error.message))
+                return error
+        self._written.remember(made)
+        self._recorder.event(job, "Normal", words.CREATED, words.pod_created(made["metadata"]["name"]))
+        return None
+
+    async def delete(self, job: Object, deletions: Iterable[Deletion]) -> None:
+        await _all(self._delete(job, one) for one in deletions)
+
+    async def _delete(self, job: Object, deletion: Deletion) -> None:
+        metadata = deletion.pod["metadata"]
+        if deletion.is_forgotten:
+            await self._patch(deletion.pod, _DROP_FINALIZER)
+        async with self._room:
+            try:
+                left = await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+            except StatusError as error:
+                if error.status in (404, 409):  # gone already, and perhaps another has its name
+                    return
+                text = words.not_deleted(metadata["name"], error.message)
+                self._recorder.event(job, "Warning", words.NOT_DELETED, text)
+                raise
+        if left.get("metadata", {}).get("deletionTimestamp"):
+            self._written.remember(left)
+        self._recorder.event(job, "Normal", words.DELETED, words.pod_deleted(metadata["name"]))
+
+    async def release(self, pods: Iterable[Object]) -> None:
+        """Take the job's finalizer off."""
+        await _all(self._patch(pod, _DROP_FINALIZER) for pod in pods)
+
+    async def adopt(self, job: Object, pods: Iterable[Object]) -> list[Object]:
+        tie = {"ownerReferences": [owner_reference(job)], "finalizers": [labels.TRACKING_FINALIZER]}
+        found = await _all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        return [pod for pod in found if pod is not None]
+
+    async def disown(self, job: Object, pods: Iterable[Object]) -> None:
+        tie = {"ownerReferences": [{"$patch": "delete", "uid": job["metadata"]["uid"]}], **_DROP_FINALIZER}
+        await _all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+
+    async def _patch(self, pod: Object, metadata: Object) -> Object | None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        async with self._room:
+            try:
+                left = await self._client.patch(PODS, name, {"metadata": metadata}, namespace, kind="strategic")
+            except StatusError as error:
+                if error.status == 404:
+                    return None
+                raise
+        self._written.remember(left)
+        return left
+
+
+async def _all(works: Iterable[Awaitable[Any]]) -> list[Any]:
+    """Do all of it, whatever becomes of each; then raise the first error, if there was one."""
+    done = await asyncio.gather(*works, return_exceptions=True)
+    for one in done:
+        if isinstance(one, BaseException):
+            raise one
+    return done
+
+
+def _is_closing(error: StatusError) -> bool:
+    """Whether the namespace is being deleted: then nothing can be made there, and nobody needs to be told."""
+    causes = (error.details or {}).get("causes") or ()
+    return any(one.get("reason") == "NamespaceTerminating" for one in causes)

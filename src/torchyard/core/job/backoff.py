@@ -1,0 +1,68 @@
+"""How long a Job waits before it replaces a failed pod: ten seconds, doubled with every failure since a success."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from torchyard.api.times import parse_rfc3339
+
+Object = dict[str, Any]
+
+FIRST_SECONDS = 10.0
+LONGEST_SECONDS = 600.0
+
+
+def pause(failures: int) -> float:
+    if failures <= 0:
+        return 0.0
+    return float(min(FIRST_SECONDS * 2 ** min(failures - 1, 30), LONGEST_SECONDS))
+
+
+def seconds_left(failures: int, last: datetime | None, now: datetime) -> float:
+    if last is None:
+        return 0.0
+    return max(0.0, pause(failures) - (now - last).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Failures since the last success. Kept by the controller, and after a restart read from the pods there are."""
+
+    failures: int = 0
+    last: datetime | None = None
+
+    def after(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> Backoff:
+        """With pods in it that have ended since."""
+        good = [ended_at(pod) for pod in succeeded]
+        bad = [ended_at(pod) for pod in failed]
+        if good:
+            newest = max(good)
+            bad = [moment for moment in bad if moment > newest]
+            return Backoff(len(bad), max(bad, default=None))
+        return Backoff(self.failures + len(bad), max(bad, default=self.last))
+
+    def seconds_left(self, now: datetime) -> float:
+        return seconds_left(self.failures, self.last, now)
+
+
+NO_FAILURES = Backoff()
+
+
+def ended_at(pod: Object) -> datetime:
+    """When a pod ended, by the best there is to know: its containers, its Ready condition, its deletion, its making."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    containers = status.get("containerStatuses") or ()
+    ends = [((one.get("state") or {}).get("terminated") or {}).get("finishedAt") for one in containers]
+    known = [parse_rfc3339(end) for end in ends if end]
+    if known and len(known) == len(ends):
+        return max(known)
+    for one in status.get("conditions") or ():
+        if one["type"] == "Ready" and one["status"] == "False" and one.get("lastTransitionTime"):
+            return parse_rfc3339(one["lastTransitionTime"])
+    if metadata.get("deletionTimestamp"):
+        grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+        return parse_rfc3339(metadata["deletionTimestamp"]) - grace
+    return parse_rfc3339(metadata["creationTimestamp"])

@@ -1,0 +1,49 @@
+"""Completion indexes: the text of a status as a set, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchyard.api.job.indexes import IndexesError, parse_interval
+
+_ANY = 2**31
+
+
+def parse(text: str | None, completions: int) -> set[int]:
+    """The indexes below `completions` that a text such as `1,3-5,7` names; what is no interval is passed over."""
+    found: set[int] = set()
+    for part in (text or "").split(",") if text else ():
+        try:
+            first, last = parse_interval(part, _ANY)
+        except IndexesError:
+            continue
+        found.update(range(first, min(last + 1, completions)))
+    return found
+
+
+def compressed(indexes: Iterable[int]) -> str:
+    """Ascending; three or more in a row as an interval, two as two: `1,3-5,7,8`."""
+    runs: list[tuple[int, int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1] = runs[-1][0], index
+        else:
+            runs.append((index, index))
+    return ",".join(_written(first, last) for first, last in runs)
+
+
+def _written(first: int, last: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
+
+
+def first_free(taken: set[int], count: int, completions: int) -> list[int]:
+    """The lowest indexes that nobody has."""
+    found: list[int] = []
+    candidate = 0
+    while candidate < completions and len(found) < count:
+        if candidate not in taken:
+            found.append(candidate)
+        candidate += 1
+    return found

@@ -1,0 +1,86 @@
+"""The pod of a Job: from its template, with the job's finalizer and, for Indexed jobs, its completion index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.job import labels
+from torchyard.core.job import policies
+from torchyard.core.job.view import View, number
+
+Object = dict[str, Any]
+
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+_LONGEST_PREFIX = 58  # what a generated name keeps; five characters come after it
+
+
+def owner_reference(job: Object) -> Object:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": job["metadata"]["name"],
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def make_pod(view: View, index: int | None = None, replaced: Object | None = None) -> Object:
+    """`replaced` is the failed pod of the same index, whose count of failures goes on."""
+    template = view.spec["template"]
+    given = template.get("metadata") or {}
+    finalizers = list(given.get("finalizers") or ())
+    if labels.TRACKING_FINALIZER not in finalizers:
+        finalizers.append(labels.TRACKING_FINALIZER)
+    metadata: Object = {
+        "generateName": f"{view.name}-",
+        "namespace": view.namespace,
+        "labels": dict(given.get("labels") or {}),
+        "annotations": dict(given.get("annotations") or {}),
+        "finalizers": finalizers,
+        "ownerReferences": [owner_reference(view.job)],
+    }
+    pod: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": dict(template["spec"])}
+    if index is not None:
+        _mark_index(view, pod, index)
+        if view.limit_per_index is not None:
+            metadata["annotations"] |= _failure_counts(view, replaced)
+    return pod
+
+
+def _mark_index(view: View, pod: Object, index: int) -> None:
+    metadata, spec = pod["metadata"], pod["spec"]
+    suffix = f"-{index}-"
+    metadata["generateName"] = view.name[: _LONGEST_PREFIX - len(suffix)] + suffix
+    metadata["labels"][labels.COMPLETION_INDEX] = str(index)
+    metadata["annotations"][labels.COMPLETION_INDEX] = str(index)
+    spec["hostname"] = f"{view.name}-{index}"
+    for kind in ("initContainers", "containers"):
+        if spec.get(kind):
+            spec[kind] = [_with_index(container) for container in spec[kind]]
+
+
+def _with_index(container: Object) -> Object:
+    given = list(container.get("env") or ())
+    if any(one["name"] == INDEX_VARIABLE for one in given):
+        return container
+    source = {"fieldRef": {"fieldPath": f"metadata.labels['{labels.COMPLETION_INDEX}']"}}
+    return {**container, "env": [*given, {"name": INDEX_VARIABLE, "valueFrom": source}]}
+
+
+def _failure_counts(view: View, replaced: Object | None) -> dict[str, str]:
+    if replaced is None:
+        return {labels.INDEX_FAILURE_COUNT: "0"}
+    counted = number(replaced, labels.INDEX_FAILURE_COUNT)
+    ignored = number(replaced, labels.INDEX_IGNORED_FAILURE_COUNT)
+    if policies.judge(view, replaced).counts:
+        counted += 1
+    else:
+        ignored += 1
+    found = {labels.INDEX_FAILURE_COUNT: str(counted)}
+    return {**found, labels.INDEX_IGNORED_FAILURE_COUNT: str(ignored)} if ignored else found
+
+
+def all_failures(pod: Object) -> int:
+    """How often the index of a failed pod had failed before, whatever was made of it."""
+    return number(pod, labels.INDEX_FAILURE_COUNT) + number(pod, labels.INDEX_IGNORED_FAILURE_COUNT)

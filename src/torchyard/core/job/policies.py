@@ -1,0 +1,67 @@
+"""podFailurePolicy and successPolicy: which rule a pod or the set of finished indexes matches."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torchyard.api.job import words
+from torchyard.core.job import indexes
+from torchyard.core.job.view import View
+
+Object = dict[str, Any]
+
+FAIL_JOB, FAIL_INDEX, IGNORE, COUNT = "FailJob", "FailIndex", "Ignore", "Count"
+
+
+class Verdict(NamedTuple):
+    action: str = COUNT
+    message: str = ""  # what fails the job, for FailJob
+
+    @property
+    def counts(self) -> bool:
+        return self.action != IGNORE
+
+
+def judge(view: View, pod: Object) -> Verdict:
+    """What is to be done about a failed pod: the first rule that matches, else it counts."""
+    for number, rule in enumerate((view.spec.get("podFailurePolicy") or {}).get("rules") or ()):
+        message = _match(rule, pod, number)
+        if message:
+            return Verdict(rule["action"], message if rule["action"] == FAIL_JOB else "")
+    return Verdict()
+
+
+def _match(rule: Object, pod: Object, number: int) -> str:
+    """Why a rule matches, in upstream's words; empty where it does not."""
+    status, metadata = pod.get("status") or {}, pod["metadata"]
+    name = f"{metadata.get('namespace', '')}/{metadata['name']}"
+    if rule.get("onExitCodes") is not None:
+        for container in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
+            ended = (container.get("state") or {}).get("terminated")
+            if ended and _has_exit_code(rule["onExitCodes"], container["name"], int(ended.get("exitCode") or 0)):
+                return words.exit_code_matched(container["name"], name, int(ended["exitCode"]), number)
+        return ""
+    patterns = {(one["type"], one.get("status", "True")) for one in rule.get("onPodConditions") or ()}
+    for condition in status.get("conditions") or ():
+        if (condition["type"], condition["status"]) in patterns:
+            return words.condition_matched(name, condition["type"], number)
+    return ""
+
+
+def _has_exit_code(wanted: Object, container: str, code: int) -> bool:
+    if code == 0 or wanted.get("containerName") not in (None, container):
+        return False
+    is_listed = code in wanted["values"]
+    return is_listed if wanted["operator"] == "In" else not is_listed
+
+
+def success_rule(view: View, succeeded: set[int]) -> str:
+    """The message of the first success rule that is met; empty where none is."""
+    for number, rule in enumerate((view.spec.get("successPolicy") or {}).get("rules") or ()):
+        counted, wanted = len(succeeded), rule.get("succeededCount")
+        if rule.get("succeededIndexes") is not None:
+            named = indexes.parse(rule["succeededIndexes"], view.completions or 0)
+            counted, wanted = len(named & succeeded), len(named) if wanted is None else wanted
+        if wanted is not None and counted >= wanted:
+            return words.matched_success_rule(number)
+    return ""

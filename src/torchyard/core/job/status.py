@@ -1,0 +1,104 @@
+"""The status of a Job while it is being decided: conditions, times, counters, and ends that are still to be counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.job.status import is_finished
+from torchyard.api.times import parse_rfc3339, to_rfc3339
+
+Object = dict[str, Any]
+
+
+class Status:
+    """A draft that starts as the stored status; `object()` is what should be stored."""
+
+    def __init__(self, stored: Object, now: datetime) -> None:
+        self._rest = dict(stored)
+        self._now = to_rfc3339(now)
+        self.conditions: list[Object] = [dict(one) for one in stored.get("conditions") or ()]
+        uncounted = stored.get("uncountedTerminatedPods") or {}
+        self.succeeded, self.failed = int(stored.get("succeeded") or 0), int(stored.get("failed") or 0)
+        # Pods by uid that have ended, lose their finalizer now, and are counted when it is seen to be gone.
+        self.uncounted_succeeded: list[str] = list(uncounted.get("succeeded") or ())
+        self.uncounted_failed: list[str] = list(uncounted.get("failed") or ())
+        self.active = self.ready = self.terminating = 0
+        self.completed_indexes = ""
+        self.failed_indexes: str | None = None
+
+    def object(self) -> Object:
+        """As upstream writes it: plain counters only where there is something to count."""
+        uncounted = {"succeeded": self.uncounted_succeeded, "failed": self.uncounted_failed}
+        made = {
+            **self._rest,
+            "active": self.active,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "completedIndexes": self.completed_indexes,
+            "conditions": self.conditions,
+        }
+        made = {key: value for key, value in made.items() if value or key not in _LEFT_OUT_WHEN_EMPTY}
+        made |= {"ready": self.ready, "terminating": self.terminating}
+        made["uncountedTerminatedPods"] = {key: value for key, value in uncounted.items() if value}
+        if self.failed_indexes is not None:
+            made["failedIndexes"] = self.failed_indexes
+        return made
+
+    def condition(self, kind: str) -> Object | None:
+        """A condition that is true."""
+        return next((one for one in self.conditions if one["type"] == kind and one["status"] == "True"), None)
+
+    @property
+    def is_finished(self) -> bool:
+        return is_finished({"conditions": self.conditions})
+
+    @property
+    def start_time(self) -> datetime | None:
+        text = self._rest.get("startTime")
+        return parse_rfc3339(text) if text else None
+
+    def start(self) -> None:
+        self._rest["startTime"] = self._now
+
+    def complete(self) -> None:
+        self._rest["completionTime"] = self._now
+
+    def set(self, kind: str, reason: str, message: str, *, holds: bool = True) -> bool:
+        """Add or change a condition; that something never was is not said. Answers whether anything changed."""
+        known = next((one for one in self.conditions if one["type"] == kind), None)
+        if known is None and not holds:
+            return False
+        new = {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
+        if known is not None and all(known.get(key) == value for key, value in new.items()):
+            return False
+        new |= {"lastProbeTime": self._now, "lastTransitionTime": self._now}
+        if known is None:
+            self.conditions.append(new)
+        else:
+            self.conditions[self.conditions.index(known)] = new
+        return True
+
+    @property
+    def has_uncounted(self) -> bool:
+        return bool(self.uncounted_succeeded or self.uncounted_failed)
+
+    def count_released(self, tracked: Iterable[str]) -> None:
+        """Count the uncounted pods that have lost their finalizer, so that none is counted twice or forgotten."""
+        held = set(tracked)
+        succeeded = [one for one in self.uncounted_succeeded if one in held]
+        failed = [one for one in self.uncounted_failed if one in held]
+        self.succeeded += len(self.uncounted_succeeded) - len(succeeded)
+        self.failed += len(self.uncounted_failed) - len(failed)
+        self.uncounted_succeeded, self.uncounted_failed = succeeded, failed
+
+
+_LEFT_OUT_WHEN_EMPTY = ("active", "succeeded", "failed", "completedIndexes", "conditions")
+
+
+def with_fewer_active(status: Object, missing: int) -> Object:
+    """The status, where some of the pods that were to be made were not."""
+    active = int(status.get("active") or 0) - missing
+    rest = {key: value for key, value in status.items() if key != "active"}
+    return {**rest, "active": active} if active > 0 else rest

@@ -1,0 +1,147 @@
+"""What a decision about a Job looks at, in the terms the decision uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.job import labels
+from torchyard.core.job.backoff import NO_FAILURES, Backoff
+
+Object = dict[str, Any]
+
+INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    job: Object  # as the server stores it, so with defaults
+    now: datetime
+    pods: tuple[Object, ...] = ()  # those the job controls
+    backoff: Backoff = NO_FAILURES
+
+    @property
+    def name(self) -> str:
+        return str(self.job["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.job["metadata"].get("namespace", ""))
+
+    @property
+    def spec(self) -> Object:
+        found: Object = self.job["spec"]
+        return found
+
+    @property
+    def status(self) -> Object:
+        return self.job.get("status") or {}
+
+    @property
+    def is_indexed(self) -> bool:
+        return bool(self.spec.get("completionMode") == INDEXED)
+
+    @property
+    def completions(self) -> int | None:
+        found = self.spec.get("completions")
+        return None if found is None else int(found)
+
+    @property
+    def parallelism(self) -> int:
+        return int(self.spec.get("parallelism", 1))
+
+    @property
+    def is_suspended(self) -> bool:
+        return bool(self.spec.get("suspend"))
+
+    @property
+    def limit_per_index(self) -> int | None:
+        found = self.spec.get("backoffLimitPerIndex")
+        return None if found is None else int(found)
+
+    @property
+    def waits_for_the_end(self) -> bool:
+        """Whether a pod on its way out is replaced, and counted, only when it has ended."""
+        return self.spec.get("podReplacementPolicy") == "Failed" or self.spec.get("podFailurePolicy") is not None
+
+    def has_failed(self, pod: Object) -> bool:
+        """A pod that is deleted counts as failed at once, since one on a lost node never gets to say so."""
+        if phase(pod) == "Failed":
+            return True
+        return not self.waits_for_the_end and is_terminating(pod) and phase(pod) != "Succeeded"
+
+    def index_of(self, pod: Object) -> int | None:
+        """The completion index of an Indexed job's pod, if it is one that the job has."""
+        text = annotation(pod, labels.COMPLETION_INDEX)
+        if not text.isascii() or not text.isdigit():
+            return None
+        return int(text) if int(text) < (self.completions or 0) else None
+
+    def is_countable(self, pod: Object) -> bool:
+        """Whether its end is still to be counted: afterwards it loses the finalizer."""
+        return is_tracked(pod) and (not self.is_indexed or self.index_of(pod) is not None)
+
+
+def annotation(obj: Object, name: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def has_ended(pod: Object) -> bool:
+    return phase(pod) in ("Succeeded", "Failed")
+
+
+def is_terminating(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def is_active(pod: Object) -> bool:
+    return not has_ended(pod) and not is_terminating(pod)
+
+
+def is_on_its_way_out(pod: Object) -> bool:
+    return not has_ended(pod) and is_terminating(pod)
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def is_tracked(pod: Object) -> bool:
+    return labels.TRACKING_FINALIZER in (pod["metadata"].get("finalizers") or ())
+
+
+def uid(obj: Object) -> str:
+    return str(obj["metadata"]["uid"])
+
+
+def restarts(pod: Object) -> int:
+    status = pod.get("status") or {}
+    each = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return sum(int(one.get("restartCount") or 0) for one in each)
+
+
+def number(pod: Object, name: str) -> int:
+    """A count that an annotation keeps; 0 where somebody wrote something else."""
+    text = annotation(pod, name)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def first_leaving(pods: Iterable[Object]) -> list[Object]:
+    """In the order in which pods are given up: the ones that have come least far first."""
+    return sorted(pods, key=_progress)
+
+
+def _progress(pod: Object) -> tuple[Any, ...]:
+    spec = pod.get("spec") or {}
+    stage = {"Pending": 0, "Unknown": 1, "Running": 2}.get(phase(pod), 0)
+    made = pod["metadata"].get("creationTimestamp") or ""
+    # Of two that are alike the younger goes; times are texts of one length, so their characters are turned round.
+    youngest_first = tuple(-ord(letter) for letter in made)
+    return bool(spec.get("nodeName")), stage, is_ready(pod), -restarts(pod), youngest_first

@@ -1,0 +1,233 @@
+"""Jobs on a plane with our controllers, and on a real Kubernetes with its own; the test plays the kubelet on both."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import HOUSEKEEPING
+from tests.support import kubernetes as real
+from tests.support.kubernetes import Kubernetes, Server
+
+from torchyard.api.errors import StatusError
+from torchyard.api.times import to_rfc3339
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.kubeconfig import load
+from torchyard.kube.recorder import EVENTS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+JOBS = Ref("batch", "v1", "jobs")
+CRON_JOBS = Ref("batch", "v1", "cronjobs")
+PODS = Ref("", "v1", "pods")
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+ACCOUNTS = Ref("", "v1", "serviceaccounts")
+CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
+PATIENCE = 40.0
+_numbers = itertools.count()
+
+
+class Cluster:
+    """One namespace of a cluster with Job controllers: jobs are made, pods moved, and what follows is waited for."""
+
+    def __init__(self, client: Client, namespace: str, *, is_real: bool) -> None:
+        self.client, self.namespace, self.is_real = client, namespace, is_real
+
+    async def create(self, job: Object) -> Object:
+        return await self.client.create(JOBS, job, self.namespace)
+
+    async def patch(self, name: str = "work", **spec: Any) -> Object:
+        return await self.client.patch(JOBS, name, {"spec": spec}, self.namespace)
+
+    async def refused(self, name: str = "work", **spec: Any) -> str:
+        with pytest.raises(StatusError) as caught:
+            await self.patch(name, **spec)
+        return str(caught.value)
+
+    async def get(self, name: str = "work") -> Object:
+        return await self.client.get(JOBS, name, self.namespace)
+
+    async def status(self, name: str = "work") -> Object:
+        return (await self.get(name)).get("status") or {}
+
+    async def all_pods(self) -> list[Object]:
+        found = (await self.client.list(PODS, self.namespace)).items
+        return sorted(found, key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]))
+
+    async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+        """The first answer of an async question that is true."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            answer = await what()
+            if answer:
+                return answer
+            assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
+            await asyncio.sleep(0.02)
+
+    async def pods(self, count: int, *phases: str) -> list[Object]:
+        """Wait for so many pods in these phases (by default those that have not ended and are not on their way out)."""
+        wanted = phases or ("Pending", "Running")
+        seen: list[Object] = []
+
+        async def there() -> bool:
+            seen[:] = [
+                pod
+                for pod in await self.all_pods()
+                if pod["status"]["phase"] in wanted and "deletionTimestamp" not in pod["metadata"]
+            ]
+            return len(seen) == count
+
+        try:
+            await self.until(there)
+        except AssertionError as error:
+            raise AssertionError(f"there are {len(seen)} pods, not {count}") from error
+        return seen
+
+    async def counted(self, **counters: Any) -> Object:
+        """Wait for these fields of the status; 0 stands for none."""
+        seen: Object = {}
+
+        async def reached() -> Object | None:
+            seen.clear()
+            seen.update(await self.status())
+            return seen if all((seen.get(key) or 0) == value for key, value in counters.items()) else None
+
+        try:
+            await self.until(reached)
+        except AssertionError as error:
+            raise AssertionError(f"the status is {seen}, not {counters}") from error
+        return dict(seen)
+
+    async def conditions(self, *expected: tuple[str, str]) -> Object:
+        """Wait for exactly these conditions in this order; answers the status."""
+        seen: list[tuple[str, str]] = []
+
+        async def reached() -> Object | None:
+            status = await self.status()
+            seen[:] = [(one["type"], one["status"]) for one in status.get("conditions") or ()]
+            return status if seen == list(expected) else None
+
+        try:
+            found: Object = await self.until(reached)
+        except AssertionError as error:
+            raise AssertionError(f"conditions are {seen}, not {list(expected)}") from error
+        return found
+
+    async def complete(self) -> Object:
+        return await self.conditions(("SuccessCriteriaMet", "True"), ("Complete", "True"))
+
+    async def failed(self) -> Object:
+        return await self.conditions(("FailureTarget", "True"), ("Failed", "True"))
+
+    async def events(self, *told: tuple[str, str]) -> list[Object]:
+        """Wait until these reasons and beginnings of messages have been told; answers all events."""
+
+        async def heard() -> list[Object] | None:
+            items = (await self.client.list(EVENTS, self.namespace)).items
+            pairs = [(one["reason"], one.get("message", "")) for one in items]
+            return (
+                items
+                if all(any(r == reason and m.startswith(text) for r, m in pairs) for reason, text in told)
+                else None
+            )
+
+        found: list[Object] = await self.until(heard)
+        return found
+
+    async def bind(self, pod: Object) -> None:
+        """Put a pod on a node, so that deleting it takes until the kubelet agrees."""
+        name = pod["metadata"]["name"]
+        body = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "node"}}
+        await self.client.create(PODS, body, self.namespace, name=name, subresource="binding")
+
+    async def run(self, pod: Object, *, restarts: int = 0, ready: bool = False) -> None:
+        state = {"running": {"startedAt": to_rfc3339(datetime.now(UTC))}}
+        status: Object = {"phase": "Running", "containerStatuses": [_container("main", state, restarts)]}
+        if ready:
+            status["conditions"] = [{"type": "Ready", "status": "True"}]
+        await self._report(pod, status)
+
+    async def succeed(self, *pods: Object) -> None:
+        for pod in pods:
+            await self._report(pod, {"phase": "Succeeded", "containerStatuses": [_container("main", _ended(0))]})
+
+    async def fail(
+        self, *pods: Object, code: int = 1, container: str = "main", ago: float = 3600, **status: Any
+    ) -> None:
+        """It ended so long ago that no back-off is left to wait for, unless the test says otherwise."""
+        for pod in pods:
+            ended = {"phase": "Failed", "containerStatuses": [_container(container, _ended(code, ago))]}
+            await self._report(pod, {**ended, **status})
+
+    async def _report(self, pod: Object, status: Object) -> None:
+        name = pod["metadata"]["name"]
+        await self.client.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
+
+    async def delete_pod(self, pod: Object, *, grace: int | None = None) -> None:
+        await self.client.delete(PODS, pod["metadata"]["name"], self.namespace, grace=grace)
+
+    async def gone(self, ref: Ref, name: str) -> None:
+        async def missing() -> bool:
+            return await self.client.find(ref, name, self.namespace) is None
+
+        await self.until(missing)
+
+
+def _container(name: str, state: Object, restarts: int = 0) -> Object:
+    ready = "running" in state
+    return {"name": name, "image": "busybox", "imageID": "", "ready": ready, "restartCount": restarts, "state": state}
+
+
+def _ended(code: int, ago: float = 3600) -> Object:
+    end = to_rfc3339(datetime.now(UTC) - timedelta(seconds=ago))
+    return {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": end}}
+
+
+async def _namespace(client: Client) -> str:
+    name = f"jobs-{next(_numbers)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    while await client.find(ACCOUNTS, "default", name) is None:
+        await asyncio.sleep(0.02)
+    return name
+
+
+async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
+    async with Plane(Settings(state=directory / "state", port=0)) as plane:
+        client = plane.client("test")
+        yield Cluster(client, await _namespace(client), is_real=False)
+
+
+async def _real(server: Server) -> AsyncIterator[Cluster]:
+    client = Client(HttpTransport(load(server.kubeconfig), user_agent="test"), manager="test")
+    try:
+        yield Cluster(client, await _namespace(client), is_real=True)
+    finally:
+        await client.close()
+        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+
+
+@pytest.fixture(scope="session")
+def kube_jobs(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real Kubernetes with its own Job, CronJob and TTL controllers: the judge of ours."""
+    if not real.has("kube-controller-manager"):
+        pytest.skip("this Kubernetes has no kube-controller-manager")
+    with Kubernetes(tmp_path_factory.mktemp("kube-jobs"), controllers=CONTROLLERS) as server:
+        yield server
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Our controllers on our plane, and Kubernetes' own on a real API server: what a test says holds for both."""
+    if request.param == "embedded":
+        made = _embedded(tmp_path)
+    else:
+        made = _real(request.getfixturevalue("kube_jobs"))
+    async for found in made:
+        yield found
