@@ -84,17 +84,30 @@ class Log:
 
     def append(self, rows: Iterable[Row]) -> None:
         """Write rows in one transaction. When this returns they are as durable as the fsync mode promises."""
-        execute = self._db.execute
-        execute("BEGIN IMMEDIATE")
-        try:
+        self.begin(rows)
+        self.commit()
+
+    def begin(self, rows: Iterable[Row]) -> None:
+        """Write rows into a transaction, which `commit` ends; nothing else may be written in between."""
+        self._db.execute("BEGIN IMMEDIATE")
+        with self._undone_on_error():
             self._db.executemany(
                 "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)",
                 [(row.rev, row.key, row.prev, int(row.deleted), zlib.crc32(row.value), row.value) for row in rows],
             )
-            execute("COMMIT")
+
+    def commit(self) -> None:
+        """End the transaction and wait for the disk where the fsync mode asks for it."""
+        with self._undone_on_error():
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _undone_on_error(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:
             if self._db.in_transaction:
-                execute("ROLLBACK")
+                self._db.execute("ROLLBACK")
             raise
 
     def last_revision(self) -> int:
@@ -136,7 +149,7 @@ class Log:
     def compact(self, rev: int) -> int:
         """Forget rows superseded at or before `rev`. Answers how many went."""
         self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._undone_on_error():
             self._db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (rev,))
             gone = self._db.execute(
                 "DELETE FROM log WHERE rev <= ?1 AND (deleted = 1 OR EXISTS"
@@ -144,10 +157,6 @@ class Log:
                 (rev,),
             ).rowcount
             self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
         return gone
 
     def checkpoint(self) -> None:

@@ -153,20 +153,22 @@ class Store:
         prepared = self._prepare(writes)
         if not prepared:
             return
-        rows = [one.row for one in prepared]
-        if self._durable:
-            self._flusher = asyncio.get_running_loop().create_task(self._commit_in_thread(rows, prepared))
-            return
         try:
-            self._log.append(rows)
+            self._log.begin(one.row for one in prepared)
+            if not self._durable:
+                self._log.commit()
         except Exception as error:  # the disk is full, or gone: every writer of the batch is told
             self._fail(prepared, error)
+            return
+        if self._durable:
+            self._flusher = asyncio.get_running_loop().create_task(self._commit_in_thread(prepared))
         else:
             self._publish(prepared)
 
-    async def _commit_in_thread(self, rows: list[Row], prepared: list[_Prepared]) -> None:
+    async def _commit_in_thread(self, prepared: list[_Prepared]) -> None:
+        """Wait for the disk in a thread, and for nothing else: every call of SQLite there queues for the interpreter."""
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._log.append, rows)
+            await asyncio.get_running_loop().run_in_executor(None, self._log.commit)
         except Exception as error:
             self._fail(prepared, error)
         else:
