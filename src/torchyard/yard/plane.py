@@ -42,7 +42,7 @@ from torchyard.apiserver.bootstrap import bootstrap
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.crd.keeper import CrdKeeper, with_definitions
 from torchyard.apiserver.exchange import Query, Request
-from torchyard.apiserver.http import Front
+from torchyard.apiserver.front.listening import Front
 from torchyard.apiserver.lookup import StoreLookup
 from torchyard.apiserver.metrics import Metrics
 from torchyard.apiserver.paths import Paths

@@ -166,7 +166,7 @@ class Store:
             self._publish(prepared)
 
     async def _commit_in_thread(self, prepared: list[_Prepared]) -> None:
-        """Wait for the disk in a thread, and for nothing else: every call of SQLite there queues for the interpreter."""
+        """Wait for the disk in a thread, but for nothing else: each call of SQLite there queues for the interpreter."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._log.commit)
         except Exception as error:

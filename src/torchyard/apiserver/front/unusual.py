@@ -1,16 +1,14 @@
-"""The sockets: aiohttp in front of the server. Knows TLS, bodies, streams and nothing of resources."""
+"""aiohttp in front of the server, for requests that are not plain: upgrades, bodies in pieces, old and bad HTTP.
+
+Knows TLS, bodies, streams and nothing of resources. Loaded only when such a request comes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import ssl
-import time
-from collections.abc import AsyncGenerator, Iterator
-from email.utils import formatdate
-from functools import lru_cache
-from http import HTTPStatus
+from collections.abc import AsyncGenerator
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -21,6 +19,7 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.tls import peer_certificate
 from torchyard.apiserver.exchange import Query, Request, Response
+from torchyard.apiserver.front.head import BODY_LIMIT, answer_fields, answer_head, length_line
 from torchyard.apiserver.server import Server, refusal
 
 log = logging.getLogger(__name__)
@@ -39,34 +38,27 @@ class _InOneLine(logging.Filter):
 
 log.addFilter(_InOneLine())
 
-BODY_LIMIT = 3 << 20
-# A body up to this size is copied behind its head, so that both leave in one write.
-_ONE_WRITE = 1 << 16
 
-
-class Front:
-    """Takes HTTP requests, finds out who asks, hands them to the server and writes what it answers."""
+class Unusual:
+    """Takes over connections, finds out who asks, hands requests to the server and writes what it answers."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._guard = server.guard
-        self._runner: web.ServerRunner | None = None
-
-    async def start(self, sock_host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Listen; answers the port, which is chosen if 0 was asked for."""
-        handler = web.Server(
+        self._protocols = web.Server(
             self._answer, access_log=None, keepalive_timeout=3600, logger=log, max_line_size=65536, max_field_size=65536
         )
-        self._runner = web.ServerRunner(handler, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, sock_host, port, ssl_context=context, backlog=4096)
-        await site.start()
-        address: tuple[str, int] = self._runner.addresses[0]
-        return address[1]
 
-    async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+    def take(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Go on with a connection whose next bytes are `data`."""
+        protocol = self._protocols()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.resume_reading()
+        protocol.data_received(data)
+
+    async def stop(self, seconds: float) -> None:
+        await self._protocols.shutdown(seconds)
 
     async def _answer(self, incoming: BaseRequest) -> web.StreamResponse:
         path, _, query = incoming.raw_path.partition("?")
@@ -101,11 +93,6 @@ async def _body(incoming: BaseRequest) -> bytes:
     """The whole body, or 413 as soon as it is known to be too large: it is never held."""
     if (incoming.content_length or 0) > BODY_LIMIT:
         raise errors.too_large(BODY_LIMIT)
-    if incoming.content.is_eof():  # it came with the head, as most do
-        whole = incoming.content.read_nowait()
-        if len(whole) > BODY_LIMIT:
-            raise errors.too_large(BODY_LIMIT)
-        return whole
     parts: list[bytes] = []
     size = 0
     async for part in incoming.content.iter_any():
@@ -113,16 +100,7 @@ async def _body(incoming: BaseRequest) -> bytes:
         if size > BODY_LIMIT:
             raise errors.too_large(BODY_LIMIT)
         parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _headers(response: Response) -> Iterator[tuple[str, str]]:
-    yield "Content-Type", response.content_type
-    if "Cache-Control" not in response.headers:
-        yield "Cache-Control", "no-cache, private"
-    yield from response.headers.items()
-    for sentence in response.warnings:
-        yield "Warning", f'299 - "{_quoted(sentence)}"'
+    return b"".join(parts)
 
 
 class Written(web.StreamResponse):
@@ -147,7 +125,7 @@ _OPEN, _CLOSED = Written(keep_alive=True), Written(keep_alive=False)
 
 
 async def _write(incoming: BaseRequest, response: Response) -> Written:
-    """Write an answer that is whole. aiohttp's own response object would cost more than all else about a GET."""
+    """Write an answer that is whole."""
     body = response.body
     assert isinstance(body, bytes)
     stays = incoming.keep_alive and response.status != 413  # of a body too large, the rest is not read
@@ -155,46 +133,25 @@ async def _write(incoming: BaseRequest, response: Response) -> Written:
     if incoming.method == "HEAD":
         body = b""
     try:
-        if len(body) <= _ONE_WRITE:
-            await incoming.writer.write(head + body)
-        else:
-            await incoming.writer.write(head)
-            await incoming.writer.write(body)
+        await incoming.writer.write(head)
+        await incoming.writer.write(body)
     except ConnectionResetError:
         return _CLOSED
     return _OPEN if stays else _CLOSED
 
 
 def _head(incoming: BaseRequest, response: Response, size: int, *, stays: bool) -> bytes:
-    lines = [_status_line(response.status), *(f"{name}: {value}" for name, value in _headers(response))]
-    lines.append(f"Date: {_date(int(time.time()))}")
-    if response.status not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):  # which have no body at all
-        lines.append(f"Content-Length: {size}")
+    lines = length_line(response, size)
     if not stays:
-        lines.append("Connection: close")
-    elif incoming.version < HttpVersion11:
-        lines.append("Connection: keep-alive")
-    return "\r\n".join((*lines, "\r\n")).encode()
-
-
-@lru_cache
-def _status_line(status: int) -> str:
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
-
-
-@lru_cache(maxsize=1)
-def _date(second: int) -> str:
-    return formatdate(second, usegmt=True)
-
-
-def _quoted(sentence: str) -> str:
-    plain = "".join(one if one.isprintable() else " " for one in sentence)
-    return plain.replace("\\", "\\\\").replace('"', '\\"')
+        return answer_head(response, *lines, "Connection: close")
+    if incoming.version < HttpVersion11:
+        return answer_head(response, *lines, "Connection: keep-alive")
+    return answer_head(response, *lines)
 
 
 async def _stream(incoming: BaseRequest, response: Response, body: AsyncGenerator[bytes, None]) -> web.StreamResponse:
     """Write pieces as they come until the stream or the client ends."""
-    made = web.StreamResponse(status=response.status, headers=CIMultiDict(_headers(response)))
+    made = web.StreamResponse(status=response.status, headers=CIMultiDict(answer_fields(response)))
     made.enable_chunked_encoding()
     async with contextlib.aclosing(body) as pieces:
         with contextlib.suppress(ConnectionResetError, asyncio.CancelledError):

@@ -1,0 +1,80 @@
+"""Where the server listens, and all the connections that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import ssl
+from typing import TYPE_CHECKING
+
+from torchyard.apiserver.front.connection import Connection
+from torchyard.apiserver.server import Server
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.front.unusual import Unusual
+
+# A connection is closed after so long without a request, and looked at so often.
+IDLE_SECONDS = 3600.0
+SWEEP_SECONDS = 60.0
+# How long requests under way may take to end when the server stops.
+STOP_SECONDS = 1.0
+
+
+class Front:
+    """Takes connections, plain or TLS, until it is stopped."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.connections: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._unusual: asyncio.Future[Unusual] | None = None
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
+        """Listen; answers the port, which is chosen if 0 was asked for."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Connection(self), host, port, ssl=context, backlog=4096)
+        self._sweeper = loop.create_task(self._sweep())
+        chosen: int = self._listener.sockets[0].getsockname()[1]
+        return chosen
+
+    async def stop(self) -> None:
+        if self._listener is None or self._sweeper is None:
+            return
+        self._listener.close()
+        self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.end()
+        under_way = {one.task for one in self.connections if one.task is not None}
+        if under_way:
+            _, late = await asyncio.wait(under_way, timeout=STOP_SECONDS)
+            for task in late:
+                task.cancel()
+        for connection in list(self.connections):
+            connection.transport.close()
+        if self._unusual is not None:
+            await (await self._unusual).stop(STOP_SECONDS)
+
+    async def hand_over(self, connection: Connection) -> None:
+        """Let aiohttp go on with a connection, from the bytes that were not understood here."""
+        if self._unusual is None:
+            self._unusual = asyncio.ensure_future(self._load())
+        unusual = await asyncio.shield(self._unusual)
+        self.connections.discard(connection)
+        if not connection.transport.is_closing():
+            unusual.take(connection.transport, bytes(connection.buffer))
+
+    async def _load(self) -> Unusual:
+        """aiohttp takes a good part of a second to load, which the first request of its kind pays, not the start."""
+        name = "torchyard.apiserver.front.unusual"
+        module = await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, name)
+        made: Unusual = module.Unusual(self.server)
+        return made
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            for connection in list(self.connections):
+                if connection.task is None and connection.idle_since < loop.time() - IDLE_SECONDS:
+                    connection.transport.close()
