@@ -1,49 +1,51 @@
-"""The server's own figures, with kube-apiserver's names."""
+"""The server's own figures, with kube-apiserver's names.
+
+Requests are counted in plain numbers. When somebody asks for them, `exposition` puts them into Prometheus' format.
+"""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from bisect import bisect_left
+from itertools import accumulate
 
 from torchyard.apiserver.store.store import Store
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Durations:
+    """How many requests took how long."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.total = 0.0
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative, as Prometheus has them: the requests that took at most so many seconds."""
+        bounds = [str(float(one)) for one in SECONDS]
+        return list(zip([*bounds, "+Inf"], map(float, accumulate(self.counts)), strict=True))
 
 
 class Metrics:
     def __init__(self, store: Store) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        self._store = store
-        labels = ("verb", "group", "version", "resource", "subresource", "code")
-        self._requests = Counter("apiserver_request", "Requests answered.", labels, registry=self._registry)
-        self._duration = Histogram(
-            "apiserver_request_duration_seconds",
-            "Time to answer a request; watches and streams are not counted.",
-            ("verb", "group", "resource"),
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._children: dict[tuple[str, ...], Counter] = {}
-        self._timers: dict[tuple[str, ...], Histogram] = {}
-        objects = Gauge("apiserver_storage_objects", "Objects stored.", ("resource",), registry=self._registry)
-        self._objects = objects
-        watches = Gauge("apiserver_longrunning_requests", "Watches under way.", ("verb",), registry=self._registry)
-        watches.labels("WATCH").set_function(store.watchers)
+        self.store = store
+        self.requests: dict[tuple[str, ...], int] = {}  # by verb, group, version, resource, subresource, code
+        self.durations: dict[tuple[str, ...], Durations] = {}  # by verb, group, resource
 
     def count(self, labels: tuple[str, str, str, str, str, str], seconds: float | None) -> None:
         """Note an answered request: verb, group, version, resource, subresource, code."""
-        child = self._children.get(labels)
-        if child is None:
-            child = self._children[labels] = self._requests.labels(*labels)
-        child.inc()
+        self.requests[labels] = self.requests.get(labels, 0) + 1
         if seconds is not None:
             key = (labels[0], labels[1], labels[3])
-            timer = self._timers.get(key)
-            if timer is None:
-                timer = self._timers[key] = self._duration.labels(*key)
-            timer.observe(seconds)
+            durations = self.durations.get(key)
+            if durations is None:
+                durations = self.durations[key] = Durations()
+            durations.counts[bisect_left(SECONDS, seconds)] += 1
+            durations.total += seconds
 
     def text(self) -> bytes:
-        for collection in self._store.collections():
-            self._objects.labels(collection.prefix.strip("/")).set(len(collection))
-        return generate_latest(self._registry)
+        from torchyard.apiserver.exposition import exposed  # loads prometheus_client, which few planes need
+
+        return exposed(self)

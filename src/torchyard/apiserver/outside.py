@@ -7,7 +7,9 @@ from typing import Any
 
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
-from torchyard.apiserver.access.webhooks import Asked, Policies, Webhooks
+from torchyard.apiserver.access.webhooks.asked import Asked
+from torchyard.apiserver.access.webhooks.dispatch import Webhooks
+from torchyard.apiserver.access.webhooks.policies import Policies
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import storage_group

@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Coroutine
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
 
@@ -52,12 +52,13 @@ from torchyard.apiserver.upkeep import Upkeep
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
-from torchyard.node.agent import Agent
 from torchyard.yard.controllers import KNOWN, controllers
 from torchyard.yard.lock import Holder, StateLock
-from torchyard.yard.node import make_agent, node_settings
 from torchyard.yard.selection import selected
 from torchyard.yard.settings import Settings
+
+if TYPE_CHECKING:
+    from torchyard.node.agent import Agent
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +121,8 @@ class Plane:
         ):
             self._run(name, work)
         if settings.node:
+            from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it
+
             self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
             self._run("node", self.agent.run())
         self._write_kubeconfig(credentials)

@@ -19,8 +19,10 @@ from tests.support.kubernetes import Server
 from torchyard.api.errors import StatusError
 from torchyard.api.resources import GroupVersionKind, Resource
 from torchyard.api.schema.builtin import type_of
-from torchyard.apiserver.access.webhooks import Asked, Policies, Webhooks
+from torchyard.apiserver.access.webhooks.asked import Asked
+from torchyard.apiserver.access.webhooks.dispatch import Webhooks
 from torchyard.apiserver.access.webhooks.evaluation import policy_faults
+from torchyard.apiserver.access.webhooks.policies import Policies
 
 Object = dict[str, Any]
 CONFIG_MAPS = Resource(

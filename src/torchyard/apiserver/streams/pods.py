@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from aiohttp.web_request import BaseRequest
+from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors
 from torchyard.api.times import parse_rfc3339
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Query, Request, Response
-from torchyard.apiserver.streams import channels, forward, takeover
+from torchyard.apiserver.streams import channels, forward
 from torchyard.apiserver.streams.ends import PodBackend, Process
 from torchyard.core.pod.logs import LogOptions
+
+if TYPE_CHECKING:
+    from aiohttp.web_request import BaseRequest
 
 Object = dict[str, Any]
 PORT_TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -69,6 +70,8 @@ class PodStreams:
 
         outputs = tuple(name for name, asked in (("stdout", stdout), ("stderr", stderr)) if asked)
         incoming = _upgradable(request)
+        from torchyard.apiserver.streams import takeover  # needs aiohttp, which is loaded by the first upgrade
+
         if _wants(request, "websocket"):
             # a command that cannot start is refused before the upgrade, as a Status the client prints
             process = await start()
@@ -90,6 +93,7 @@ class PodStreams:
         if phase not in ("Running", "Pending"):
             raise errors.bad_request(f"unable to forward port because pod is not running. Current status={phase}")
         incoming = _upgradable(request)
+        from torchyard.apiserver.streams import takeover  # needs aiohttp, which is loaded by the first upgrade
 
         async def connect(port: int) -> Any:
             return await self._backend.connect(pod, port)
@@ -175,9 +179,9 @@ def _wants(request: Request, protocol: str) -> bool:
 
 
 def _upgradable(request: Request) -> BaseRequest:
-    incoming = request.incoming
-    if not isinstance(incoming, BaseRequest) or not (_wants(request, "websocket") or _wants(request, "spdy/3.1")):
+    if request.incoming is None or not (_wants(request, "websocket") or _wants(request, "spdy/3.1")):
         raise errors.bad_request("Upgrade request required")
+    incoming: BaseRequest = request.incoming
     return incoming
 
 
