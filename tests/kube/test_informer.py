@@ -176,3 +176,12 @@ async def test_shared_informers_run_together() -> None:
     assert len(pods) == 1
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_informers_that_nobody_asked_for_run_until_they_are_cancelled() -> None:
+    running = asyncio.ensure_future(Informers(Client(ScriptedServer(), manager="test")).run())
+    done, _ = await asyncio.wait([running], timeout=0.05)
+    assert not done
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

@@ -39,6 +39,8 @@ class Informers:
         return informer
 
     async def run(self) -> None:
+        """Keep all that was asked for current until cancelled, also when that is nothing."""
         async with asyncio.TaskGroup() as group:
             for informer in self._shared.values():
                 group.create_task(informer.run(), name=f"{informer.ref.plural} informer")
+            await asyncio.Event().wait()
