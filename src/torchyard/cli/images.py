@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +35,8 @@ def build(
     state: State = None,
 ) -> None:
     """Build an image from a Dockerfile."""
+    import asyncio
+
     from torchyard.node.images.build import Builder
 
     dockerfile = file or context / "Dockerfile"

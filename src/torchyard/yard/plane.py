@@ -113,6 +113,7 @@ class Plane:
         definitions = [definition_object()] if "pytorchjob" in chosen else []
         definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.api, ADMIN, url=self.url, definitions=definitions)
+        self._write_kubeconfig(credentials)  # from here on clients can come
         self._run("crds", keeper.run())
         self._run("certificates", keep_current(credentials, context, names=settings.names))
         self._run("upkeep", Upkeep(self.api).run())
@@ -125,7 +126,6 @@ class Plane:
 
             self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
             self._run("node", self.agent.run())
-        self._write_kubeconfig(credentials)
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
 
     def _api(self, store: Store, chosen: frozenset[str]) -> Api:

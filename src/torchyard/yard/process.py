@@ -18,13 +18,15 @@ from torchyard.api.errors import YardError
 from torchyard.yard.lock import AlreadyRunning, Holder, running
 from torchyard.yard.settings import Settings
 
-START_SECONDS = 30.0
+# When a plane that has just started looks at its memory for the first time: not while its first client waits.
+CALM_SECONDS = 2.0
 STOP_SECONDS = 20.0
 _READY = "YARD_READY_FD"  # a detached plane tells its starter through this descriptor that it answers
 
 
 def run(settings: Settings, ready: Callable[[str], None]) -> None:
     """Run the plane until SIGINT or SIGTERM; `ready` is called with its URL once it answers."""
+    gc.disable()  # until `_calm_collector`: what the start makes is there to stay
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     with contextlib.suppress(ImportError):
         import uvloop
@@ -41,7 +43,7 @@ async def _run(settings: Settings, ready: Callable[[str], None]) -> None:
     for one in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(one, stop.set)
     async with Plane(settings) as plane:
-        _calm_collector()
+        loop.call_later(CALM_SECONDS, _calm_collector)
         ready(plane.url)
         _tell_starter(plane.url)
         stopped, failed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(plane.failed())
@@ -57,6 +59,7 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 5, 10)
+    gc.enable()
 
 
 def _tell_starter(url: str) -> None:
