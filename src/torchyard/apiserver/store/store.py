@@ -193,7 +193,8 @@ class Store:
             try:
                 metadata = write.obj["metadata"]
                 metadata["resourceVersion"] = str(revision + 1)
-                data = orjson.dumps(write.obj)
+                # A copy: orjson's own bytes keep the buffer they grew in, two or three times their length.
+                data = bytes(memoryview(orjson.dumps(write.obj)))
             except (TypeError, KeyError) as error:
                 write.done.set_exception(error)
                 continue
