@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from torchyard.api import quantity
@@ -40,7 +39,7 @@ async def start(
         shared_memory=around.shared_memory(),
         cgroups=tuple(_groups(context, around, container)),
     )
-    launch = await asyncio.to_thread(build, parts)
+    launch = build(parts)
     if context.settings.engine and context.machine.engine:
         tag = f"yard-{around.pod['metadata']['uid'][:8]}-{container['name']}-{attempt}"
         launch = engine_launch(launch, parts, engine=context.machine.engine, tag=tag)

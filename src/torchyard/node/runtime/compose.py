@@ -5,6 +5,7 @@ A mapped image shows the machine's programs and the Python environment, read-onl
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,29 +59,40 @@ def root_steps(root: Root, mounts: list[Mount], *, scratch: Path, devices: list[
     return steps
 
 
+@functools.cache
+def _machine_links() -> dict[str, str]:
+    """The system directories that are links on this machine, and where they lead."""
+    return {name: os.readlink(f"/{name}") for name in SYSTEM if os.path.islink(f"/{name}")}
+
+
+@functools.cache
+def _configuration() -> tuple[Step, ...]:
+    """Looked up once: a pod starts in less time than the look takes."""
+    return tuple(
+        {
+            "op": "bind",
+            "source": os.path.realpath(f"/etc/{name}"),
+            "target": f"/etc/{name}",
+            "read_only": True,
+            "optional": True,
+        }
+        for name in CONFIGURATION
+        if os.path.exists(f"/etc/{name}")
+    )
+
+
 def _machine(root: Root, scratch: Path) -> list[Step]:
     steps: list[Step] = []
+    links = _machine_links()
     in_layers = sorted({entry.name for layer in root.layers for entry in layer.iterdir() if entry.is_dir()})
     for name in SYSTEM:
-        host = Path("/") / name
-        if host.is_symlink():
-            steps.append({"op": "link", "target": f"/{name}", "goal": str(host.readlink())})
-        elif name not in in_layers and host.is_dir():
+        if name in links:
+            steps.append({"op": "link", "target": f"/{name}", "goal": links[name]})
+        elif name not in in_layers and os.path.isdir(f"/{name}"):
             steps.append({"op": "bind", "source": f"/{name}", "target": f"/{name}", "read_only": True})
-    for name in CONFIGURATION:
-        source = Path("/etc") / name
-        if source.exists():
-            steps.append(
-                {
-                    "op": "bind",
-                    "source": str(source.resolve()),
-                    "target": f"/etc/{name}",
-                    "read_only": True,
-                    "optional": True,
-                }
-            )
+    steps += _configuration()
     for name in in_layers:
-        if name != "etc" and not (Path("/") / name).is_symlink():
+        if name != "etc" and not os.path.islink(f"/{name}"):
             lower = [str(layer / name) for layer in reversed(root.layers) if (layer / name).is_dir()]
             if name in SYSTEM and Path("/", name).is_dir():
                 lower.append(f"/{name}")
@@ -108,7 +120,7 @@ def _overlay(target: str, lower: list[str], scratch: Path, name: str) -> Step:
 
 def _prefixes(prefixes: tuple[Path, ...]) -> list[Step]:
     """Python environments outside the system's directories, unless another one contains them."""
-    shown = [Path("/") / name for name in SYSTEM if not (Path("/") / name).is_symlink()]
+    shown = [Path("/") / name for name in SYSTEM if name not in _machine_links()]
     steps = []
     for prefix in sorted(set(prefixes)):
         if not any(prefix.is_relative_to(one) for one in shown):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -30,7 +31,9 @@ def main(root: str) -> None:
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     spaces = anchor.find_or_start(root, settings) if settings.get("namespaces") else None
-    Keeper(root, spaces).loop.run()
+    keeper = Keeper(root, spaces)
+    gc.freeze()  # or else the first collection in a shim copies every page that holds an object
+    keeper.loop.run()
 
 
 class Keeper(Server):
@@ -43,10 +46,9 @@ class Keeper(Server):
 
     def on_shim(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         """Fork a shim for the pod in the given directory. The shim itself answers, once it can be talked to."""
+        # once is enough: a child whose end nobody asks for leaves nothing behind
         if os.fork() == 0:
-            if os.fork() == 0:
-                self._become_shim(channel, message["pod"])
-            os._exit(0)
+            self._become_shim(channel, message["pod"])
         self.hang_up(channel)
 
     def _become_shim(self, channel: socket.socket, pod: str) -> None:

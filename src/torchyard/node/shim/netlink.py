@@ -46,22 +46,18 @@ def add_bridge(name: str) -> None:
     _request(_NEWLINK, _CREATE | _EXCL, body)
 
 
-def add_veth(name: str, peer: str, *, peer_namespace: int) -> None:
-    """A cable: one end here, the other in the network namespace of the given descriptor."""
+def add_veth(name: str, peer: str, *, peer_namespace: int, bridge: str) -> None:
+    """A cable: one end here, up and in the bridge, the other in the network namespace of the given descriptor."""
     far = _link_header() + _attribute(_IFLA_IFNAME, peer.encode() + b"\0")
     far += _attribute(_IFLA_NET_NS_FD, struct.pack("=I", peer_namespace))
     info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, far))
-    body = _link_header() + _attribute(_IFLA_IFNAME, name.encode() + b"\0") + _attribute(_IFLA_LINKINFO, info)
-    _request(_NEWLINK, _CREATE | _EXCL, body)
+    body = _link_header(up=True) + _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+    body += _attribute(_IFLA_MASTER, struct.pack("=I", socket.if_nametoindex(bridge)))
+    _request(_NEWLINK, _CREATE | _EXCL, body + _attribute(_IFLA_LINKINFO, info))
 
 
 def remove_link(name: str) -> None:
     _request(_DELLINK, 0, _link_header(socket.if_nametoindex(name)))
-
-
-def join_bridge(name: str, bridge: str) -> None:
-    master = struct.pack("=I", socket.if_nametoindex(bridge))
-    _request(_NEWLINK, 0, _link_header(socket.if_nametoindex(name)) + _attribute(_IFLA_MASTER, master))
 
 
 def link_up(name: str) -> None:

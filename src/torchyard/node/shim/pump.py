@@ -61,17 +61,18 @@ class LineFormat:
     def feed(self, data: bytes) -> bytes:
         if self._rest:
             data = self._rest + data
-        lines = data.split(b"\n")
-        self._rest = lines.pop()
         head = stamp().encode() + b" " + self._name
         full, partial = head + b" F ", head + b" P "
-        if len(data) > LINE_LIMIT:
-            cut = [line for line in lines if len(line) > LINE_LIMIT]
-            if cut or len(self._rest) > LINE_LIMIT:
-                return self._cut(lines, full, partial)
-        return full + (b"\n" + full).join(lines) + b"\n" if lines else b""
+        if _has_long_line(data):
+            return self._cut(data, full, partial)
+        end = data.rfind(b"\n")
+        self._rest = data[end + 1 :]
+        # one pass over the bytes, no object per line
+        return full + data[:end].replace(b"\n", b"\n" + full) + b"\n" if end >= 0 else b""
 
-    def _cut(self, lines: list[bytes], full: bytes, partial: bytes) -> bytes:
+    def _cut(self, data: bytes, full: bytes, partial: bytes) -> bytes:
+        lines = data.split(b"\n")
+        self._rest = lines.pop()
         out: list[bytes] = []
         for line in lines:
             while len(line) > LINE_LIMIT:
@@ -87,6 +88,17 @@ class LineFormat:
         """The last line, if it never got its newline."""
         rest, self._rest = self._rest, b""
         return stamp().encode() + b" " + self._name + b" F " + rest + b"\n" if rest else b""
+
+
+def _has_long_line(data: bytes) -> bool:
+    """Hop from newline to newline, as far as a line may be long."""
+    at = 0
+    while len(data) - at > LINE_LIMIT:
+        newline = data.rfind(b"\n", at, at + LINE_LIMIT + 1)
+        if newline < 0:
+            return True
+        at = newline + 1
+    return False
 
 
 class Tap:

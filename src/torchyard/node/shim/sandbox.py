@@ -46,15 +46,15 @@ def _wire(network: dict[str, Any], cluster: int) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     far = network["cable"]
     linux.setns(cluster, linux.NEWNET)
-    with contextlib.suppress(OSError):
-        netlink.remove_link(far)  # left by a shim that was killed
-    netlink.add_veth(far, INTERFACE, peer_namespace=own)
-    netlink.join_bridge(far, network["bridge"])
-    netlink.link_up(far)
+    try:
+        netlink.add_veth(far, INTERFACE, peer_namespace=own, bridge=network["bridge"])
+    except FileExistsError:  # left by a shim that was killed
+        netlink.remove_link(far)
+        netlink.add_veth(far, INTERFACE, peer_namespace=own, bridge=network["bridge"])
     linux.setns(own, linux.NEWNET)
     netlink.link_up("lo")
-    netlink.add_address(INTERFACE, network["address"], network["prefix"])
     netlink.link_up(INTERFACE)
+    netlink.add_address(INTERFACE, network["address"], network["prefix"])
     netlink.add_default_route(network["gateway"])
     # as container runtimes do: any user of the pod may serve port 80 and ping
     _set("net/ipv4/ip_unprivileged_port_start", "0")

@@ -35,7 +35,7 @@ def main() -> None:
         netlink.link_up("lo")
         netlink.add_bridge("trial0")
         own = os.open("/proc/self/ns/net", os.O_RDONLY)
-        netlink.add_veth("trial1", "trial2", peer_namespace=own)
+        netlink.add_veth("trial1", "trial2", peer_namespace=own, bridge="trial0")
         os.write(told_write, b"n")
         os._exit(0)
     os.close(told_write)
