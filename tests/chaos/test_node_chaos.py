@@ -1,4 +1,7 @@
-"""Plane, keeper and shims killed at random under twenty pods: nothing lost, nothing twice, nothing left behind."""
+"""Agent, API server, keeper and shims killed at random under twenty pods: nothing lost, nothing twice, nothing left.
+
+The agent runs in a process of its own here, so that it and the API server can be killed apart.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,22 @@ import contextlib
 import os
 import random
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tests.node import support
+from tests.support.effort import rounds
+from tests.support.kubernetes import ROOT
+from tests.support.process import Process
 from tests.support.yard import Yard
 
-from torchyard.api.errors import YardError
+from torchyard.api.errors import StatusError, YardError
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
@@ -27,41 +36,114 @@ from torchyard.node.shutdown import stop_pods
 pytestmark = pytest.mark.chaos
 
 Object = dict[str, Any]
-PODS_AT_ONCE = 20
-KILLS = int(os.environ.get("TORCHYARD_CHAOS_KILLS", "200"))
-LINES = 400
+T = TypeVar("T")
+PODS_AT_ONCE = rounds(8, 20)
+KILLS = rounds(5, 200)
+KILLS_IN_A_ROW = 5
+LINES = 50
+NODE = "here"
+
+
+@dataclass
+class Machine:
+    """An API server, and a node agent beside it."""
+
+    server: Yard
+    root: Path  # the node's own state
+    agent: Process | None = None
+    shot: set[str] = field(default_factory=set)  # uids of pods whose shim was killed
+    kills: Counter[str] = field(default_factory=Counter)
+
+    def start_agent(self) -> None:
+        command = [sys.executable, "-m", "torchyard.node", "--root", str(self.root), "--name", NODE]
+        environment = {"PYTHONPATH": str(ROOT / "src")}
+        self.agent = Process(
+            [*command, "--kubeconfig", str(self.server.kubeconfig)], self.root.parent / "agent.log", environment
+        )
+
+    def running_pods(self) -> int:
+        return sum(_is_running(home) for home in (self.root / "pods").glob("*"))
+
+    async def kill_agent(self, _: random.Random) -> bool:
+        assert self.agent
+        self.agent.kill()
+        self.start_agent()
+        return True
+
+    async def kill_server(self, _: random.Random) -> bool:
+        self.server.kill()
+        # on a busy machine it takes its time; whoever asks then asks again
+        with contextlib.suppress(TimeoutError):
+            await asyncio.to_thread(self.server.start)
+        return True
+
+    async def kill_keeper(self, _: random.Random) -> bool:
+        return _shoot(self.root / "keeper.lock")
+
+    async def kill_shim(self, rng: random.Random) -> bool:
+        homes = [home for home in (self.root / "pods").glob("*") if home.name not in self.shot]
+        if not homes:
+            return False
+        home = rng.choice(homes)
+        if not _shoot(home / "shim.lock"):
+            return False
+        self.shot.add(home.name)
+        return True
+
+    async def kill(self, rng: random.Random) -> None:
+        """Whoever it hits; what is not there to be killed does not count."""
+        while True:
+            name = rng.choices(("agent", "server", "keeper", "shim"), weights=(35, 15, 15, 35))[0]
+            if await getattr(self, f"kill_{name}")(rng):
+                self.kills[name] += 1
+                return
+            await asyncio.sleep(0.05)
+
+
+def _shoot(lock: Path) -> bool:
+    """Kill whoever holds the lock file, which names its holder."""
+    try:
+        os.kill(int(lock.read_text()), signal.SIGKILL)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Yard]:
+def machine(tmp_path: Path) -> Iterator[Machine]:
     support.need_sandbox()
-    made = Yard(tmp_path / "yard", flags=("--node", "--node-name", "here"))
-    with made:
+    server = Yard(tmp_path / "yard")
+    made = Machine(server, tmp_path / "node")
+    with server:
+        made.start_agent()
         yield made
-    asyncio.run(stop_pods(made.state / "node"))
+        if made.agent:
+            made.agent.kill()
+    asyncio.run(stop_pods(made.root))
 
 
 def pod(number: int, marks: Path) -> Object:
     """Leaves a mark per start, prints numbered lines, ends with a code of its own."""
-    code = number % 7
-    script = f"mktemp /marks/{number}-XXXXXX; for i in $(seq {LINES}); do echo $i; sleep 0.05; done; exit {code}"
+    script = f"mktemp /marks/{number}-XXXXXX; for i in $(seq {LINES}); do echo $i; sleep 0.1; done; exit {number % 7}"
     container = {
         "name": "main",
         "image": "busybox",
-        "command": ["sh", "-c", script],
+        "command": ["sh", "-c", f": {marks}; {script}"],
         "volumeMounts": [{"name": "marks", "mountPath": "/marks"}],
     }
     spec = {
+        "nodeName": NODE,
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 0,
         "containers": [container],
         "volumes": [{"name": "marks", "hostPath": {"path": str(marks)}}],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}, "spec": spec}
 
 
-async def patiently(work: Any, seconds: float = 60) -> Any:
-    """What was asked, asked again while the plane is down."""
+async def patiently(work: Callable[[], Awaitable[T]], seconds: float = 120) -> T:
+    """What was asked, asked again while nobody answers."""
     end = time.monotonic() + seconds
     while True:
         try:
@@ -72,46 +154,60 @@ async def patiently(work: Any, seconds: float = 60) -> Any:
             await asyncio.sleep(0.1)
 
 
-async def test_random_kills_lose_nothing(plane: Yard, tmp_path: Path) -> None:
-    rng = random.Random(7)
+async def _create(client: Client, wanted: Object) -> None:
+    """Once, also when the answer to the first request was lost."""
+    try:
+        await client.create(PODS, wanted, "default")
+    except StatusError as failed:
+        if failed.reason != "AlreadyExists":
+            raise
+
+
+async def _delete(client: Client, name: str) -> None:
+    try:
+        await client.delete(PODS, name, "default", grace=0)
+    except StatusError as failed:
+        if failed.status != 404:
+            raise
+
+
+async def _list(client: Client) -> list[Object]:
+    listing = await patiently(lambda: client.list(PODS, "default"))
+    return list(listing.items)
+
+
+def _over(one: Object) -> bool:
+    return (one.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+async def test_whoever_is_killed_no_pod_is_lost_or_started_twice(machine: Machine, tmp_path: Path) -> None:
+    rng = random.Random(23)  # the first five kills of which hit each kind
     marks = tmp_path / "marks"
     marks.mkdir(mode=0o777)
-    transport = HttpTransport(kubeconfig.load(plane.kubeconfig), user_agent="chaos")
+    transport = HttpTransport(kubeconfig.load(machine.server.kubeconfig), user_agent="chaos")
     client = Client(transport, manager="chaos")
-    for number in range(PODS_AT_ONCE):
-        made = pod(number, marks)
-        await patiently(lambda made=made: client.create(PODS, made, "default"))
-    shot: set[str] = set()
-    for _ in range(KILLS):
-        await asyncio.sleep(rng.uniform(0.01, 0.1))
-        if rng.random() < 0.06:
-            plane.kill()
-            # on a busy machine it takes its time; whoever asks then asks again
-            with contextlib.suppress(TimeoutError):
-                await asyncio.to_thread(plane.start)
-        elif rng.random() < 0.5:
-            _kill_keeper(plane.state / "node")
-        else:
-            uid = _kill_shim(plane.state / "node", rng)
-            if uid:
-                shot.add(uid)
-    ended = await _all_ended(client)
+    made = 0
+    while sum(machine.kills.values()) < KILLS:
+        busy = sum(not _over(one) for one in await _list(client))
+        for _ in range(PODS_AT_ONCE - busy):
+            wanted = pod(made, marks)
+            await patiently(lambda wanted=wanted: _create(client, wanted))  # type: ignore[misc]  # mypy on defaults
+            made += 1
+        # or else kills in a row would only ever hit an agent that is starting
+        if machine.running_pods() < PODS_AT_ONCE / 2:
+            await asyncio.sleep(0.1)
+            continue
+        for _ in range(KILLS_IN_A_ROW):
+            await asyncio.sleep(rng.uniform(0.0, 0.4))
+            await machine.kill(rng)
+    ended = await _all_ended(client, made)
+    print(f"{made} pods; killed: {dict(machine.kills)}")
+    _judge(machine, ended, marks)
+    for one in ended:
+        name = one["metadata"]["name"]
+        await patiently(lambda name=name: _delete(client, name))  # type: ignore[misc]  # mypy on defaults
+    await _nothing_left(machine, marks)
     await transport.close()
-    _judge(plane, ended, marks, shot)
-
-
-def _kill_keeper(root: Path) -> None:
-    _kill(root / "keeper.lock")
-
-
-def _kill_shim(root: Path, rng: random.Random) -> str:
-    running = [home for home in (root / "pods").iterdir() if _is_running(home)]
-    # a few only: a killed shim takes its pod along, and the others are the ones to be judged
-    if not running or rng.random() < 0.9:
-        return ""
-    home = rng.choice(running)
-    _kill(home / "shim.lock")
-    return home.name
 
 
 def _is_running(home: Path) -> bool:
@@ -119,51 +215,53 @@ def _is_running(home: Path) -> bool:
     return bool(known and known["state"] == record.RUNNING)
 
 
-def _kill(lock: Path) -> None:
-    try:
-        os.kill(int(lock.read_text()), signal.SIGKILL)
-    except (OSError, ValueError):
-        return
-
-
-async def _all_ended(client: Client) -> list[Object]:
-    for _ in range(1800):
-        listing = await patiently(lambda: client.list(PODS, "default"))
-        phases = [(one.get("status") or {}).get("phase") for one in listing.items]
-        if len(phases) == PODS_AT_ONCE and set(phases) <= {"Succeeded", "Failed"}:
-            found: list[Object] = listing.items
+async def _all_ended(client: Client, count: int) -> list[Object]:
+    end = time.monotonic() + 300
+    while time.monotonic() < end:
+        found = await _list(client)
+        if len(found) == count and all(_over(one) for one in found):
             return found
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"not all pods ended: {phases}")
+        await asyncio.sleep(0.2)
+    waiting = [(one["metadata"]["name"], one.get("status")) for one in found if not _over(one)]
+    raise AssertionError(f"not all of {count} pods ended: {waiting}")
 
 
-def _judge(plane: Yard, ended: list[Object], marks: Path, shot: set[str]) -> None:
-    starts: dict[str, int] = {}
-    for mark in marks.iterdir():
-        number = mark.name.partition("-")[0]
-        starts[number] = starts.get(number, 0) + 1
+def _judge(machine: Machine, ended: list[Object], marks: Path) -> None:
+    starts = Counter(mark.name.partition("-")[0] for mark in marks.iterdir())
     for one in ended:
-        number = one["metadata"]["name"].removeprefix("p")
-        uid = one["metadata"]["uid"]
-        assert starts.get(number, 0) == (1 if uid not in shot else starts.get(number, 0)), (
-            "a container was started twice"
-        )
-        assert starts.get(number, 0) <= 1
-        state = one["status"]["containerStatuses"][0]["state"]["terminated"]
-        log = plane.state / "node" / "pods" / uid / "containers" / "main" / "0.log"
+        number, uid = one["metadata"]["name"].removeprefix("p"), one["metadata"]["uid"]
+        code = one["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+        log = machine.root / "pods" / uid / "containers" / "main" / "0.log"
         lines = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
         numbers = [int(line) for line in lines if line.isdigit()]
-        assert numbers == list(range(1, len(numbers) + 1)), "lines are missing or out of order"
-        if uid in shot:
-            assert state["exitCode"] in (137, int(number) % 7)
+        assert numbers == list(range(1, len(numbers) + 1)), f"p{number}: lines are missing or out of order"
+        if uid in machine.shot:
+            # it may have been killed before the container was started, or after it had ended
+            assert starts[number] <= 1, f"p{number} was started twice"
+            assert code in (137, int(number) % 7)
         else:
-            assert state["exitCode"] == int(number) % 7
-            assert len(numbers) == LINES
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if _mentions(path, str(LINES) + "); do echo")]
+            assert starts[number] == 1, f"p{number} was started {starts[number]} times"
+            assert code == int(number) % 7, f"p{number} lost its exit code"
+            assert len(numbers) == LINES, f"p{number} lost lines"
 
 
-def _mentions(cmdline: Path, text: str) -> bool:
-    try:
-        return text.encode() in cmdline.read_bytes()
-    except OSError:
-        return False
+async def _nothing_left(machine: Machine, marks: Path) -> None:
+    """No container, no directory, no process of the node's but its keeper and its network's anchor."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        containers = _processes_with(f": {marks}")
+        own = [pid for pid in _processes_with(str(machine.root)) if machine.agent and pid != machine.agent.pid]
+        homes = list((machine.root / "pods").glob("*"))
+        if not containers and not homes and len(own) <= 2:
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"left: containers {containers}, shims {own}, directories {homes}")
+
+
+def _processes_with(text: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
+_JOIN_SECONDS = 0.5
 
 
 class Agent:
@@ -76,7 +77,7 @@ class Agent:
             self.context, ClusterNetwork(self._settings.root), self._services, self._slices, changed=self._names_changed
         )
         self._pods.on_change(self._pod_changed)
-        await self._register()
+        await self._join()
         try:
             async with asyncio.TaskGroup() as group:
                 for work in (
@@ -156,6 +157,17 @@ class Agent:
     def _names_changed(self) -> None:
         for worker, _ in self._workers.values():
             worker.names_changed()
+
+    async def _join(self) -> None:
+        """Until the API server takes us: it may be started after us, or be down just now."""
+        while True:
+            try:
+                await self._register()
+            except YardError as failed:
+                log.warning("the node could not be registered: %s; again in %g s", failed, _JOIN_SECONDS)
+                await asyncio.sleep(_JOIN_SECONDS)
+            else:
+                return
 
     async def _register(self) -> None:
         """Create the Node, or take over the one that is there with its labels and taints."""

@@ -62,22 +62,19 @@ def root_steps(root: Root, mounts: list[Mount], *, scratch: Path, devices: list[
 @functools.cache
 def _machine_links() -> dict[str, str]:
     """The system directories that are links on this machine, and where they lead."""
-    return {name: os.readlink(f"/{name}") for name in SYSTEM if os.path.islink(f"/{name}")}
+    places = {name: Path("/", name) for name in SYSTEM}
+    return {name: str(place.readlink()) for name, place in places.items() if place.is_symlink()}
 
 
 @functools.cache
 def _configuration() -> tuple[Step, ...]:
     """Looked up once: a pod starts in less time than the look takes."""
+    found = {name: Path("/etc", name) for name in CONFIGURATION}
+    common = {"op": "bind", "read_only": True, "optional": True}
     return tuple(
-        {
-            "op": "bind",
-            "source": os.path.realpath(f"/etc/{name}"),
-            "target": f"/etc/{name}",
-            "read_only": True,
-            "optional": True,
-        }
-        for name in CONFIGURATION
-        if os.path.exists(f"/etc/{name}")
+        {**common, "source": str(path.resolve()), "target": f"/etc/{name}"}
+        for name, path in found.items()
+        if path.exists()
     )
 
 
@@ -88,11 +85,11 @@ def _machine(root: Root, scratch: Path) -> list[Step]:
     for name in SYSTEM:
         if name in links:
             steps.append({"op": "link", "target": f"/{name}", "goal": links[name]})
-        elif name not in in_layers and os.path.isdir(f"/{name}"):
+        elif name not in in_layers and Path("/", name).is_dir():
             steps.append({"op": "bind", "source": f"/{name}", "target": f"/{name}", "read_only": True})
     steps += _configuration()
     for name in in_layers:
-        if name != "etc" and not os.path.islink(f"/{name}"):
+        if name != "etc" and not Path("/", name).is_symlink():
             lower = [str(layer / name) for layer in reversed(root.layers) if (layer / name).is_dir()]
             if name in SYSTEM and Path("/", name).is_dir():
                 lower.append(f"/{name}")
