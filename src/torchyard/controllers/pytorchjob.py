@@ -38,6 +38,8 @@ _WRITES_AT_ONCE = 32
 _REMEMBERED = 8192
 # A place taken by what somebody else made: looked at again, since nothing tells when it becomes free.
 _TAKEN_AGAIN = 2.0
+# A look at a large job costs more, so its pods' changes are taken together: seconds per pod, from so many on.
+_PAUSE_PER_POD, _LARGE, _LONGEST_PAUSE = 0.001, 32, 1.0
 
 
 class _Words(NamedTuple):
@@ -113,7 +115,9 @@ class PyTorchJobController:
     def _look_at_owner(self, _change: str, obj: Object, _before: Object | None) -> None:
         for reference in obj["metadata"].get("ownerReferences") or ():
             if reference.get("controller") and reference["kind"] == names.KIND:
-                self._look(obj["metadata"], reference["name"])
+                pods = self._pods.count(_OWNER, reference["uid"])
+                pause = min(pods * _PAUSE_PER_POD, _LONGEST_PAUSE) if pods >= _LARGE else 0
+                self.controller.queue.add_after((obj["metadata"].get("namespace", ""), reference["name"]), pause)
 
     async def _reconcile(self, key: Key) -> float | None:
         job = self._current(key)

@@ -91,6 +91,9 @@ class Informer:
         """Whether the cache is as new as this state of an object: then it knows better, also that it is gone."""
         return int(self._revision or 0) >= int(obj["metadata"]["resourceVersion"])
 
+    def count(self, index: str, value: str) -> int:
+        return len(self._indexes[index].get(value, ()))
+
     def __len__(self) -> int:
         return len(self._objects)
 

@@ -10,6 +10,7 @@ from typing import Any
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
+from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.garbage import GarbageCollector
 from torchyard.controllers.job import JobController
@@ -63,6 +64,7 @@ def _pytorchjobs(shop: Shop) -> Work:
 
 
 MAKERS: dict[str, Callable[[Shop], Work]] = {
+    "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),

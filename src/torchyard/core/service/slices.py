@@ -23,12 +23,12 @@ def has_slices(service: Object) -> bool:
 
 def wanted_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The slices a service should have; one, though empty, where it selects no pod."""
-    there = sorted((pod for pod in pods if _is_behind(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
+    there = sorted((pod for pod in pods if is_behind(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
     chunks = [there[start : start + SLICE_SIZE] for start in range(0, len(there), SLICE_SIZE)] or [[]]
     return [_slice(service, chunk, number) for number, chunk in enumerate(chunks)]
 
 
-def _is_behind(service: Object, pod: Object) -> bool:
+def is_behind(service: Object, pod: Object) -> bool:
     labels, status = pod["metadata"].get("labels") or {}, pod.get("status") or {}
     if not status.get("podIP") or status.get("phase") in ("Succeeded", "Failed"):
         return False
@@ -88,19 +88,25 @@ def _endpoint(service: Object, pod: Object) -> Object:
 def _ports(service: Object, pods: list[Object]) -> Iterator[Object]:
     """A port named by name is looked up in the first pod that has it."""
     for port in service["spec"].get("ports") or ():
-        target = port.get("targetPort", port["port"])
-        if isinstance(target, str):
-            named = [
-                one["containerPort"]
-                for pod in pods
-                for container in pod["spec"]["containers"]
-                for one in container.get("ports") or ()
-                if one.get("name") == target
-            ]
-            if not named:
-                continue
-            target = named[0]
-        yield {"name": port.get("name", ""), "port": target, "protocol": port.get("protocol", "TCP")}
+        number = next((found for pod in pods if (found := target_port(port, pod))), None)
+        if number is None and not isinstance(port.get("targetPort"), str):
+            number = port.get("targetPort", port["port"])
+        if number is not None:
+            yield {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
+
+
+def target_port(port: Object, pod: Object) -> int | None:
+    """The number behind a service's port in a pod; None if the pod has no port of that name."""
+    target = port.get("targetPort") or port["port"]
+    if isinstance(target, int):
+        return target
+    named = (
+        one["containerPort"]
+        for container in pod["spec"]["containers"]
+        for one in container.get("ports") or ()
+        if one.get("name") == target
+    )
+    return next(named, None)
 
 
 def is_ready(pod: Object) -> bool:

@@ -1,0 +1,105 @@
+"""Which services select which pods, answered without looking at every one of either.
+
+A job of a thousand replicas has a thousand services: what one pod's change costs must not grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torchyard.core.service.slices import is_ready
+from torchyard.kube.client import Ref
+from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.workqueue import WorkQueue
+
+Object = dict[str, Any]
+
+SERVICES = Ref("", "v1", "services")
+PODS = Ref("", "v1", "pods")
+# What a service with many pods costs to look at grows with them, so it is looked at less often: seconds per pod.
+_PAUSE_PER_POD = 0.001
+_LONGEST_PAUSE = 1.0
+
+
+class ServicePods:
+    def __init__(self, informers: Informers) -> None:
+        self.services = informers.of(SERVICES, indexes={"selector": _selector})
+        self.pods = informers.of(PODS, indexes={"label": _labels})
+        # The sets of label names that selectors use; few, whatever the number of services.
+        self._shapes: set[tuple[str, ...]] = set()
+        self.services.on_change(lambda _change, obj, _before: self._shapes.add(tuple(sorted(_selector_of(obj)))))
+
+    def feed(self, queue: WorkQueue[Key]) -> None:
+        """Add a service's key to the queue when it, or what it shows of a pod behind it, changes."""
+        self.services.on_change(lambda _change, obj, _before: queue.add(key_of(obj)))
+        self.pods.on_change(lambda change, pod, before: self._pod_changed(queue.add_after, change, pod, before))
+
+    def pods_of(self, service: Object) -> list[Object]:
+        """Pods with all labels of the service's selector."""
+        pairs = list(self._pairs(service))
+        if not pairs:
+            return []
+        rarest = min(pairs, key=lambda pair: self.pods.count("label", pair))
+        wanted = _selector_of(service).items()
+        return [pod for pod in self.pods.by("label", rarest) if wanted <= _labels_of(pod).items()]
+
+    def services_of(self, pod: Object) -> Iterator[Object]:
+        """Services whose selector the pod's labels meet."""
+        namespace, labels = pod["metadata"]["namespace"], _labels_of(pod)
+        for shape in self._shapes:
+            if shape and all(name in labels for name in shape):
+                yield from self.services.by("selector", _joined(namespace, {name: labels[name] for name in shape}))
+
+    def _pairs(self, service: Object) -> Iterator[str]:
+        namespace = service["metadata"]["namespace"]
+        return (_pair(namespace, name, value) for name, value in _selector_of(service).items())
+
+    def _pod_changed(self, add: Callable[[Key, float], None], change: str, pod: Object, before: Object | None) -> None:
+        if change == "MODIFIED" and before is not None and _shown(pod) == _shown(before):
+            return
+        seen = {key_of(one): one for state in (pod, before) if state is not None for one in self.services_of(state)}
+        for key, service in seen.items():
+            behind = min((self.pods.count("label", pair) for pair in self._pairs(service)), default=0)
+            add(key, min(behind * _PAUSE_PER_POD, _LONGEST_PAUSE) if behind > 1 else 0)
+
+
+def _selector_of(service: Object) -> dict[str, str]:
+    return service["spec"].get("selector") or {}
+
+
+def _labels_of(pod: Object) -> dict[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def _pair(namespace: str, name: str, value: str) -> str:
+    return f"{namespace}/{name}={value}"
+
+
+def _joined(namespace: str, labels: dict[str, str]) -> str:
+    return f"{namespace}/{','.join(f'{name}={labels[name]}' for name in sorted(labels))}"
+
+
+def _selector(service: Object) -> tuple[str, ...]:
+    selector = _selector_of(service)
+    return (_joined(service["metadata"]["namespace"], selector),) if selector else ()
+
+
+def _labels(pod: Object) -> list[str]:
+    namespace = pod["metadata"]["namespace"]
+    return [_pair(namespace, name, value) for name, value in _labels_of(pod).items()]
+
+
+def _shown(pod: Object) -> tuple[Any, ...]:
+    """What endpoints show of a pod; other changes of it are nobody's business here."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    return (
+        metadata["uid"],
+        metadata.get("labels"),
+        bool(metadata.get("deletionTimestamp")),
+        spec.get("nodeName"),
+        status.get("podIP"),
+        status.get("phase"),
+        is_ready(pod),
+    )

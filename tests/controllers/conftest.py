@@ -1,0 +1,186 @@
+"""A namespace of a plane of our own, and of a real cluster with its own controllers: what a test says holds on both."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.support import kubernetes as real
+from tests.support.kubernetes import Kubernetes, Server
+
+from torchyard.controllers.scheduler import Scheduler
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.informers import Informers
+from torchyard.kube.kubeconfig import load
+from torchyard.kube.recorder import EVENTS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+ACCOUNTS = Ref("", "v1", "serviceaccounts")
+NODES = Ref("", "v1", "nodes", namespaced=False)
+PODS = Ref("", "v1", "pods")
+PATIENCE = 60.0
+_numbers = itertools.count()
+
+
+class Place:
+    """One namespace of a cluster whose controllers run: objects are made, and what follows is waited for."""
+
+    def __init__(
+        self, client: Client, namespace: str, *, server: Server | None = None, state: Path | None = None
+    ) -> None:
+        self.client, self.namespace = client, namespace
+        self.server = server  # the real one, or None for ours
+        self.state = state
+
+    async def create(self, ref: Ref, obj: Object) -> Object:
+        return await self.client.create(ref, obj, self.namespace if ref.namespaced else "")
+
+    async def get(self, ref: Ref, name: str) -> Object:
+        return await self.client.get(ref, name, self.namespace if ref.namespaced else "")
+
+    async def find(self, ref: Ref, name: str) -> Object | None:
+        return await self.client.find(ref, name, self.namespace if ref.namespaced else "")
+
+    async def patch(self, ref: Ref, name: str, patch: Object, *, subresource: str = "") -> Object:
+        namespace = self.namespace if ref.namespaced else ""
+        return await self.client.patch(ref, name, patch, namespace, subresource=subresource)
+
+    async def delete(self, ref: Ref, name: str, *, grace: int | None = None) -> None:
+        await self.client.delete(ref, name, self.namespace if ref.namespaced else "", grace=grace)
+
+    async def until(self, what: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
+        """The first answer of an async question that is true."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            answer = await what()
+            if answer:
+                return answer
+            assert asyncio.get_running_loop().time() < deadline, f"{why} did not happen in {PATIENCE:.0f} s"
+            await asyncio.sleep(0.05)
+
+    async def becomes(self, ref: Ref, name: str, holds: Callable[[Object], object]) -> Object:
+        """Wait until an object is there and something holds for it; the failure shows the object."""
+        seen: list[Object | None] = [None]
+
+        async def look() -> Object | None:
+            seen[0] = await self.find(ref, name)
+            return seen[0] if seen[0] is not None and holds(seen[0]) else None
+
+        try:
+            return await self.until(look)
+        except AssertionError as error:
+            raise AssertionError(f"{ref.plural} {name} is {seen[0]}") from error
+
+    async def gone(self, ref: Ref, name: str) -> None:
+        async def missing() -> bool:
+            return await self.find(ref, name) is None
+
+        await self.until(missing, why=f"{ref.plural} {name} going")
+
+    async def told(self, name: str, reason: str, *, part: str = "", namespace: str = "") -> Object:
+        """Wait for an event about an object, by reason and a part of its message."""
+        seen: list[tuple[str, str]] = []
+
+        async def look() -> Object | None:
+            found = (await self.client.list(EVENTS, namespace or self.namespace)).items
+            about = [one for one in found if one["involvedObject"].get("name") == name]
+            seen[:] = [(one["reason"], one["message"]) for one in about]
+            return next((one for one in about if one["reason"] == reason and part in one["message"]), None)
+
+        try:
+            return await self.until(look)
+        except AssertionError as error:
+            raise AssertionError(f"no event {reason} with {part!r} about {name}, only {seen}") from error
+
+    async def pod(self, name: str, *, node: str = "", labels: dict[str, str] | None = None, **spec: Any) -> Object:
+        """A pod that nobody runs, on a node that may not exist."""
+        container = {"name": "c", "image": "busybox", **spec.pop("container", {})}
+        wanted = {"containers": [container], "automountServiceAccountToken": False, **spec}
+        if node:
+            wanted["nodeName"] = node
+        return await self.create(PODS, {"metadata": {"name": name, "labels": labels or {}}, "spec": wanted})
+
+    async def move(self, name: str, phase: str, *, address: str = "", ready: bool = True) -> None:
+        """What a kubelet would report of a pod."""
+        conditions = [{"type": "Ready", "status": str(ready)}]
+        status: Object = {"phase": phase, "conditions": conditions}
+        if address:
+            status |= {"podIP": address, "podIPs": [{"ip": address}]}
+        await self.patch(PODS, name, {"status": status}, subresource="status")
+
+    async def node(self, name: str, *, ready: bool = True) -> Object:
+        """A node that says it is well, with nobody behind it."""
+        labels = {"kubernetes.io/hostname": name}
+        await self.client.create(NODES, {"metadata": {"name": name, "labels": labels}})
+        room = {"cpu": "8", "memory": "8Gi", "pods": "100"}
+        condition = {"type": "Ready", "status": str(ready), "reason": "KubeletReady", "message": "well"}
+        status = {"capacity": room, "allocatable": room, "conditions": [condition]}
+        await self.client.patch(NODES, name, {"status": status}, subresource="status")
+        # A real cluster marks a new node until its own controller has seen it to be well.
+        return await self.becomes(NODES, name, lambda node: not node["spec"].get("taints"))
+
+
+async def _namespace(client: Client) -> str:
+    name = f"place-{next(_numbers)}"
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    while await client.find(ACCOUNTS, "default", name) is None:
+        await asyncio.sleep(0.02)
+    return name
+
+
+async def _embedded(directory: Path) -> AsyncIterator[Place]:
+    async with Plane(Settings(state=directory / "state", port=0, node_name="here")) as plane:
+        client = plane.client("test")
+        # It comes with a node otherwise; the nodes of these tests are only objects.
+        informers = Informers(client)
+        scheduler = Scheduler(client, informers)
+        tasks = [asyncio.create_task(work) for work in (scheduler.run(), informers.run())]
+        try:
+            yield Place(client, await _namespace(client), state=directory / "state")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+@pytest.fixture(scope="session")
+def kube_full(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A real kube-apiserver with all its controllers and its scheduler, one per test worker."""
+    missing = [name for name in ("kube-controller-manager", "kube-scheduler") if not real.has(name)]
+    if missing:
+        pytest.skip(f"this Kubernetes has no {', '.join(missing)}")
+    with Kubernetes(tmp_path_factory.mktemp("kube-full"), controllers="*", scheduler=True) as server:
+        yield server
+
+
+async def _real(server: Server) -> AsyncIterator[Place]:
+    client = Client(HttpTransport(load(server.kubeconfig), user_agent="test"), manager="test")
+    try:
+        yield Place(client, await _namespace(client), server=server)
+    finally:
+        await client.close()
+        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+
+
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    made = _embedded(tmp_path) if request.param == "embedded" else _real(request.getfixturevalue("kube_full"))
+    async for found in made:
+        yield found
+
+
+@pytest.fixture
+async def own_place(tmp_path: Path) -> AsyncIterator[Place]:
+    """A plane of our own, for what a real cluster has not."""
+    async for found in _embedded(tmp_path):
+        yield found
