@@ -79,9 +79,10 @@ def _rss(directory: Path) -> float:
 
 def _measure(server: Server, startup: float, directory: Path, seconds: float) -> Figures:
     _prepare(server)
-    made = 0
+    made, turn = 0, 0
     while made < PODS:  # also warms the server up
-        made += int(load.creates(server, f"fill-{made}", 2) * 2)
+        turn += 1
+        made += int(load.creates(server, f"fill-{turn}", 2) * 2)
     one = _trim(server)
     rss = _rss(directory)
     listed = load.list_seconds(server, "/api/v1/namespaces/default/pods")

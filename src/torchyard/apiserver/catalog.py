@@ -85,8 +85,11 @@ def storage_group(resource: Resource) -> str:
 
 def collection_key(resource: Resource) -> str:
     """The store's collection of a resource: `/pods/`, `/jobs.batch/`. Versions share it."""
-    group = storage_group(resource)
-    return f"/{resource.plural}.{group}/" if group else f"/{resource.plural}/"
+    return collection_named(storage_group(resource), resource.plural)
+
+
+def collection_named(group: str, plural: str) -> str:
+    return f"/{plural}.{group}/" if group else f"/{plural}/"
 
 
 def object_key(resource: Resource, namespace: str, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from torchyard.apiserver.catalog import collection_named
 from torchyard.apiserver.store.store import Store
 
 Object = dict[str, Any]
@@ -17,17 +18,13 @@ class StoreLookup:
         self._store = store
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
-        record = self._store.get(f"{_prefix(group, resource)}{namespace}/{name}")
+        record = self._store.get(f"{collection_named(group, resource)}{namespace}/{name}")
         return record.object() if record else None
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
-        prefix = _prefix(group, resource)
+        prefix = collection_named(group, resource)
         for record in self._store.collection(prefix).below(f"{prefix}{namespace}/" if namespace else prefix):
             yield record.object()
 
     def revision(self, group: str, resource: str) -> int:
-        return self._store.collection(_prefix(group, resource)).rev
-
-
-def _prefix(group: str, resource: str) -> str:
-    return f"/{resource}.{group}/" if group else f"/{resource}/"
+        return self._store.collection(collection_named(group, resource)).rev

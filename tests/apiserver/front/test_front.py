@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -255,9 +253,3 @@ async def test_stopping_ends_streams_and_lets_requests_under_way_finish() -> Non
         assert await asking.rest() == b""
         asking.close()
         streaming.close()
-
-
-def test_aiohttp_is_not_loaded_before_it_is_needed() -> None:
-    """It would take a large part of the start-up and several megabytes."""
-    code = "import sys, torchyard.apiserver.front.listening; sys.exit('aiohttp' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

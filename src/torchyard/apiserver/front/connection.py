@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
         try:
             response = await self._response(head, body)
             if isinstance(response.body, bytes):
-                self._write(head, response, response.body)
+                await self._write(head, response, response.body)
             else:
                 await self._stream(response, response.body, stays=stays)
             if self._may_write is not None:
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
             return refusal(error)
         return await server.handle(Request(head.method, path, Query(query), headers, body, user))
 
-    def _write(self, head: Head, response: Response, body: bytes) -> None:
+    async def _write(self, head: Head, response: Response, body: bytes) -> None:
         lines = length_line(response, len(body))
         start = (
             answer_head(response, *lines) if head.fields.stays else answer_head(response, *lines, "Connection: close")
@@ -152,9 +152,16 @@ class Connection(asyncio.Protocol):
             body = b""
         if len(body) <= _ONE_WRITE:
             self.transport.write(start + body)
-        else:
-            self.transport.write(start)
-            self.transport.write(body)
+            return
+        self.transport.write(start)
+        # In pieces, each when the client has taken the one before: TLS would hold a second copy of all that is written.
+        view = memoryview(body)
+        for at in range(0, len(body), _ONE_WRITE):
+            if self._may_write is not None:
+                await self._may_write
+            if self.transport.is_closing():
+                return
+            self.transport.write(view[at : at + _ONE_WRITE])
 
     async def _stream(self, response: Response, body: AsyncGenerator[bytes, None], *, stays: bool) -> None:
         """Write pieces as they come until the stream or the client ends."""

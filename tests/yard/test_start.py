@@ -1,0 +1,23 @@
+"""What a start loads, and what it leaves for those who need it: a plane is up in a second, its help at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("aiohttp", "prometheus_client", "psutil", "torch", "numpy", "torchyard.node.agent", "torchyard.apiserver.cel")
+
+
+@pytest.mark.parametrize(
+    ("module", "left_out"),
+    [
+        ("torchyard.cli.main", ("asyncio", "cryptography", "yaml", "torchyard.apiserver", "torchyard.kube", *HEAVY)),
+        ("torchyard.yard.plane", HEAVY),
+    ],
+)
+def test_what_only_some_need_is_not_loaded_at_the_start(module: str, left_out: tuple[str, ...]) -> None:
+    code = f"import sys, {module}; print(*(name for name in {left_out!r} if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
