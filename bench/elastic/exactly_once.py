@@ -11,7 +11,7 @@ from torchyard.elastic.chaos import Arena, lineage, rampage
 
 
 def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1) -> bool:
-    sizes = ["--records", str(records), "--epochs", str(epochs), "--batch", "256", "--hidden", "64"]
+    sizes = ["--records", str(records), "--epochs", str(epochs), "--batch", "256", "--hidden", "64", "--features", "32"]
     alone = subprocess.run(
         [sys.executable, str(common.PROGRAM), *sizes], capture_output=True, text=True, check=True
     ).stdout.split()[1]

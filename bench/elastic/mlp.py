@@ -19,6 +19,7 @@ parser.add_argument("--micro-batches", type=int, default=4)
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--mode", default="strict")
 parser.add_argument("--hidden", type=int, default=512)
+parser.add_argument("--features", type=int, default=784)
 parser.add_argument("--log", default="")
 parser.add_argument("--hold", default="")
 parser.add_argument("--hold-pause", type=float, default=0.0)
@@ -33,11 +34,10 @@ given = parser.parse_args()
 job = elastic.join(seed=7)
 source = torch.Generator().manual_seed(1)
 data = torch.utils.data.TensorDataset(
-    torch.randn(given.records, 784, generator=source), torch.randint(0, 10, (given.records,), generator=source)
+    torch.randn(given.records, given.features, generator=source), torch.randint(0, 10, (given.records,), generator=source)
 )
-model = torch.nn.Sequential(torch.nn.Linear(784, given.hidden), torch.nn.ReLU(), torch.nn.Linear(given.hidden, 10)).to(
-    given.device
-)
+with torch.device(given.device):
+    model = torch.nn.Sequential(torch.nn.Linear(given.features, given.hidden), torch.nn.ReLU(), torch.nn.Linear(given.hidden, 10))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 name = os.environ.get("TORCHYARD_ELASTIC_WORKER", "alone")
 drag = given.sleep * (3 if given.slow and name.endswith(given.slow) else 1)

@@ -34,6 +34,10 @@ from torchyard.elastic.worker.trainer import Step, Trainer, Update, closing
 MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictReducer, "fast": FastReducer}
 
 
+BACKENDS = ("gloo", "nccl")
+"""What carries gradients. NCCL wants a GPU for each worker; over gloo several may share one."""
+
+
 def join(*, seed: int = 0, threads: int | None = None) -> Job:
     """Seed torch, so that every worker builds the same model, and settle the number of threads a kernel may use.
 
@@ -79,6 +83,7 @@ class Job:
         micro_batches: int = 1,
         epochs: int = 1,
         mode: str = "strict",
+        backend: str = "gloo",
         shuffle: bool = True,
         clip_norm: float | None = None,
         scheduler: Any = None,
@@ -100,11 +105,12 @@ class Job:
         if mode not in MODES:
             raise ElasticError("BadMode", f"mode is {mode!r}", hint=f"choose one of {', '.join(MODES)}")
         if mode == "strict":
-            torch.use_deterministic_algorithms(True)
-        config = {"order": asdict(order), "mode": mode, "threads": torch.get_num_threads()}
+            refuse_other_bits()
+        config = {"order": asdict(order), "mode": mode, "backend": backend, "threads": torch.get_num_threads()}
         reducer = MODES[mode](model, micro_batches)
+        _check_backend(backend, reducer.layout.device)
         keeper = self._keeper(order, every=snapshot_every, saving=checkpoints)
-        runtime = self._runtime = Runtime(state, order, config=config, stored=keeper)
+        runtime = self._runtime = Runtime(state, order, config=config, stored=keeper, nccl=backend == "nccl")
         loader = Loader(order, data, collate=collate, ahead=prefetch)
         update = Update(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
         trainer = Trainer(runtime, loader, reducer, loss=loss, update=update, digest_every=digest_every, keeper=keeper)
@@ -131,6 +137,22 @@ class Job:
         if self._seat is not None:
             leave_on_sigterm(runtime)
         yield from trainer.steps()
+
+
+def refuse_other_bits() -> None:
+    """Only kernels that give the same bits every time; torch raises at any other."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it cuBLAS has no such form
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
+def _check_backend(backend: str, device: torch.device) -> None:
+    if backend not in BACKENDS:
+        raise ElasticError("BadBackend", f"backend is {backend!r}", hint=f"choose one of {', '.join(BACKENDS)}")
+    if backend == "nccl" and device.type != "cuda":
+        raise ElasticError(
+            "BadBackend", f"nccl cannot carry gradients on {device.type}", hint="put the model on a GPU, or use gloo"
+        )
 
 
 def _order(records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool) -> Order:

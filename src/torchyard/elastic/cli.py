@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.elastic import run as runner
+from torchyard.elastic.agent.zygote import die_with_parent
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.errors import ElasticError
 
@@ -94,6 +95,8 @@ def _run(given: argparse.Namespace) -> int:
 
 def _coordinator(given: argparse.Namespace) -> int:
     listener = socket.socket(fileno=given.listener) if given.listener >= 0 else None
+    if listener is not None:
+        die_with_parent()  # the runner holds the port: without it this one would wait for nobody
     asyncio.run(runner.serve_coordinator(given.dir, listener, host=given.host, port=given.port))
     return 0
 

@@ -72,7 +72,7 @@ class Keeper(Restorable):
         """Memory wins over disk when it is newer. A fresh model is step 0."""
         copy, saved = newest_copy(self._folder), self._sound()
         if copy is not None and (saved is None or copy.step >= saved[1].step):
-            state.restore(copy.load())
+            state.restore(copy.load(in_place=state.on_gpu))
             return copy.step
         if saved is not None:
             from torchyard.elastic.checkpoint.writer import load
@@ -92,7 +92,7 @@ class Keeper(Restorable):
 
     def before_update(self) -> None:
         """The copy must be whole before the state changes."""
-        self._memory.settle()
+        self._memory.before_change()
 
     def _save(self, runtime: Runtime, step: int, copy: Path) -> None:
         assert self._saving is not None

@@ -44,7 +44,7 @@ class FastReducer:
 
     def expect_last(self, micro: int) -> None:
         """Backward of the last own micro-batch: from here on, a full bucket may go."""
-        self._armed = self._group.size > 1
+        self._armed = not self._alone
         self._waiting = set(range(len(self.layout.parameters)))
         self._missing = [end - start for start, end in self._edges]
         self._launched = 0
@@ -61,6 +61,11 @@ class FastReducer:
                 self._launch(self._launched)
 
         return ready
+
+    @property
+    def _alone(self) -> bool:
+        """Nothing is sent: backward itself adds up the micro-batches, where they are."""
+        return self._group.size == 1
 
     def _collect(self, place: int, parameter: torch.nn.Parameter) -> None:
         self._waiting.discard(place)
@@ -87,7 +92,7 @@ class FastReducer:
     def add(self, micro: int, loss: torch.Tensor, *, weight: float) -> None:
         # With buckets under way, only the parameters that backward did not reach are left.
         left = sorted(self._waiting) if self._armed else range(len(self.layout.parameters))
-        for place in left:
+        for place in [] if self._alone else left:
             self._collect(place, self.layout.parameters[place])
         self._flat.tail[LOSS] += loss
         for view, buffer in zip(self._flat.statistics, self.layout.statistics, strict=True):
@@ -98,15 +103,18 @@ class FastReducer:
         flat = self._flat
         if change:
             flat.tail[FLAG] = 1
-        if self._group.size > 1:
+        if not self._alone:
             for bucket in range(self._launched, len(self._edges)):
                 self._launch(bucket)
             if self._fault is not None:
                 raise self._fault
             self._group.wait(*self._works)
+            for parameter, gradient in zip(self.layout.parameters, flat.grads, strict=True):
+                parameter.grad = gradient
+        for parameter in self.layout.parameters:
+            if parameter.grad is None:  # it took no part; with others it would have had zeros too
+                parameter.grad = torch.zeros_like(parameter)
         self._armed = False
-        for parameter, gradient in zip(self.layout.parameters, flat.grads, strict=True):
-            parameter.grad = gradient
         return flat, bool(flat.tail[FLAG] > 0)
 
 

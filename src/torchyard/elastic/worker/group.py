@@ -2,6 +2,7 @@
 
 Rendezvous goes over the control stream (no store server whose host could die). A peer that hangs sends no reset, and
 gloo would wait for its timeout: `cut` shuts the group's own sockets down, so that a blocked collective raises at once.
+With NCCL, which carries gradients only, `cut` aborts its communicator; state and agreement stay with gloo.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import os
 import socket
 import stat
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -25,6 +27,8 @@ from torchyard.elastic.worker.link import Link
 OPERATION_TIMEOUT = 600.0
 """Only a last resort: death is seen as a reset, a hang by lease or beacon, and both cut the group."""
 FORMING_TIMEOUT = 10.0
+LOOK_EVERY = 20e-6
+"""How often the host looks whether the device has finished; a tenth of what launching the next kernels takes."""
 
 
 class GroupBroken(Exception):
@@ -49,17 +53,43 @@ class _Rendezvous(dist.Store):  # type: ignore[misc]  # torch is not there when 
     def wait(self, keys: list[str], timeout: timedelta | None = None) -> None:
         self._link.wait_values(self._fence, keys, FORMING_TIMEOUT)
 
+    def check(self, keys: list[str]) -> bool:
+        return self._link.has_values(self._fence, keys)
+
+    def delete_key(self, key: str) -> bool:
+        """Values go with their world."""
+        return True
+
     def set_timeout(self, timeout: timedelta) -> None:
         """The link has its own."""
+
+
+def nccl_group(store: Any, rank: int, size: int) -> Any:
+    """A communicator whose failures are ours to handle: NCCL's own watchdog would end the process."""
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timedelta(seconds=OPERATION_TIMEOUT)
+    return dist.ProcessGroupNCCL(store, rank, size, options)
+
+
+def watch(finished: Callable[[], bool], severed: threading.Event) -> None:
+    """Wait for the device. An aborted communicator's kernels finish too, with garbage: then nothing may be used."""
+    while not finished() and not severed.is_set():
+        time.sleep(LOOK_EVERY)
+    if severed.is_set():
+        raise GroupBroken("the group was cut")
 
 
 class Group:
     """The members of one world, in rank order. A world of one needs no sockets and cannot break."""
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, *, nccl: bool = False) -> None:
         self.rank = rank
         self.size = size
+        self._wants_nccl = nccl and size > 1
         self._pg: Any = None
+        self._nccl: Any = None
+        self._severed = threading.Event()
         self._sockets: set[int] = set()
         self._closing = threading.Lock()
 
@@ -75,30 +105,35 @@ class Group:
             ]  # as the coordinator sees it
             self._store = _Rendezvous(link, fence)
             self._pg = dist.ProcessGroupGloo(self._store, self.rank, self.size, options)
+            if self._wants_nccl:
+                self._nccl = nccl_group(dist.PrefixStore("nccl", self._store), self.rank, self.size)
         except (RuntimeError, TimeoutError) as error:
             raise GroupBroken(_brief(error)) from error
         finally:
             self._sockets = _sockets() - before - {link.fileno()}
 
     def all_reduce(self, tensor: torch.Tensor) -> Any:
-        return self._begin(lambda: self._pg.allreduce([tensor], dist.AllreduceOptions()))
+        return self._begin(lambda: self._for(tensor).allreduce([tensor], dist.AllreduceOptions()))
 
     def all_to_all(
         self, output: torch.Tensor, given: torch.Tensor, output_split: Sequence[int], given_split: Sequence[int]
     ) -> Any:
         options = dist.AllToAllOptions()
         return self._begin(
-            lambda: self._pg.alltoall_base(output, given, list(output_split), list(given_split), options)
+            lambda: self._for(given).alltoall_base(output, given, list(output_split), list(given_split), options)
         )
 
     def all_gather(self, output: torch.Tensor, given: torch.Tensor) -> Any:
-        return self._begin(lambda: self._pg._allgather_base(output, given))
+        return self._begin(lambda: self._for(given)._allgather_base(output, given))
 
     def send(self, tensor: torch.Tensor, to: int) -> Any:
         return self._begin(lambda: self._pg.send([tensor], to, 0))
 
     def receive(self, tensor: torch.Tensor, source: int) -> Any:
         return self._begin(lambda: self._pg.recv([tensor], source, 0))
+
+    def _for(self, tensor: torch.Tensor) -> Any:
+        return self._nccl if self._nccl is not None and tensor.is_cuda else self._pg
 
     def _begin(self, operation: Any) -> Any:
         if self._pg is None:
@@ -112,11 +147,20 @@ class Group:
         try:
             for work in works:
                 work.wait()
+            if self._nccl is not None:
+                # Its `wait` only orders streams: the host must know before anything is applied.
+                reached = torch.cuda.Event()
+                reached.record()
+                watch(reached.query, self._severed)
         except RuntimeError as error:
             raise GroupBroken(_brief(error)) from error
 
     def cut(self) -> None:
         """Safe from any thread. Listeners are spared: cutting one ends the process."""
+        self._severed.set()
+        if self._nccl is not None:
+            # An abort may itself wait for the device: the control thread must not.
+            threading.Thread(target=self._nccl.abort, name="elastic-abort", daemon=True).start()
         with self._closing:
             for number in self._sockets:
                 try:
@@ -135,6 +179,9 @@ class Group:
         if self._pg is not None:
             self._pg.abort()
             self._pg = None
+        if self._nccl is not None:
+            self._nccl.abort()
+            self._nccl = None
 
 
 def _sockets() -> set[int]:

@@ -214,6 +214,10 @@ class Link:
             if not ready:
                 raise TimeoutError(f"no member of the new world published {keys} within {timeout} s")
 
+    def has_values(self, fence: Fence, keys: list[str]) -> bool:
+        with self._changed:
+            return all((fence, key) in self._values for key in keys)
+
     def value(self, fence: Fence, key: str) -> bytes:
         with self._changed:
             return self._values[fence, key]

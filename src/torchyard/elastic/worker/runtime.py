@@ -53,7 +53,15 @@ class Restorable:
 
 
 class Runtime:
-    def __init__(self, state: State, order: Order, *, config: dict[str, Any], stored: Restorable | None = None) -> None:
+    def __init__(
+        self,
+        state: State,
+        order: Order,
+        *,
+        config: dict[str, Any],
+        stored: Restorable | None = None,
+        nccl: bool = False,
+    ) -> None:
         self.state = state
         self.order = order
         self.stored = stored or Restorable()
@@ -67,6 +75,7 @@ class Runtime:
         self._running = False
         self._done = ""
         self._config = config
+        self._nccl = nccl
         self._clock: dict[str, float] = {}
         self._on_enter: list[Callable[[], None]] = []
         self.link: Link | None = None
@@ -176,7 +185,7 @@ class Runtime:
         go = self.link.wait_go(fence)
         agreed = time.monotonic()
         self.phase("forming")
-        self.group = Group(go.members.index(self.name), len(go.members))
+        self.group = Group(go.members.index(self.name), len(go.members), nccl=self._nccl)
         self.group.connect(self.link, fence)
         formed = time.monotonic()
         self._take_over(go)

@@ -51,11 +51,16 @@ class Snapshot:
         return hasher.hexdigest()
 
     @classmethod
-    def empty_like(cls, header: bytes) -> Snapshot:
+    def empty_like(cls, header: bytes, *, device: str = "cpu") -> Snapshot:
         """Room for the tensors that a header announces."""
         told = torch.load(io.BytesIO(header), weights_only=True)
-        made = [torch.empty(shape, dtype=getattr(torch, kind)) for kind, shape in told["tensors"]]
+        made = [torch.empty(shape, dtype=getattr(torch, kind), device=device) for kind, shape in told["tensors"]]
         return cls(told["skeleton"], made)
+
+    @classmethod
+    def announced(cls, header: bytes) -> Snapshot:
+        """Kinds and shapes only: tensors without memory."""
+        return cls.empty_like(header, device="meta")
 
 
 class State:
@@ -91,6 +96,10 @@ class State:
                 raise ElasticError(
                     "OtherState", f"the {name} does not fit: {error}", hint="resume with the program that made it"
                 ) from error
+
+    @property
+    def on_gpu(self) -> bool:
+        return any(tensor.is_cuda for tensor in self.capture().tensors)
 
     def digest(self) -> str:
         return self.capture().digest()

@@ -15,7 +15,7 @@ from torchyard.elastic.checkpoint.keeper import Keeper
 from torchyard.elastic.errors import ElasticError, JobFailed
 from torchyard.elastic.order import Order
 from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.flat import Flat, Statistics, forget_gradients
+from torchyard.elastic.reduce.flat import Flat, Statistics
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.worker.group import GroupBroken
 from torchyard.elastic.worker.link import Ended
@@ -158,7 +158,6 @@ class Trainer:
 
     def _skip(self, micro: int) -> None:
         """A step so short that this micro-batch is empty still takes its place in the sum, as zero."""
-        forget_gradients(self._reducer.layout)
         self._statistics.rewind()
         self._reducer.add(micro, torch.zeros(()), weight=0.0)
 
