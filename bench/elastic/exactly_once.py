@@ -17,7 +17,7 @@ def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1)
     ).stdout.split()[1]
     with common.workspace() as folder:
         go = folder / "go"
-        held = ["--hold", str(go), "--hold-pause", "0.4", "--snapshot-every", "10"]
+        held = ["--hold", str(go), "--hold-pause", "2.0", "--snapshot-every", "10"]
         settings = common.options(folder, *sizes, *held, workers=3, lease=5.0)
         begun = time.time()
         with Arena(settings) as arena:

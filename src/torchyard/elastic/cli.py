@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.elastic import run as runner
+from torchyard.elastic.agent import pod as pod_agent
 from torchyard.elastic.agent.zygote import die_with_parent
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.errors import ElasticError
@@ -62,10 +63,14 @@ def parser() -> argparse.ArgumentParser:
     saved.add_argument("what", choices=["list", "inspect", "verify"])
     saved.add_argument("path", type=Path, help="a checkpoint directory, or the directory that holds them")
     saved.set_defaults(call=_checkpoints)
+    pod = verbs.add_parser("pod", help="run a pod's worker, and hand signals on to it")
+    pod.add_argument("command", nargs=argparse.REMAINDER, help="-- python train.py ...")
+    pod.set_defaults(call=lambda given: pod_agent.run(runner.sequence(given.command)))
     serve = _verb(verbs, "coordinator", _coordinator, "serve the coordinator of a job (used by run and by pods)")
     serve.add_argument("--listener", type=int, default=-1, help="an inherited listening socket")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=0)
+    serve.add_argument("--with-parent", action="store_true", help="end when the process that started it ends")
     return whole
 
 
@@ -95,8 +100,8 @@ def _run(given: argparse.Namespace) -> int:
 
 def _coordinator(given: argparse.Namespace) -> int:
     listener = socket.socket(fileno=given.listener) if given.listener >= 0 else None
-    if listener is not None:
-        die_with_parent()  # the runner holds the port: without it this one would wait for nobody
+    if given.with_parent:
+        die_with_parent()
     asyncio.run(runner.serve_coordinator(given.dir, listener, host=given.host, port=given.port))
     return 0
 

@@ -154,6 +154,7 @@ class Runner:
                 str(self.options.directory),
                 "--listener",
                 str(self._listener.fileno()),
+                "--with-parent",  # the runner holds the port: without it, it would wait for nobody
                 pass_fds=[self._listener.fileno()],
                 start_new_session=True,
             )

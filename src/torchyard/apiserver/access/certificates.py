@@ -36,6 +36,7 @@ SERVICE_NAMES = (
     "kubernetes.default",
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
+    "10.96.0.1",  # the service's own address, which is how pods are told to reach us
 )
 
 

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from torchyard.elastic.bundle import bundle
 from torchyard.elastic.errors import ElasticError
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ async def _route(
         case "GET /events":
             after = int(query.get("after", ["0"])[0])
             return _json([event for event in coordinator.scribe.events if event["id"] > after])
+        case "GET /runtime.zip":
+            return "application/zip", bundle()
         case "GET /metrics":
             return "text/plain; version=0.0.4", metrics(coordinator).encode()
         case "GET /ledger":

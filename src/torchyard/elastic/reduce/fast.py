@@ -115,7 +115,8 @@ class FastReducer:
             if parameter.grad is None:  # it took no part; with others it would have had zeros too
                 parameter.grad = torch.zeros_like(parameter)
         self._armed = False
-        return flat, bool(flat.tail[FLAG] > 0)
+        # Alone the answer is known here: asking a GPU for it would wait for the whole step.
+        return flat, change if self._alone else bool(flat.tail[FLAG] > 0)
 
 
 def _buckets(layout: Layout) -> tuple[list[tuple[int, int]], list[int]]:

@@ -70,10 +70,12 @@ class StrictReducer:
         own = self._sums.stack
         if change:
             own[0][1].tail[FLAG] = 1
-        total = self._exchange() if self._group.size > 1 else self._sums.total()
+        alone = self._group.size == 1
+        total = self._sums.total() if alone else self._exchange()
         for parameter, gradient in zip(self.layout.parameters, total.grads, strict=True):
             parameter.grad = gradient
-        return total, bool(total.tail[FLAG] > 0)
+        # Alone the answer is known here: asking a GPU for it would wait for the whole step.
+        return total, change if alone else bool(total.tail[FLAG] > 0)
 
     def _exchange(self) -> Flat:
         group, width = self._group, self._slice

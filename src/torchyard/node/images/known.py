@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import torchyard
 from torchyard.node.images import bundled
 from torchyard.node.images.model import PATH, Config, Image, full_name
-from torchyard.node.images.python import Python
+from torchyard.node.images.python import Python, describe
 from torchyard.node.runtime.compose import Root
+
+PACKAGE = Path(torchyard.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """`kind` python: the environment with torch first on PATH; shell: the machine's programs.
+    """`kind` python: the environment with torch first on PATH; shell: the machine's programs; yard: ourselves.
 
     `programs` is the directory in which the image has the bundled training programs.
     """
@@ -38,6 +42,8 @@ KNOWN = (
     Known(("docker.io/library/debian:*", "docker.io/library/ubuntu:*"), "shell", ("bash",)),
     Known(("registry.k8s.io/pause:*",), "shell", entrypoint=("sleep", "infinity")),
     Known(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
+    Known(("docker.io/horovod/horovod:*",), "python", ("bash",)),
+    Known(("docker.io/elasticdl/elasticdl:*",), "yard", ("bash",)),
     Known(("torchyard.dev/python:*", "localhost/python:*"), "python", ("python3",)),
     Known(
         ("docker.io/*/pytorch-dist-mnist-test:*",),
@@ -70,11 +76,17 @@ def find(name: str, python: Python, layers: Path) -> Image | None:
 def _image(full: str, known: Known, python: Python, layers: Path) -> Image:
     env = {"PATH": PATH}
     trees = (bundled.layer(layers, known.programs),) if known.programs else ()
-    if known.kind == "python":
+    prefixes = python.prefixes
+    if known.kind == "yard":
+        # the environment this very package runs in, which need not be the one with torch
+        python = describe(sys.executable)
+        prefixes = (*python.prefixes, PACKAGE.parent)
+        env["PYTHONPATH"] = f"{PACKAGE.parent}:{PACKAGE / 'elasticdl' / 'compat'}"
+    if known.kind in ("python", "yard"):
         env["PATH"] = f"{python.programs}:{PATH}"
         env["PYTHON_VERSION"] = python.version
     # what is really used, so that a changed environment is a changed image
     parts: tuple[object, ...] = (known.kind, known.command, known.entrypoint, python, [tree.name for tree in trees])
     digest = hashlib.sha256(" ".join(str(part) for part in parts).encode()).hexdigest()
     config = Config(env=env, entrypoint=known.entrypoint, command=known.command, directory=known.directory)
-    return Image(full, f"sha256:{digest}", Root(machine=True, layers=trees, prefixes=python.prefixes), config)
+    return Image(full, f"sha256:{digest}", Root(machine=True, layers=trees, prefixes=prefixes), config)

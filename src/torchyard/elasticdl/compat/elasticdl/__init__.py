@@ -1,0 +1,1 @@
+"""ElasticDL's package name, for pods whose command names it."""

@@ -1,0 +1,1 @@
+"""See `torchyard.elasticdl.master`."""

@@ -1,0 +1,8 @@
+"""`python -m elasticdl.python.master.main`: what every ElasticDL client puts into the master pod."""
+
+import sys
+
+from torchyard.elasticdl.serve import main
+
+if __name__ == "__main__":
+    sys.exit(main())

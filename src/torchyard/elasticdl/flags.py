@@ -1,0 +1,168 @@
+"""The flags of ElasticDL's verbs, one table for the client and the master. What has no meaning here is refused by name.
+
+Clients hand every flag on to the master, so both must read the same ones, those of later versions included.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from torchyard.elasticdl.strings import BadFlag
+
+YES = ("true", "yes", "t", "y")
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_STRATEGIES = ("", "Local", "ParameterServerStrategy", "AllreduceStrategy", "CustomStrategy")
+_EACH = "cpu=1,memory=4096Mi"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    name: str
+    default: Any = ""
+    text: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+
+
+COMMON = (
+    Flag("job_name", required=True, text="the job's name; pods are named after it"),
+    Flag("image_name", text="image of the master, and of the workers unless --worker_image is given"),
+    Flag("worker_image", text="image of the workers"),
+    Flag("ps_image"),
+    Flag("namespace", "default"),
+    Flag("master_resource_request", "cpu=0.1,memory=1024Mi"),
+    Flag("master_resource_limit"),
+    Flag("num_workers", 2, "number of worker pods"),
+    Flag("worker_resource_request", _EACH),
+    Flag("worker_resource_limit"),
+    Flag("num_ps_pods", 0),
+    Flag("ps_resource_request", _EACH),
+    Flag("ps_resource_limit"),
+    Flag("ps_pod_priority"),
+    Flag("chief_resource_request", _EACH),
+    Flag("chief_resource_limit"),
+    Flag("chief_pod_priority"),
+    Flag("evaluator_resource_request", _EACH),
+    Flag("evaluator_resource_limit"),
+    Flag("evaluator_pod_priority"),
+    Flag("num_evaluators", 0),
+    Flag("master_pod_priority", text="priority class of the master"),
+    Flag("worker_pod_priority", text="high, low, or the share that is high, as in 0.5"),
+    Flag("volume", text="host_path=/d,mount_path=/data;claim_name=c,mount_path=/m,sub_path=s"),
+    Flag("image_pull_policy", "Always", choices=("Never", "IfNotPresent", "Always")),
+    Flag("restart_policy", "Never", "of the master pod", ("Never", "OnFailure", "Always")),
+    Flag("envs", text="variables of every pod: a=1,b=2"),
+    Flag("populate_env_names", text="the master hands on its own variables whose names match"),
+    Flag("extra_pypi_index", "https://pypi.org/simple"),
+    Flag("num_minibatches_per_task", 8),
+    Flag("cluster_spec", text="a Python file whose `cluster` has with_pod"),
+    Flag("cluster_spec_json", text="the same as JSON, or base64 of it"),
+    Flag("yaml", text="write the master pod to this file instead of submitting it"),
+    Flag("force_use_kube_config_file", False),
+    Flag("aux_params", text="only disable_relaunch=true is understood"),
+    Flag("log_file_path", text="pods write their output to this file too"),
+    Flag("minibatch_size", 64),
+    Flag("model_zoo"),
+    Flag("model_def"),
+    Flag("feed", "feed"),
+    Flag("loss", "loss"),
+    Flag("optimizer", "optimizer"),
+    Flag("callbacks", "callbacks"),
+    Flag("eval_metrics_fn", "eval_metrics_fn"),
+    Flag("custom_data_reader", "custom_data_reader"),
+    Flag("get_model_steps", 1),
+    Flag("data_reader_params"),
+    Flag("distribution_strategy", "ParameterServerStrategy", choices=_STRATEGIES),
+    Flag("checkpoint_steps", 0),
+    Flag("checkpoint_dir"),
+    Flag("keep_checkpoint_max", 0),
+    Flag("output"),
+    Flag("log_level", "INFO", choices=_LEVELS),
+)
+TRAIN = (
+    Flag("num_epochs", 1),
+    Flag("grads_to_wait", 1),
+    Flag("training_data"),
+    Flag("validation_data"),
+    Flag("evaluation_steps", 0),
+    Flag("checkpoint_dir_for_init"),
+    Flag("sync_version_tolerance", 0),
+    Flag("log_loss_steps", 100),
+    Flag("max_step", 0),
+    Flag("use_async", False),
+    Flag("lr_staleness_modulation", False),
+    Flag("need_elasticdl_job_service", False),
+    Flag("need_task_manager", True),
+    Flag("need_pod_manager", True),
+    Flag("task_fault_tolerance", True),
+    Flag("relaunch_timeout_worker", False),
+    Flag("job_command", text="what every worker runs"),
+    Flag("need_tf_config", False),
+    Flag("relaunch_on_worker_failure", 1),
+    Flag("ps_is_critical", True),
+    Flag("critical_worker_index", "default"),
+    Flag("ps_relaunch_max_num", 1),
+    Flag("launch_worker_after_ps_running", "default"),
+    Flag("enable_automate_memory", True),
+)
+EVALUATE = (Flag("validation_data", required=True), Flag("checkpoint_dir_for_init", required=True))
+PREDICT = (
+    Flag("prediction_data", required=True),
+    Flag("prediction_outputs_processor", "PredictionOutputsProcessor"),
+    Flag("checkpoint_dir_for_init", required=True),
+)
+MASTER = (Flag("port", 50001),)
+
+
+def add(parser: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
+    for flag in flags:
+        option = f"--{flag.name}"
+        if isinstance(flag.default, bool):
+            # `--flag` alone means: not the default.
+            parser.add_argument(
+                option, nargs="?", const=not flag.default, default=flag.default, type=_yes, help=flag.text
+            )
+        else:
+            kind = type(flag.default)
+            choices = flag.choices or None
+            parser.add_argument(
+                option, default=flag.default, type=kind, choices=choices, required=flag.required, help=flag.text
+            )
+
+
+def _yes(text: str) -> bool:
+    return text.lower() in YES
+
+
+def told(given: argparse.Namespace, flags: tuple[Flag, ...]) -> list[str]:
+    """The flags as a command line again, only those that differ from their default."""
+    found = []
+    for flag in flags:
+        value = getattr(given, flag.name)
+        if value != flag.default:
+            found += [f"--{flag.name}", str(value)]
+    return found
+
+
+def check_training(given: argparse.Namespace) -> None:
+    """What this runtime does not do is said before anything is made."""
+    if given.num_ps_pods:
+        raise BadFlag(
+            "--num_ps_pods: parameter servers are not supported",
+            hint="leave it out: gradients are averaged between workers (AllreduceStrategy)",
+        )
+    if given.need_elasticdl_job_service or not given.job_command:
+        raise BadFlag(
+            "--job_command is not given: ElasticDL's own Keras loop is not supported",
+            hint='give the program every worker runs, as in --job_command="python -m model_zoo.mnist.mnist_pytorch"',
+        )
+    if given.need_tf_config or given.num_evaluators:
+        raise BadFlag("--need_tf_config, --num_evaluators: TensorFlow jobs are not supported", hint="leave them out")
+    if given.cluster_spec:
+        raise BadFlag("--cluster_spec: Python files are not run", hint="say the same with --cluster_spec_json")
+    if given.num_workers < 1:
+        raise BadFlag(f"--num_workers={given.num_workers}: there must be at least one")
+    if not given.image_name:
+        raise BadFlag("--image_name is not given", hint="use elasticdl/elasticdl:v1.0.0, or an image with torchyard")

@@ -1,0 +1,68 @@
+"""Which worker pods to make: a pure function of what is wanted, what is there, and how earlier ones ended.
+
+ElasticDL started none again after an exception, an eviction or a lack of memory. Here a worker that was taken away is
+always replaced, and one that failed is replaced until failing is all they do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+
+TAKEN_AWAY = (137, 143)
+"""Exit codes of programs that others ended: SIGKILL and SIGTERM."""
+FAILURES_IN_A_ROW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a pod ended, in a sentence, and whether that was its own doing."""
+
+    own_fault: bool
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    create: int = 0
+    failed: str = ""
+
+
+def is_over(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def is_leaving(pod: Object) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def ending(pod: Object) -> Ending:
+    status = pod.get("status") or {}
+    name = pod["metadata"]["name"]
+    if status.get("reason") in ("Evicted", "Preempting", "NodeLost", "Shutdown", "NodeShutdown"):
+        return Ending(False, f"{name} was taken away: {status['reason']} {status.get('message', '')}".strip())
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated") or {}
+        code, reason = ended.get("exitCode", 0), ended.get("reason", "")
+        if reason == "OOMKilled":
+            return Ending(True, f"{name} ran out of memory; raise --worker_resource_limit")
+        if code:
+            return Ending(code not in TAKEN_AWAY, f"{name} ended with code {code} {reason}".strip())
+    return Ending(False, f"{name} ended")
+
+
+def plan(wanted: int, pods: list[Object], *, own_faults: int, relaunch: bool) -> Plan:
+    """`own_faults` counts failures since a step was last made; a job whose workers only fail is given up."""
+    if own_faults >= FAILURES_IN_A_ROW:
+        return Plan(failed=f"{own_faults} workers in a row failed before a step was made")
+    alive = [pod for pod in pods if not is_over(pod) and not is_leaving(pod)]
+    missing = max(0, wanted - len(alive))
+    ended = len(pods) - len(alive)
+    if not relaunch and ended:
+        # Those that are gone stay gone: only what never was may still be made.
+        missing = max(0, wanted - len(pods))
+        if not alive and not missing:
+            return Plan(failed="all workers have ended, and --aux_params says disable_relaunch")
+    return Plan(create=missing)

@@ -1,0 +1,88 @@
+"""Volumes, environments and resources as ElasticDL's flags write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.elasticdl import strings
+from torchyard.elasticdl.strings import BadFlag
+
+
+def test_a_host_path_is_mounted_as_the_tutorial_asks() -> None:
+    made = strings.volumes("host_path=/home/me/data,mount_path=/data", "w-0")
+    assert made.volumes == [{"name": "w-0-volume-0", "hostPath": {"path": "/home/me/data"}}]
+    assert made.mounts == [{"name": "w-0-volume-0", "mountPath": "/data"}]
+
+
+def test_the_same_source_twice_is_one_volume_with_two_mounts() -> None:
+    made = strings.volumes(
+        "claim_name=c,mount_path=/a;claim_name=c,mount_path=/b,sub_path=x;host_path=/h,mount_path=/h,type=Directory",
+        "p",
+    )
+    assert [volume["name"] for volume in made.volumes] == ["p-volume-0", "p-volume-1"]
+    assert made.volumes[0]["persistentVolumeClaim"] == {"claimName": "c", "readOnly": False}
+    assert made.volumes[1]["hostPath"] == {"path": "/h", "type": "Directory"}
+    assert [mount.get("subPath") for mount in made.mounts] == [None, "x", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("host_path=/a,mount_path=/a,mount_path=/b", "given twice"),
+        ("host_path=/a,mount=/a", "mount is not known"),
+        ("mount_path=/a", "names no source"),
+        ("claim_name=c", "has no mount_path"),
+        ("claim_name", "is not KEY=VALUE"),
+    ],
+)
+def test_a_volume_that_makes_no_sense_is_refused_with_the_reason(text: str, said: str) -> None:
+    with pytest.raises(BadFlag, match=said):
+        strings.volumes(text, "p")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ("a=1", {"a": "1"}),
+        ("USE_TORCH=true,HOROVOD_GLOO_TIMEOUT_SECONDS=60", {"USE_TORCH": "true", "HOROVOD_GLOO_TIMEOUT_SECONDS": "60"}),
+        ("hosts=a,b,c,mode=fast", {"hosts": "a,b,c", "mode": "fast"}),
+        ("last=x,y", {"last": "x,y"}),
+    ],
+)
+def test_values_of_variables_may_hold_commas(text: str, found: dict[str, str]) -> None:
+    assert strings.environment(text) == found
+
+
+@pytest.mark.parametrize("text", ["a", "a=1=2", "=1"])
+def test_variables_that_cannot_be_told_apart_are_refused(text: str) -> None:
+    with pytest.raises(BadFlag, match="KEY=VALUE"):
+        strings.environment(text)
+
+
+def test_resources_get_the_names_kubernetes_has() -> None:
+    found = strings.resources("cpu=250m,memory=32Mi,disk=1Gi,gpu=1", flag="--x")
+    assert found == {"cpu": "250m", "memory": "32Mi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}
+    assert strings.resources("amd.com/gpu=2", flag="--x") == {"amd.com/gpu": "2"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cpu=lots", "no amount"),
+        ("memory=1024", "no size"),
+        ("memory=0512Mi", "no size"),
+        ("gpu=0.5", "no number of devices"),
+        ("tpu=1", "tpu is not known"),
+        ("cpu=1,cpu=2", "given twice"),
+        ("disk=1Gi,ephemeral-storage=1Gi", "given twice"),
+    ],
+)
+def test_resources_that_make_no_sense_are_refused_with_the_reason(text: str, said: str) -> None:
+    with pytest.raises(BadFlag, match=said):
+        strings.resources(text, flag="--worker_resource_request")
+
+
+def test_a_limit_that_is_not_given_is_the_request() -> None:
+    assert strings.both("cpu=1", "", flag="--x") == {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    assert strings.both("cpu=1", "cpu=2", flag="--x")["limits"] == {"cpu": "2"}
