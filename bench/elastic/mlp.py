@@ -34,10 +34,13 @@ given = parser.parse_args()
 job = elastic.join(seed=7)
 source = torch.Generator().manual_seed(1)
 data = torch.utils.data.TensorDataset(
-    torch.randn(given.records, given.features, generator=source), torch.randint(0, 10, (given.records,), generator=source)
+    torch.randn(given.records, given.features, generator=source),
+    torch.randint(0, 10, (given.records,), generator=source),
 )
 with torch.device(given.device):
-    model = torch.nn.Sequential(torch.nn.Linear(given.features, given.hidden), torch.nn.ReLU(), torch.nn.Linear(given.hidden, 10))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(given.features, given.hidden), torch.nn.ReLU(), torch.nn.Linear(given.hidden, 10)
+    )
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 name = os.environ.get("TORCHYARD_ELASTIC_WORKER", "alone")
 drag = given.sleep * (3 if given.slow and name.endswith(given.slow) else 1)

@@ -81,7 +81,8 @@ def test_the_published_client_hands_on_every_flag_and_is_understood() -> None:
     read = serve.parse(
         ["--worker_image", "w", "--model_zoo", "", "--cluster_spec", "", "--cluster_spec_json", "", "--num_epochs", "1",
          "--need_task_manager", "True", "--use_async", "False", "--job_command", "python x.py", "--image_name", "i",
-         "--job_name", "j", "--num_workers", "3", "--restart_policy", "Never", "--distribution_strategy", "AllreduceStrategy",
+         "--job_name", "j", "--num_workers", "3", "--restart_policy", "Never",
+         "--distribution_strategy", "AllreduceStrategy",
          "--critical_worker_index", "default", "--unknown_of_later", "1"]
     )  # fmt: skip
     flags.check_training(read)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from torchyard.elastic import wire
+from torchyard.elastic.beside import serve_beside
 from torchyard.elastic.checkpoint.keeper import Checkpoints, Keeper
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.order import Order
@@ -45,6 +46,7 @@ def join(*, seed: int = 0, threads: int | None = None) -> Job:
     """
     torch.manual_seed(seed)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
+    serve_beside()
     return Job(seed, Seat.from_environment())
 
 

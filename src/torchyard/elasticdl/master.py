@@ -1,7 +1,7 @@
 """The master of a job: keeps its coordinator and its worker pods. Everything it must not forget is in the ledger.
 
-Two processes of it may die at any time: the coordinator, which this one starts again, and this one, which `serve` starts
-again. Workers train on meanwhile.
+Two processes of it may die at any time: the coordinator, which this one starts again, and this one, which `serve`
+starts again. Workers train on meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.elastic import wire
+from torchyard.elastic import beside, wire
 from torchyard.elastic.bundle import BOOTSTRAP
 from torchyard.elastic.cli import ask
 from torchyard.elastic.coordinator.fleet import Limits
@@ -33,7 +33,6 @@ PODS = Ref("", "v1", "pods")
 SERVICES = Ref("", "v1", "services")
 LOOK_EVERY = 1.0
 """Pods are also watched; this is for what a watch may miss."""
-LEASE = 5.0
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # workers are in other pods; the token keeps others out
 
 Object = dict[str, Any]
@@ -70,7 +69,7 @@ class Master:
             "address": f"127.0.0.1:{given.port}",
             "workers": given.num_workers,
             "next_worker": held.get("next_worker", 0),
-            "lease": LEASE,
+            "lease": beside.LEASE,
             "hang_after": 300.0,
             "limits": asdict(limits),
             "runner": os.getpid(),

@@ -130,6 +130,18 @@ def test_u1_elastic_environment() -> None:
     ]
 
 
+def test_our_own_runtime_is_told_where_its_coordinator_is_and_the_first_worker_keeps_it() -> None:
+    policy = {"minReplicas": 1, "maxReplicas": 4, "rdzvBackend": "torchyard", "rdzvPort": 29400}
+    first, second = (variables(made((W, index), master=None, elasticPolicy=policy)) for index in (0, 1))
+    for index, env in enumerate((first, second)):
+        assert env["TORCHYARD_ELASTIC_COORDINATOR"] == "train-worker-0:29400"
+        assert env["TORCHYARD_ELASTIC_WORKER"] == f"train-worker-{index}"
+        assert env["TORCHYARD_ELASTIC_TOKEN"]
+        assert not [name for name in env if name.startswith("PET_RDZV")]
+    assert (first["TORCHYARD_ELASTIC_SERVE"], first["TORCHYARD_ELASTIC_WORLD"]) == ("29400", "1:2:4")
+    assert "TORCHYARD_ELASTIC_SERVE" not in second
+
+
 @pytest.mark.parametrize(
     ("given", "slot", "count"),
     [({"master": None}, (W, 0), 0), ({}, (W, 0), 1), ({}, (M, 0), 0)],

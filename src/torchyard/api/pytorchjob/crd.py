@@ -28,7 +28,7 @@ def _elastic_policy() -> Object:
             ),
             "minReplicas": says("Lower limit of workers; defaults to maxReplicas, or to the number of workers.", INT32),
             "nProcPerNode": says("Deprecated: use spec.nprocPerNode.", INT32),
-            "rdzvBackend": says("Where workers meet: c10d (the default), etcd, etcd-v2.", STRING),
+            "rdzvBackend": says("Where workers meet: c10d (the default), etcd, etcd-v2, torchyard.", STRING),
             "rdzvConf": {"type": "array", "items": conf},
             "rdzvHost": says("Host of the meeting point; defaults to the first worker.", STRING),
             "rdzvId": STRING,

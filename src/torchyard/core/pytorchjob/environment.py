@@ -8,6 +8,9 @@ from torchyard.core.pytorchjob.view import View
 
 Variable = tuple[str, str]
 
+TORCHYARD = "torchyard"
+"""The elastic policy's rendezvous backend that means our own runtime."""
+
 
 def environment(view: View, replica_type: str, index: int) -> list[Variable]:
     """What is appended to the environment of every container of a replica."""
@@ -18,8 +21,31 @@ def environment(view: View, replica_type: str, index: int) -> list[Variable]:
         found.append(("PET_NPROC_PER_NODE", view.spec["nprocPerNode"]))
     if view.elastic is None:
         found.append(("PET_NNODES", str(view.total)))
+    elif view.elastic["rdzvBackend"] == TORCHYARD:
+        found += runtime_environment(view, replica_type, index)
     else:
         found += elastic_environment(view)
+    return found
+
+
+def runtime_environment(view: View, replica_type: str, index: int) -> list[Variable]:
+    """What a worker of our own elastic runtime needs to find its coordinator, which the first replica keeps."""
+    policy = view.elastic or {}
+    lead = names.MASTER if view.has_master else names.WORKER
+    own, first = names.replica_name(view.name, replica_type, index), names.replica_name(view.name, lead, 0)
+    port = str(policy.get("rdzvPort") or job_port(view.replicas[lead]))
+    metadata = view.job["metadata"]
+    found: list[Variable] = [
+        ("TORCHYARD_ELASTIC_COORDINATOR", f"{policy.get('rdzvHost') or first}:{port}"),
+        ("TORCHYARD_ELASTIC_JOB", f"{metadata.get('namespace', '')}/{view.name}"),
+        # Nobody can guess it, and whoever can read the job can reach its pods anyway.
+        ("TORCHYARD_ELASTIC_TOKEN", metadata.get("uid", "")),
+        ("TORCHYARD_ELASTIC_WORKER", own),
+        ("WORKER_NUM", str(view.total)),
+    ]
+    if own == first and not policy.get("rdzvHost"):
+        world = f"{policy['minReplicas']}:{view.total}:{policy['maxReplicas']}"
+        found += [("TORCHYARD_ELASTIC_SERVE", port), ("TORCHYARD_ELASTIC_WORLD", world)]
     return found
 
 

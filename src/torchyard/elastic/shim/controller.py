@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from torchyard.elastic import api
+from torchyard.elastic.beside import serve_beside
 from torchyard.elastic.errors import ElasticError, JobFailed
 from torchyard.elastic.reduce.flat import Statistics, forget_gradients
 from torchyard.elastic.reduce.strict import StrictReducer
@@ -97,10 +98,11 @@ class PyTorchAllReduceController:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         self._reducer = StrictReducer(self._model, order.micro_batches)
         self._statistics = Statistics(self._reducer.layout)
-        config = {"order": asdict(order), "mode": "strict", "threads": torch.get_num_threads()}
+        config = {"order": asdict(order), "mode": "strict", "backend": "gloo", "threads": torch.get_num_threads()}
         state = State({"model": self._model, "optimizer": self._optimizer})
         runtime = self._runtime = Runtime(state, order, config=config)
         runtime.on_enter(self._entered)
+        serve_beside()
         seat = Seat.from_environment()
         runtime.start(seat)
         if seat is not None:
