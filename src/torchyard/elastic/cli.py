@@ -7,6 +7,7 @@ import asyncio
 import json
 import socket
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +20,7 @@ from torchyard.elastic import run as runner
 from torchyard.elastic.agent import pod as pod_agent
 from torchyard.elastic.agent.zygote import die_with_parent
 from torchyard.elastic.checkpoint import files
+from torchyard.elastic.checkpoint.remote import Store, is_remote
 from torchyard.elastic.errors import ElasticError
 
 DIRECTORY = Path(".torchyard/elastic")
@@ -61,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     scale.add_argument("workers", type=int)
     saved = verbs.add_parser("checkpoints", help="list, inspect and verify checkpoints")
     saved.add_argument("what", choices=["list", "inspect", "verify"])
-    saved.add_argument("path", type=Path, help="a checkpoint directory, or the directory that holds them")
+    saved.add_argument("path", help="a checkpoint, or the directory or URL that holds them")
     saved.set_defaults(call=_checkpoints)
     pod = verbs.add_parser("pod", help="run a pod's worker, and hand signals on to it")
     pod.add_argument("command", nargs=argparse.REMAINDER, help="-- python train.py ...")
@@ -155,25 +157,40 @@ def _events(given: argparse.Namespace) -> int:
 
 
 def _checkpoints(given: argparse.Namespace) -> int:
-    if not given.path.is_dir():
-        raise ElasticError("NoCheckpoints", f"{given.path} is not a directory", hint="give where checkpoints are kept")
-    single = (given.path / files.MANIFEST).exists() or given.path.name.startswith(files.PREFIX)
-    folders = [given.path] if single else files.complete(given.path)
+    with tempfile.TemporaryDirectory(prefix="torchyard-checkpoints-") as fetched:
+        return _show(given.what, _folders(given.path, given.what, Path(fetched)))
+
+
+def _folders(path: str, what: str, fetched: Path) -> list[Path]:
+    """The checkpoints at a place; those of a store as local copies, of their manifests only unless all is verified."""
+    if is_remote(path):
+        store = Store(path)
+        folders = [store.fetch(name, fetched, manifest_only=what != "verify") for name in store.names()]
+    else:
+        root = Path(path)
+        if not root.is_dir():
+            raise ElasticError("NoCheckpoints", f"{root} is not a directory", hint="give where checkpoints are kept")
+        single = (root / files.MANIFEST).exists() or root.name.startswith(files.PREFIX)
+        folders = [root] if single else files.complete(root)
     if not folders:
-        raise ElasticError("NoCheckpoints", f"there is no checkpoint in {given.path}")
+        raise ElasticError("NoCheckpoints", f"there is no checkpoint in {path}")
+    return folders
+
+
+def _show(what: str, folders: list[Path]) -> int:
     code = 0
     for folder in folders:
         try:
-            manifest = files.verify(folder) if given.what == "verify" else files.read(folder)
+            manifest = files.verify(folder) if what == "verify" else files.read(folder)
         except ElasticError as error:
             sys.stdout.write(f"{folder.name}  {error.code}: {error.message}\n")
             code = 1
             continue
-        if given.what == "inspect":
+        if what == "inspect":
             sys.stdout.write(json.dumps(asdict(manifest), indent=1) + "\n")
             continue
         size = sum(facts["size"] for facts in manifest.files.values())
-        sound = "  sound" if given.what == "verify" else ""
+        sound = "  sound" if what == "verify" else ""
         sys.stdout.write(f"{folder.name}  step {manifest.step}  {size} bytes  sha256 {manifest.sha256[:16]}{sound}\n")
     return code
 

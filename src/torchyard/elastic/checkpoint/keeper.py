@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import IO, Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.memory import Memory, newest_copy
+from torchyard.elastic.checkpoint.remote import Cache, Store, is_remote
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.order import Order
 from torchyard.elastic.worker.runtime import Restorable, Runtime
@@ -23,7 +25,7 @@ from torchyard.elastic.worker.state import State
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Where, how often, how many. The last step is always saved."""
+    """Where (a directory, or a URL that fsspec knows), how often, how many. The last step is always saved."""
 
     path: str
     every: int = 100
@@ -41,12 +43,9 @@ class Keeper(Restorable):
         self._every = every
         self._saving = saving
         self._writer: _Writer | None = None
-        if saving is not None and "://" in saving.path:
-            raise ElasticError(
-                "RemoteCheckpoints",
-                f"{saving.path} is not a local path",
-                hint="mount the bucket, or copy finished checkpoints with fsspec: a published directory never changes",
-            )
+        self._remote: Cache | None = None
+        if saving is not None and is_remote(saving.path):
+            self._remote = Cache(Store(saving.path), Path(mkdtemp(prefix="torchyard-checkpoints-")))
 
     def newest(self) -> int:
         copy = newest_copy(self._folder)
@@ -56,7 +55,7 @@ class Keeper(Restorable):
     def _sound(self) -> tuple[Path, files.Manifest] | None:
         if self._saving is None:
             return None
-        found = files.newest_sound(Path(self._saving.path))
+        found = self._remote.newest_sound() if self._remote else files.newest_sound(Path(self._saving.path))
         if found is not None and found[1].order != asdict(self._order):
             was, now = found[1].order, asdict(self._order)
             changed = [key for key in now if was.get(key) != now[key]]

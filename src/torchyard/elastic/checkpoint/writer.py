@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch.distributed.checkpoint as dcp
 
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.memory import Copy, read_copy
+from torchyard.elastic.checkpoint.remote import Store, is_remote
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.worker.state import Snapshot
 
@@ -63,6 +65,23 @@ def load(folder: Path) -> Snapshot:
     return snapshot
 
 
+def _save(snapshot: Snapshot, asked: dict[str, Any]) -> dict[str, str]:
+    """Write where it was asked for: straight into a directory, or beside and then off to a store."""
+    root, step, keep = asked["root"], asked["step"], asked["keep"]
+    facts = {"step": step, "job": asked["job"], "order": asked["order"]}
+    if not is_remote(root):
+        manifest = write(snapshot, Path(root), **facts, keep=keep)
+        return {"path": str(files.place(Path(root), step)), "sha256": manifest.sha256}
+    store, staging = Store(root), Path(mkdtemp(prefix="torchyard-checkpoint-"))
+    try:
+        manifest = write(snapshot, staging, **facts, keep=0)
+        store.send(files.place(staging, step))
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    store.retain(keep)
+    return {"path": f"{store.url}/{files.place(staging, step).name}", "sha256": manifest.sha256}
+
+
 def _serve() -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
@@ -71,11 +90,10 @@ def _serve() -> None:
         try:
             if copy is None or copy.step != asked["step"]:
                 raise ElasticError("CopyLost", f"the copy of step {asked['step']} is gone")
-            root, snapshot = Path(asked["root"]), copy.load()
+            snapshot = copy.load()
             if read_copy(copy.path) != copy:
                 raise ElasticError("CopyLost", f"the copy of step {copy.step} was replaced while it was read")
-            manifest = write(snapshot, root, step=copy.step, job=asked["job"], order=asked["order"], keep=asked["keep"])
-            answer = {"step": copy.step, "path": str(files.place(root, copy.step)), "sha256": manifest.sha256}
+            answer = {"step": copy.step} | _save(snapshot, asked)
         except (OSError, RuntimeError, ElasticError) as error:
             answer = {"step": asked["step"], "error": str(error)}
         sys.stdout.write(json.dumps(answer) + "\n")
