@@ -9,7 +9,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from bench.elastic import common
+from bench.elastic import common, peers
 from bench.elastic.common import first_times, quantile, show, workspace
 from torchyard.elastic.chaos import Arena
 
@@ -52,7 +52,7 @@ def c1(blows: int = 20) -> bool:
         pauses = recovery_times(workers, blows)
         middle, worst = common.median(pauses), quantile(pauses, 0.99)
         figures = f"p50 {middle:.0f} ms, p99 {worst:.0f} ms of {len(pauses)} kills"
-        figures += " (torchrun 3400-8400 ms, torchft 230-5100 ms, both measured earlier)"
+        figures += f"; {peers.told(workers)}"
         reached = middle <= p50 and worst <= p99
         met &= show("C1", f"SIGKILL 1 of {workers} to the next step", figures, f"p50 {p50}, p99 {p99}", met=reached)
     return met

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Checkpoints", "ElasticError", "Job", "JobFailed", "Step", "join"]
+__all__ = ["Checkpoints", "ElasticError", "Job", "JobFailed", "Step", "Streams", "join"]
 
 _HOMES = {
     "Checkpoints": "torchyard.elastic.checkpoint.keeper",
@@ -16,6 +16,7 @@ _HOMES = {
     "JobFailed": "torchyard.elastic.errors",
     "Job": "torchyard.elastic.api",
     "Step": "torchyard.elastic.worker.trainer",
+    "Streams": "torchyard.elastic.worker.streams",
     "join": "torchyard.elastic.api",
 }
 

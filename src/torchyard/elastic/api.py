@@ -30,6 +30,7 @@ from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.worker.loader import Loader, MapDataset
 from torchyard.elastic.worker.runtime import Runtime, Seat
 from torchyard.elastic.worker.state import State, Stateful
+from torchyard.elastic.worker.streams import Streams
 from torchyard.elastic.worker.trainer import Step, Trainer, Update, closing
 
 MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictReducer, "fast": FastReducer}
@@ -102,6 +103,19 @@ class Job:
         `loss` gets one collated micro-batch and returns its mean loss. `also` names further objects whose state belongs
         to the model's. The body of the loop runs on every worker; whatever it changes must be in the state.
         """
+        if isinstance(model, torch.nn.parallel.DistributedDataParallel):
+            raise ElasticError(
+                "WrappedModel",
+                "the model is wrapped in DistributedDataParallel, which would average gradients a second time",
+                hint="pass the model itself; drop the wrapper, the sampler and init_process_group",
+            )
+        if isinstance(data, torch.utils.data.IterableDataset):
+            raise ElasticError(
+                "NotReadable",
+                "an IterableDataset cannot be read again from where a dead worker was",
+                hint="describe it as elastic.Streams(sources, open_at), which can",
+            )
+        shuffle = shuffle and not isinstance(data, Streams)  # streams are read in a row
         order = _order(len(data), batch, micro_batches, epochs=epochs, seed=self.seed, shuffle=shuffle)
         state = _state(model, optimizer, scheduler=scheduler, scaler=scaler, also=also or {})
         if mode not in MODES:

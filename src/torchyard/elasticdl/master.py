@@ -237,8 +237,10 @@ class Master:
 
     @property
     def _relaunches(self) -> bool:
-        told = dict(part.strip().partition("=")[::2] for part in self._given.aux_params.split(";") if part.strip())
-        return told.get("disable_relaunch", "false").strip().lower() != "true"
+        told = (part.partition("=") for part in self._given.aux_params.split(";"))
+        return not any(
+            name.strip() == "disable_relaunch" and value.strip().lower() == "true" for name, _, value in told
+        )
 
     def _notice(self, found: list[Object]) -> int:
         """Tell the coordinator, once, of every pod that has ended; how many did so by their own fault."""

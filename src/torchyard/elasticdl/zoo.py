@@ -66,7 +66,7 @@ def _build(given: argparse.Namespace) -> int:
     recipe = given.path / "Dockerfile"
     if not recipe.is_file():
         raise BadFlag(f"there is no Dockerfile in {given.path}", hint="write one with: elasticdl zoo init")
-    builder = Builder(image_store(Settings(state=default_state().absolute())), given.path, say=print)
+    builder = Builder(image_store(Settings(state=default_state().absolute())), given.path, arguments={}, say=print)
     print(f"built {asyncio.run(builder.build(recipe, given.image))} as {given.image}")  # noqa: T201
     return 0
 

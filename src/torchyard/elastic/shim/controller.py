@@ -73,8 +73,8 @@ class PyTorchAllReduceController:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        self._begin()
         try:
+            self._begin()
             yield
             self._end()
         except Ended as ended:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from torchyard.elastic.order import Order, Permutation
+from torchyard.elastic.worker.streams import Streams
 
 PERMUTED_AHEAD = 4096
 """Positions mapped to records in one tensor operation."""
@@ -50,6 +51,8 @@ def fetcher(dataset: MapDataset, collate: Callable[[list[Any]], Any] | None) -> 
         tensors = dataset.tensors
         return lambda ids: tuple(tensor[ids] for tensor in tensors)
     join = collate or torch.utils.data.default_collate
+    if isinstance(dataset, Streams):
+        return lambda ids: join(dataset.read(int(ids[0]), int(ids[-1]) + 1))
     many: Callable[[Sequence[int]], list[Any]] | None = getattr(dataset, "__getitems__", None)
     if many is not None:
         return lambda ids: join(many(ids.tolist()))

@@ -1,0 +1,158 @@
+"""What others need to go on after a SIGKILL, measured in the same run: torchrun of the installed torch, and torchft.
+
+torchft is measured where it can be imported (`pip install torchft`); its absence is told, not hidden.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.elastic.common import workspace
+
+MLP = """
+import os, sys, time, torch
+torch.set_num_threads(1); torch.manual_seed(0)
+x = torch.randn(4096, 784); y = torch.randint(0, 10, (4096,))
+net = torch.nn.Sequential(torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
+def loss_of(model, step):
+    part = slice(step * 64 % 4000, step * 64 % 4000 + 64)
+    return torch.nn.functional.cross_entropy(model(x[part]), y[part])
+log = open(f"{sys.argv[1]}/steps-{os.getpid()}", "w", buffering=1)
+"""
+TORCHRUN = (
+    MLP
+    + """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+kept, step = f"{sys.argv[1]}/kept.pt", 0
+if os.path.exists(kept):
+    held = torch.load(kept); net.load_state_dict(held["net"]); step = held["step"]
+while True:
+    optimizer.zero_grad(); loss_of(model, step).backward(); optimizer.step(); step += 1
+    if dist.get_rank() == 0:
+        torch.save({"net": net.state_dict(), "step": step}, kept + ".new"); os.replace(kept + ".new", kept)
+    log.write(f"{step} {time.time()}\\n")
+"""
+)
+TORCHFT = (
+    MLP
+    + """
+import logging
+from datetime import timedelta
+logging.disable(logging.CRITICAL)
+from torch.distributed import TCPStore
+from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
+descent = torch.optim.SGD(net.parameters(), 0.01)
+def load(state): net.load_state_dict(state["net"]); descent.load_state_dict(state["descent"])
+def save(): return {"net": net.state_dict(), "descent": descent.state_dict()}
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+manager = Manager(pg=ProcessGroupGloo(timeout=timedelta(seconds=5)), load_state_dict=load, state_dict=save,
+    min_replica_size=1, timeout=timedelta(seconds=10), quorum_timeout=timedelta(seconds=20), rank=0, world_size=1,
+    store_addr="127.0.0.1", store_port=store.port, replica_id=f"r{sys.argv[2]}")
+model, optimizer = DistributedDataParallel(manager, net), Optimizer(manager, descent)
+while True:
+    before = manager.current_step()
+    optimizer.zero_grad(); loss_of(model, before).backward(); optimizer.step()
+    if manager.current_step() > before:
+        log.write(f"{manager.current_step()} {time.time()}\\n")
+"""
+)
+
+
+def _reached(folder: Path) -> dict[int, float]:
+    """The first time each step was logged by anyone."""
+    seen: dict[int, float] = {}
+    for log in folder.glob("steps-*"):
+        for line in log.read_text().splitlines():
+            parts = line.split()
+            if len(parts) == 2:
+                seen[int(parts[0])] = min(float(parts[1]), seen.get(int(parts[0]), float("inf")))
+    return seen
+
+
+def _after_kill(folder: Path, victim: int, *, patience: float) -> float:
+    """Milliseconds from the kill until a step nobody had reached; infinite if none comes."""
+    before = max(_reached(folder), default=0)
+    moment = time.time()
+    os.kill(victim, signal.SIGKILL)
+    while time.time() - moment < patience:
+        time.sleep(0.05)
+        later = [at for step, at in _reached(folder).items() if step > before + 1 and at > moment]
+        if later:
+            return (min(later) - moment) * 1000
+    return float("inf")
+
+
+def _running(folder: Path, workers: int, seconds: float = 90.0) -> list[int]:
+    """Wait until all take steps; their process ids."""
+    deadline = time.time() + seconds
+    while time.time() < deadline:
+        logs = [log for log in folder.glob("steps-*") if len(log.read_text().splitlines()) > 30]
+        if len(logs) >= workers:
+            return [int(log.name.partition("-")[2]) for log in logs]
+        time.sleep(0.2)
+    raise TimeoutError("the peer did not begin to train")
+
+
+def torchrun(workers: int, *, patience: float = 40.0) -> float:
+    """Restarts the whole group; here with a checkpoint at every step, so that nothing else is lost."""
+    with workspace() as folder:
+        (folder / "train.py").write_text(TORCHRUN)
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={workers}"]
+        command += ["--max-restarts=10", str(folder / "train.py"), str(folder)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        group = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            victims = _running(folder, workers)
+            return _after_kill(folder, victims[-1], patience=patience)
+        finally:
+            os.killpg(group.pid, signal.SIGKILL)
+            group.wait()
+
+
+def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | None:
+    """Survivors go on after a quorum, without the dead worker's records of that step. None where it is not installed."""
+    if importlib.util.find_spec("torchft") is None:
+        return None
+    from torchft.coordination import LighthouseServer
+
+    timing = {"join_timeout_ms": 200, "quorum_tick_ms": 50, "heartbeat_timeout_ms": 1000} if tuned else {}
+    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, **timing)
+    address = lighthouse.address()
+    with workspace() as folder:
+        (folder / "train.py").write_text(TORCHFT)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHFT_LIGHTHOUSE": address}
+        command = [sys.executable, str(folder / "train.py"), str(folder)]
+        ranks = [
+            subprocess.Popen([*command, str(rank)], env=environment, stderr=subprocess.DEVNULL)
+            for rank in range(workers)
+        ]
+        try:
+            _running(folder, workers)
+            return _after_kill(folder, ranks[-1].pid, patience=patience)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+            lighthouse.shutdown()
+
+
+def told(workers: int) -> str:
+    """One sentence for a result line."""
+    others = [("torchrun", torchrun(workers)), ("torchft", torchft(workers, tuned=False))]
+    others.append(("torchft tuned", torchft(workers, tuned=True)))
+    words = []
+    for name, spent in others:
+        if spent is None:
+            words.append(f"{name} not installed")
+        else:
+            words.append(f"{name} {spent:.0f} ms" if spent < 1e9 else f"{name} did not recover in 40 s")
+    return ", ".join(words)

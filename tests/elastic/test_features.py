@@ -1,0 +1,236 @@
+"""What training programs bring along: clipping, accumulation, schedules, mixed precision, compilation, DDP's habits."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("torch is not installed in this environment", allow_module_level=True)
+
+import torch
+
+from torchyard import elastic
+from torchyard.elastic.checkpoint.memory import Memory, newest_copy
+from torchyard.elastic.errors import ElasticError
+from torchyard.elastic.worker.group import Group, GroupBroken, watch
+from torchyard.elastic.worker.state import State
+
+pytestmark = pytest.mark.train
+torch.set_num_threads(1)
+INPUTS = torch.randn(96, 6, generator=torch.Generator().manual_seed(3))
+LABELS = torch.randint(0, 3, (96,), generator=torch.Generator().manual_seed(4))
+DATA = torch.utils.data.TensorDataset(INPUTS, LABELS)
+
+
+@pytest.fixture(autouse=True)
+def ordinary_kernels() -> Iterator[None]:
+    """Strict mode is for the process: the next test begins without it."""
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def parts(seed: int = 1) -> tuple[Any, Any]:
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    return net, torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
+
+
+def loss_with(net: Any) -> Any:
+    return lambda batch: torch.nn.functional.cross_entropy(net(batch[0]), batch[1])
+
+
+def weights(net: Any) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
+
+
+@pytest.mark.parametrize("mode", ["strict", "fast"])
+def test_clipping_accumulation_and_a_schedule_are_those_of_a_plain_loop(mode: str) -> None:
+    net, optimizer = parts()
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
+    for _ in elastic.join(seed=1).train(
+        net, optimizer, loss=loss_with(net), data=DATA, batch=24, micro_batches=3, mode=mode, shuffle=False,
+        clip_norm=0.1, scheduler=schedule, epochs=2,
+    ):  # fmt: skip
+        pass
+    plain, descent = parts()
+    halving = torch.optim.lr_scheduler.StepLR(descent, step_size=2, gamma=0.5)
+    for start in [*range(0, 96, 24)] * 2:
+        descent.zero_grad()
+        for part in range(start, start + 24, 8):
+            (loss_with(plain)((INPUTS[part : part + 8], LABELS[part : part + 8])) / 3).backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.1)
+        descent.step()
+        halving.step()
+    torch.testing.assert_close(weights(net), weights(plain))
+    assert optimizer.param_groups[0]["lr"] == descent.param_groups[0]["lr"]
+
+
+def test_mixed_precision_with_a_scaler_trains_and_its_scale_is_part_of_the_state() -> None:
+    def train() -> str:
+        net, optimizer = parts()
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)
+
+        def loss_of(batch: Any) -> torch.Tensor:
+            with torch.autocast("cpu", torch.bfloat16):
+                return torch.nn.functional.cross_entropy(net(batch[0]), batch[1])
+
+        job = elastic.join(seed=1)
+        losses = [
+            step.loss
+            for step in job.train(
+                net, optimizer, loss=loss_of, data=DATA, batch=24, micro_batches=2, epochs=8, scaler=scaler
+            )
+        ]
+        assert losses[-1] < losses[0]
+        assert scaler.get_scale() > 1024.0
+        return job.digest
+
+    assert train() == train()
+
+
+def test_a_program_written_for_ddp_gives_the_same_model_once_the_wrapper_is_dropped(tmp_path: Path) -> None:
+    program = tmp_path / "ddp.py"
+    program.write_text(
+        """
+import sys, torch, torch.distributed as dist
+rank, root = int(sys.argv[1]), sys.argv[2]
+torch.set_num_threads(1); torch.manual_seed(1)
+dist.init_process_group("gloo", init_method=f"file://{root}/store", rank=rank, world_size=2)
+x = torch.randn(96, 6, generator=torch.Generator().manual_seed(3))
+y = torch.randint(0, 3, (96,), generator=torch.Generator().manual_seed(4))
+net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+model = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+for start in range(0, 96, 24):
+    part = slice(start + 12 * rank, start + 12 * rank + 12)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x[part]), y[part]).backward()
+    optimizer.step()
+torch.save(net.state_dict(), f"{root}/{rank}.pt")
+dist.destroy_process_group()
+"""
+    )
+    ranks = [subprocess.Popen([sys.executable, str(program), str(rank), str(tmp_path)]) for rank in range(2)]
+    assert [rank.wait(200) for rank in ranks] == [0, 0]
+    other, _ = parts()
+    other.load_state_dict(torch.load(tmp_path / "0.pt"))
+    net, optimizer = parts()
+    list(
+        elastic.join(seed=1).train(
+            net, optimizer, loss=loss_with(net), data=DATA, batch=24, micro_batches=2, shuffle=False
+        )
+    )
+    torch.testing.assert_close(weights(net), weights(other))
+
+
+def test_streams_are_trained_like_the_same_records_in_memory() -> None:
+    rows = list(zip(INPUTS, LABELS, strict=True))
+    sources = [rows[:40], rows[40:50], rows[50:]]
+    models = []
+    for data in (DATA, elastic.Streams(range(3), lambda place, offset: iter(sources[place][offset:]))):
+        net, optimizer = parts()
+        list(elastic.join(seed=1).train(net, optimizer, loss=loss_with(net), data=data, batch=24, shuffle=False))
+        models.append(weights(net))
+    assert torch.equal(*models)
+
+
+class _Wrapped(torch.nn.parallel.DistributedDataParallel):  # type: ignore[misc]  # torch is not there when types are checked
+    def __init__(self) -> None:
+        torch.nn.Module.__init__(self)
+
+
+class _Endless(torch.utils.data.IterableDataset):  # type: ignore[misc]  # as above
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(10))
+
+
+def put(batch: Any) -> torch.Tensor:
+    """`put_` has no deterministic form on any device."""
+    return torch.zeros(4, requires_grad=True).clone().put_(torch.tensor([0, 0]), batch[0][0, :2]).sum()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"model": _Wrapped()}, "WrappedModel", "drop the wrapper"),
+        ({"data": _Endless()}, "NotReadable", "elastic.Streams"),
+        ({"backend": "mpi"}, "BadBackend", "gloo, nccl"),
+        ({"backend": "nccl"}, "BadBackend", "put the model on a GPU"),
+        ({"loss": put}, "NotDeterministic", "mode='fast'"),
+        ({"loss": lambda batch: batch[0]}, "NotAScalar", "return its mean"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_advice(changes: dict[str, Any], code: str, words: str) -> None:
+    net, optimizer = parts()
+    given = {"model": net, "loss": loss_with(net), "data": DATA} | changes
+    with pytest.raises(ElasticError) as caught:
+        list(elastic.join().train(given.pop("model"), optimizer, batch=8, **given))
+    assert caught.value.code == code
+    assert words in caught.value.hint
+
+
+def test_a_group_that_is_cut_while_the_device_works_is_broken_even_if_the_device_finishes() -> None:
+    severed = threading.Event()
+    answers = iter([False, False, True])
+    watch(lambda: next(answers), severed)
+    severed.set()
+    with pytest.raises(GroupBroken):
+        watch(lambda: True, severed)
+
+
+def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
+    aborted, release = threading.Event(), threading.Event()
+
+    class Stuck:
+        def abort(self) -> None:
+            aborted.set()
+            release.wait(60)
+
+    group = Group(0, 2, nccl=True)
+    group._nccl = Stuck()
+    group.cut()
+    assert aborted.wait(60)
+    release.set()
+    with pytest.raises(GroupBroken):
+        watch(lambda: True, group._severed)
+
+
+def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path) -> None:
+    net, optimizer = parts()
+    list(elastic.join().train(net, optimizer, loss=loss_with(net), data=DATA, batch=24))
+    state = State({"model": net, "optimizer": optimizer})
+    memory = Memory(tmp_path, "w")
+    memory.begin(4, state.capture())
+    memory.settle()
+    for in_place in (False, True):
+        other, slower = parts(seed=9)
+        fresh = State({"model": other, "optimizer": slower})
+        copy = newest_copy(tmp_path)
+        assert copy is not None
+        assert copy.step == 4
+        fresh.restore(copy.load(in_place=in_place))
+        assert fresh.digest() == state.digest()
+
+
+def test_a_copy_that_does_not_fit_is_refused_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, start: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    net, optimizer = parts()
+    memory = Memory(tmp_path, "w")
+    memory.begin(1, State({"model": net, "optimizer": optimizer}).capture())
+    with pytest.raises(ElasticError, match="no room for a copy") as caught:
+        memory.settle()
+    assert "emptyDir" in caught.value.hint
+    assert not list(tmp_path.iterdir())

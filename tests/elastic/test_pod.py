@@ -1,0 +1,72 @@
+"""A pod's agent and the runtime it is served: signals are handed on, codes come out, nothing but Python is needed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from torchyard.elastic import beside
+from torchyard.elastic.bundle import bundle
+from torchyard.elastic.errors import ElasticError
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> dict[str, str]:
+    """An environment whose only torchyard is the served one."""
+    path = tmp_path / "runtime.zip"
+    path.write_bytes(bundle())
+    return {**os.environ, "PYTHONPATH": str(path)}
+
+
+def test_the_runtime_is_served_whole_and_alone() -> None:
+    names = zipfile.ZipFile(BytesIO(bundle())).namelist()
+    assert {"torchyard/__init__.py", "torchyard/elastic/api.py", "elasticai_api/pytorch/controller.py"} <= set(names)
+    assert not [name for name in names if name.startswith("torchyard/") and "/elastic/" not in name][1:]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [(["true"], 0), (["bash", "-c", "exit 7"], 7), (["bash", "-c", "kill -9 $$"], 137), ([], 2)],
+)
+def test_a_pod_ends_as_its_worker_does(runtime: dict[str, str], command: list[str], code: int) -> None:
+    agent = [sys.executable, "-m", "torchyard.elastic", "pod", "--", *command]
+    assert subprocess.run(agent, env=runtime, check=False, timeout=120).returncode == code
+
+
+def test_a_preemption_notice_reaches_the_program_below_the_shell(runtime: dict[str, str], tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *told: sys.exit(5))\n"
+        "print('ready', flush=True)\ntime.sleep(600)\n"
+    )
+    agent = [
+        sys.executable,
+        "-m",
+        "torchyard.elastic",
+        "pod",
+        "--",
+        "bash",
+        "-c",
+        f"{sys.executable} {program}; exit $?",
+    ]
+    with subprocess.Popen(agent, env=runtime, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) in (5, 143)  # the shell, told as well, may end with the signal's own code
+
+
+def test_a_world_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ElasticError, match="MIN:WANTED:MAX"):
+        beside.record("two", "1")
+    monkeypatch.setenv("TORCHYARD_ELASTIC_JOB", "n/j")
+    monkeypatch.setenv("TORCHYARD_ELASTIC_TOKEN", "t")
+    assert beside.record("1:2:4", "29400")["limits"] == {"least": 1, "most": 4, "multiple_of": 1, "want": 2}
