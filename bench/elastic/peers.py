@@ -119,7 +119,7 @@ def torchrun(workers: int, *, patience: float = 40.0) -> float:
 
 
 def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | None:
-    """Survivors go on after a quorum, without the dead worker's records of that step. None where it is not installed."""
+    """Survivors go on after a quorum, without the dead worker's records of that step. None where it is absent."""
     if importlib.util.find_spec("torchft") is None:
         return None
     from torchft.coordination import LighthouseServer
