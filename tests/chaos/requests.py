@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from random import Random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.support import draw as st
-from tests.support.draw import Draw, json_values
+from hypothesis import strategies as st
+from tests.support.draw import Drawn, json_values
 
 
 class Request(NamedTuple):
@@ -119,7 +119,7 @@ NASTY = [
 ]
 
 
-def _object(kind: str, version: str, spec: Draw) -> Draw:
+def _object(kind: str, version: str, spec: Drawn) -> Drawn:
     named = st.fixed_dictionaries(
         {"name": st.sampled_from(["a", "b", "a", "b", "A", ""])},
         optional={"generateName": st.just("g-"), "labels": VALUES, "finalizers": st.just(["f.io/x"])},
@@ -178,24 +178,34 @@ OBJECTS = st.one_of(
 )
 
 
-def paths(rng: Random, method: str) -> str:
+Draw = Callable[[Drawn], Any]
+
+
+def _often(usual: list[str], *rest: str) -> Drawn:
+    """One of the usual ones nearly always."""
+    return st.one_of(*[st.sampled_from(usual)] * 9, st.sampled_from([*usual, *rest]))
+
+
+@st.composite
+def paths(draw: Draw, method: str) -> str:
     """Usually a collection or an object that could exist, now and then nonsense."""
-    kind = rng.randrange(12)
+    kind = draw(st.integers(0, 11))
     if kind == 0:
-        return rng.choice(ROOTS) + rng.choice(["", "/", "/nonsense", "/a/b/c/d/e", "//"])
+        nonsense = st.sampled_from(["", "/", "/nonsense", "/a/b/c/d/e", "//"])
+        return f"{draw(st.sampled_from(ROOTS))}{draw(nonsense)}"
     if kind == 1 and method != "DELETE":
-        at = rng.choice(CLUSTER_WIDE)
+        at = draw(st.sampled_from(CLUSTER_WIDE))
     else:
-        root = rng.choice(sorted(HOMES))
+        root = draw(st.sampled_from(sorted(HOMES)))
         # Collections over all namespaces may be read, not emptied: others live here too.
-        namespace = "fuzz" if method == "DELETE" else rng.choice(NAMESPACES[:1] * 40 + NAMESPACES)
+        namespace = "fuzz" if method == "DELETE" else draw(_often(NAMESPACES[:1], *NAMESPACES))
         within = f"/namespaces/{namespace}" if namespace else ""
-        at = f"{root}{within}/{rng.choice(HOMES[root])}"
-    if method in ("PUT", "PATCH") or (method != "POST" and rng.random() < 0.6):
-        at += f"/{rng.choice(NAMES[:2] * 40 + NAMES)}"
-        if rng.randrange(5) == 0:
-            at += f"/{rng.choice(SUBRESOURCES)}"
-    return at
+        at = f"{root}{within}/{draw(st.sampled_from(HOMES[root]))}"
+    if method in ("PUT", "PATCH") or (method != "POST" and draw(st.booleans())):
+        at += f"/{draw(_often(NAMES[:2], *NAMES))}"
+        if draw(st.integers(0, 4)) == 4:
+            at += f"/{draw(st.sampled_from(SUBRESOURCES))}"
+    return str(at)
 
 
 _SPEC: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
@@ -230,40 +240,37 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return inside
 
 
-def nearly_right(rng: Random, path: str) -> bytes:
+@st.composite
+def nearly_right(draw: Draw, path: str) -> Any:
     """A good object for the path, usually with one thing wrong in it."""
     resource = next((part for part in path.split("/") if part in GOOD), "configmaps")
-    obj = json.loads(json.dumps({"metadata": {"name": rng.choice(["a", "b"])}, **GOOD[resource]}))
-    if rng.randrange(5) > 0:
-        holder, key = rng.choice(_places(obj))
-        if isinstance(holder, list) or rng.random() < 0.5:
-            holder[key] = VALUES(rng)
-        else:
-            holder[rng.choice(KEYS)] = VALUES(rng)
-    return json.dumps(obj).encode()
+    obj = json.loads(json.dumps({"metadata": {"name": draw(st.sampled_from(["a", "b"]))}, **GOOD[resource]}))
+    if draw(st.integers(0, 4)) > 0:
+        holder, key = draw(st.sampled_from(_places(obj)))
+        if isinstance(holder, dict) and draw(st.booleans()):
+            key = draw(st.sampled_from(KEYS))
+        holder[key] = draw(VALUES)
+    return obj
 
 
-def bodies(rng: Random, path: str) -> bytes:
-    kind = rng.randrange(10)
-    if kind < 6:
-        return nearly_right(rng, path)
-    if kind < 8:
-        return json.dumps(rng.choice((OBJECTS, OPERATIONS, VALUES))(rng)).encode()
-    drawn: bytes = rng.choice(NASTY) if kind == 8 else rng.choice((b"", b"k8s\x00")) + st.junk()(rng)
-    return drawn
+def _bodies(path: str) -> Drawn:
+    written = [nearly_right(path)] * 6 + [OBJECTS, OPERATIONS]
+    junk = st.builds(bytes.__add__, st.sampled_from([b"", b"k8s\x00"]), st.binary(max_size=40))
+    return st.one_of(
+        *(one.map(lambda value: json.dumps(value).encode()) for one in written), st.sampled_from(NASTY), junk
+    )
 
 
-def request(rng: Random) -> Request:
+@st.composite
+def requests(draw: Draw) -> Request:
     """One request: a path, a query, headers and a body, each usually of the right shape and never quite right."""
-    method = rng.choice(METHODS[:5] * 10 + METHODS)
-    path = paths(rng, method)
-    names = rng.sample(sorted(QUERIES), rng.choice((0, 0, 1, 2)))
-    if names:
-        path += "?" + "&".join(f"{name}={rng.choice(QUERIES[name])}" for name in names)
-    headers = {"Accept": rng.choice(ACCEPTS)} if rng.randrange(5) == 0 else {}
+    method = draw(_often(METHODS[:5], *METHODS))
+    path = draw(paths(method))
+    names = draw(st.one_of(st.just([]), st.lists(st.sampled_from(sorted(QUERIES)), max_size=2, unique=True)))
+    query = "&".join(f"{name}={draw(st.sampled_from(QUERIES[name]))}" for name in names)
+    headers = {"Accept": draw(st.sampled_from(ACCEPTS))} if draw(st.integers(0, 4)) == 4 else {}
     body = None
-    if method in ("POST", "PUT", "PATCH", "DELETE") and rng.randrange(20) > 0:
-        usual = PATCHES if method == "PATCH" else TYPES[:1]
-        headers["Content-Type"] = rng.choice(usual * (80 // len(usual)) + TYPES)
-        body = bodies(rng, path)
-    return Request(method, path, headers, body)
+    if method in ("POST", "PUT", "PATCH", "DELETE") and draw(st.integers(0, 19)) < 19:
+        headers["Content-Type"] = draw(_often(PATCHES if method == "PATCH" else TYPES[:1], *TYPES))
+        body = draw(_bodies(path))
+    return Request(method, f"{path}?{query}" if query else path, headers, body)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from random import Random
+from collections.abc import Callable
 from typing import Any
 
+from hypothesis import strategies as st
 from tests.conformance.golden.draw import labels, metadata, quantities
 from tests.conformance.golden.pods import pod_spec
-from tests.support import draw as st
-from tests.support.draw import Draw, mostly, optional
+from tests.support.draw import Drawn, mostly, optional
 
 SELECTOR = {"matchLabels": {"app": "web"}}
 
 
-def template(of: str) -> Draw:
+def template(of: str) -> Drawn:
     return st.fixed_dictionaries({"metadata": st.just({"labels": {"app": "web"}}), "spec": pod_spec(template_of=of)})
 
 
-def jobs() -> Draw:
+def jobs() -> Drawn:
     return optional(
         {"template": template("job")},
         parallelism=mostly(st.sampled_from([0, 3]), [-1, "3"]),
@@ -39,7 +39,7 @@ def jobs() -> Draw:
     )
 
 
-def cron_jobs() -> Draw:
+def cron_jobs() -> Drawn:
     return optional(
         {
             "schedule": mostly(st.sampled_from(["*/5 * * * *", "@daily"]), ["whenever", "", "61 * * * *"]),
@@ -52,7 +52,7 @@ def cron_jobs() -> Draw:
     )
 
 
-def deployments() -> Draw:
+def deployments() -> Drawn:
     limit = mostly(st.sampled_from([1, "25%", "0%"]), [-1, "x%", "200%"])
     strategy = st.one_of(
         st.just({"type": "Recreate"}),
@@ -75,13 +75,13 @@ def deployments() -> Draw:
     )
 
 
-def replica_sets() -> Draw:
+def replica_sets() -> Drawn:
     return optional(
         {"selector": st.just(SELECTOR), "template": template("deployment")}, replicas=mostly(st.just(2), [-2])
     )
 
 
-def stateful_sets() -> Draw:
+def stateful_sets() -> Drawn:
     return optional(
         {"selector": st.just(SELECTOR), "template": template("deployment"), "serviceName": st.just("s")},
         replicas=mostly(st.just(2), [-2]),
@@ -92,13 +92,13 @@ def stateful_sets() -> Draw:
     )
 
 
-def daemon_sets() -> Draw:
+def daemon_sets() -> Drawn:
     return optional(
         {"selector": st.just(SELECTOR), "template": template("deployment")}, minReadySeconds=mostly(st.just(2), [-2])
     )
 
 
-def services() -> Draw:
+def services() -> Drawn:
     port = optional(
         {"port": mostly(st.sampled_from([80, 443]), [0, 99999])},
         name=mostly(st.sampled_from(["http", "x"]), ["Up", "a.b"]),
@@ -120,7 +120,7 @@ def services() -> Draw:
     )
 
 
-def claims() -> Draw:
+def claims() -> Drawn:
     return optional(
         {
             "accessModes": mostly(st.sampled_from([["ReadWriteOnce"], ["ReadOnlyMany", "ReadWriteMany"]]), [[], ["X"]]),
@@ -136,7 +136,7 @@ def claims() -> Draw:
     )
 
 
-def config_maps() -> Draw:
+def config_maps() -> Drawn:
     key = mostly(st.sampled_from(["a", "b.c"]), ["a b", "..", ""])
     return optional(
         data=st.dictionaries(key, mostly(st.just("1"), [1, None]), max_size=2),
@@ -145,7 +145,7 @@ def config_maps() -> Draw:
     )
 
 
-def secrets() -> Draw:
+def secrets() -> Drawn:
     return optional(
         data=st.dictionaries(mostly(st.just("a"), ["a b"]), mostly(st.just("YQ=="), ["***"]), max_size=1),
         stringData=st.dictionaries(st.just("s"), st.just("text"), max_size=1),
@@ -154,7 +154,7 @@ def secrets() -> Draw:
     )
 
 
-def leases() -> Draw:
+def leases() -> Drawn:
     moment = mostly(st.just("2026-01-01T00:00:00.000000Z"), ["yesterday"])
     return optional(
         holderIdentity=st.sampled_from(["me", ""]),
@@ -165,17 +165,17 @@ def leases() -> Draw:
     )
 
 
-def budgets() -> Draw:
+def budgets() -> Drawn:
     amount = mostly(st.sampled_from([1, "50%"]), [-1, "half"])
     return optional({"selector": st.just(SELECTOR)}, minAvailable=amount, maxUnavailable=amount)
 
 
-def quotas() -> Draw:
+def quotas() -> Drawn:
     hard = st.dictionaries(mostly(st.sampled_from(["pods", "requests.cpu", "count/jobs.batch"]), ["a b"]), quantities())
     return optional({"hard": hard}, scopes=mostly(st.just(["BestEffort"]), [["Odd"]]))
 
 
-def limit_ranges() -> Draw:
+def limit_ranges() -> Drawn:
     amounts = optional(cpu=quantities(), memory=quantities())
     limit = optional(
         {"type": mostly(st.sampled_from(["Container", "Pod"]), ["Thing"])},
@@ -187,7 +187,7 @@ def limit_ranges() -> Draw:
     return st.fixed_dictionaries({"limits": st.lists(limit, max_size=1)})
 
 
-def roles() -> Draw:
+def roles() -> Drawn:
     rule = optional(
         {"verbs": mostly(st.just(["get"]), [[]]), "resources": mostly(st.just(["pods"]), [[]])},
         apiGroups=st.just([""]),
@@ -196,7 +196,7 @@ def roles() -> Draw:
     return st.fixed_dictionaries({"rules": st.lists(rule, max_size=1)})
 
 
-def widgets() -> Draw:
+def widgets() -> Drawn:
     """Objects of the CustomResourceDefinition WIDGET."""
     return optional(
         {"size": mostly(st.sampled_from([1, 9]), [0, 10, "1", 1.5])},
@@ -274,7 +274,7 @@ WIDGET_DEFINITION: dict[str, Any] = {
 }
 
 # plural → (apiVersion, kind, the spec's generator, or the generator of the top-level fields)
-SPECS: dict[str, tuple[str, str, Draw]] = {
+SPECS: dict[str, tuple[str, str, Drawn]] = {
     "pods": ("v1", "Pod", pod_spec()),
     "jobs": ("batch/v1", "Job", jobs()),
     "cronjobs": ("batch/v1", "CronJob", cron_jobs()),
@@ -290,7 +290,7 @@ SPECS: dict[str, tuple[str, str, Draw]] = {
     "limitranges": ("v1", "LimitRange", limit_ranges()),
     "widgets": ("golden.torchyard.dev/v1", "Widget", widgets()),
 }
-PLAIN: dict[str, tuple[str, str, Draw]] = {
+PLAIN: dict[str, tuple[str, str, Drawn]] = {
     "configmaps": ("v1", "ConfigMap", config_maps()),
     "secrets": ("v1", "Secret", secrets()),
     "roles": ("rbac.authorization.k8s.io/v1", "Role", roles()),
@@ -299,11 +299,11 @@ PLAIN: dict[str, tuple[str, str, Draw]] = {
 WEIGHTS = {"pods": 6, "jobs": 4, "services": 3, "persistentvolumeclaims": 2, "deployments": 2, "widgets": 4}
 
 
-def objects(rng: Random) -> tuple[str, dict[str, Any]]:
+@st.composite
+def objects(draw: Callable[[Drawn], Any]) -> tuple[str, dict[str, Any]]:
     """(plural, an object without a name)."""
-    plurals = [plural for plural in (*SPECS, *PLAIN) for _ in range(WEIGHTS.get(plural, 1))]
-    plural = rng.choice(plurals)
+    plural = draw(st.sampled_from([plural for plural in (*SPECS, *PLAIN) for _ in range(WEIGHTS.get(plural, 1))]))
     version, kind, content = (SPECS | PLAIN)[plural]
-    obj: dict[str, Any] = {"apiVersion": version, "kind": kind, "metadata": metadata()(rng)}
-    drawn = content(rng)
+    obj: dict[str, Any] = {"apiVersion": version, "kind": kind, "metadata": draw(metadata())}
+    drawn = draw(content)
     return plural, obj | ({"spec": drawn} if plural in SPECS else drawn)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from hypothesis import strategies as st
 from tests.conformance.golden.draw import labels
-from tests.conformance.golden.kinds import PLAIN, SPECS
-from tests.support import draw as st
-from tests.support.draw import Draw, mostly
+from tests.conformance.golden.kinds import PLAIN, SPECS, objects
+from tests.support.draw import Drawn, mostly
 from tests.support.http import APPLY, JSON_PATCH, MERGE, STRATEGIC
 
 
@@ -17,7 +18,7 @@ class Patch(NamedTuple):
     query: dict[str, str]
 
 
-def _partial(plural: str) -> Draw:
+def _partial(plural: str) -> Drawn:
     """A part of an object of this kind."""
     content = (SPECS | PLAIN)[plural][2]
     changes = st.fixed_dictionaries({"metadata": st.fixed_dictionaries({"labels": labels()})})
@@ -25,7 +26,7 @@ def _partial(plural: str) -> Draw:
     return st.one_of(changes, named)
 
 
-def _operations() -> Draw:
+def _operations() -> Drawn:
     path = st.sampled_from(
         [
             *(
@@ -49,8 +50,8 @@ def _operations() -> Draw:
     return st.lists(one, min_size=1, max_size=2)
 
 
-def patches(plural: str) -> Draw:
-    """Up to two patches."""
+def patches(plural: str) -> Drawn:
+    """One patch to three."""
     strict = st.sampled_from([{}, {}, {}, {"fieldValidation": "Strict"}])
     manager = st.sampled_from(["kubectl-edit", "controller"]).map(lambda name: {"fieldManager": name})
     query = st.builds(lambda a, b: a | b, strict, manager)
@@ -65,4 +66,18 @@ def patches(plural: str) -> Draw:
             st.builds(lambda a, b: a | b, manager, st.sampled_from([{}, {"force": "true"}])),
         ),
     )
-    return st.lists(one, max_size=2)
+    return st.lists(one, min_size=1, max_size=3)
+
+
+class Talk(NamedTuple):
+    """What is said to both servers about one object."""
+
+    plural: str
+    obj: dict[str, Any]
+    changes: list[Patch]
+
+
+@st.composite
+def talks(draw: Callable[[Drawn], Any]) -> Talk:
+    plural, obj = draw(objects())
+    return Talk(plural, obj, draw(patches(plural)))

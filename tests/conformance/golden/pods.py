@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import strategies as st
 from tests.conformance.golden.draw import labels, quantities
-from tests.support import draw as st
-from tests.support.draw import Draw, mostly, optional
+from tests.support.draw import Drawn, mostly, optional
 
 NAMES = st.sampled_from(["main", "side", "a1"])
 PATHS = st.sampled_from(["/data", "/var/log", "relative", "/data"])
 
 
-def ports() -> Draw:
+def ports() -> Drawn:
     port = mostly(st.sampled_from([80, 8080, 65535]), [0, -1, 70000])
     one = optional(
         {"containerPort": port},
@@ -23,7 +23,7 @@ def ports() -> Draw:
     return st.lists(one, max_size=2)
 
 
-def environment() -> Draw:
+def environment() -> Drawn:
     source = st.one_of(
         st.fixed_dictionaries(
             {"fieldRef": st.fixed_dictionaries({"fieldPath": mostly(st.just("metadata.name"), ["spec.nope", ""])})}
@@ -40,7 +40,7 @@ def environment() -> Draw:
     return st.lists(st.one_of(plain, st.fixed_dictionaries({"name": name, "valueFrom": source})), max_size=2)
 
 
-def probes() -> Draw:
+def probes() -> Drawn:
     action = st.one_of(
         st.just({"exec": {"command": ["true"]}}),
         st.fixed_dictionaries({"httpGet": optional({"port": mostly(st.sampled_from([80, "http"]), [0, "a b"])})}),
@@ -53,14 +53,14 @@ def probes() -> Draw:
     return st.builds(lambda one, more: one | more, action, times)
 
 
-def resources() -> Draw:
+def resources() -> Drawn:
     amounts = optional(
         {}, cpu=quantities(), memory=quantities(), **{"nvidia.com/gpu": mostly(st.sampled_from(["1", 2]), ["500m"])}
     )
     return optional(limits=amounts, requests=amounts)
 
 
-def containers(minimum: int = 1) -> Draw:
+def containers(minimum: int = 1) -> Drawn:
     one = optional(
         {
             "name": mostly(NAMES, ["", "Upper", "dots.in"]),
@@ -92,7 +92,7 @@ def containers(minimum: int = 1) -> Draw:
     return st.lists(one, min_size=minimum, max_size=2, unique_by=lambda c: str(c["name"]))
 
 
-def volumes() -> Draw:
+def volumes() -> Drawn:
     sources: list[dict[str, Any]] = [
         {"emptyDir": {}},
         {"emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
@@ -111,7 +111,7 @@ def volumes() -> Draw:
     return st.sampled_from(sources).map(lambda one: [{"name": "v", **one}])
 
 
-def tolerations() -> Draw:
+def tolerations() -> Drawn:
     one = optional(
         key=mostly(st.sampled_from(["gpu", "a/b"]), ["a b", ""]),
         operator=mostly(st.sampled_from(["Exists", "Equal"]), ["In"]),
@@ -122,7 +122,7 @@ def tolerations() -> Draw:
     return st.lists(one, max_size=1)
 
 
-def affinity() -> Draw:
+def affinity() -> Drawn:
     expression = optional(
         {"key": mostly(st.just("zone"), ["a b"]), "operator": mostly(st.sampled_from(["In", "Exists"]), ["Has"])},
         values=st.sampled_from([["a"], []]),
@@ -138,7 +138,7 @@ def affinity() -> Draw:
     return st.fixed_dictionaries({"nodeAffinity": node})
 
 
-def pod_spec(*, template_of: str = "") -> Draw:
+def pod_spec(*, template_of: str = "") -> Drawn:
     """A PodSpec; a template of a Job must not restart always, one of a Deployment must."""
     policies: dict[str, Any] = {
         "": mostly(st.sampled_from(["Always", "Never", "OnFailure"]), ["Maybe"]),
@@ -146,7 +146,7 @@ def pod_spec(*, template_of: str = "") -> Draw:
         "deployment": mostly(st.just("Always"), ["Never"]),
     }
     required = {"containers": containers()}
-    fields: dict[str, Draw] = {
+    fields: dict[str, Drawn] = {
         "initContainers": containers(0),
         "volumes": volumes(),
         "tolerations": tolerations(),
