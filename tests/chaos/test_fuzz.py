@@ -6,7 +6,6 @@ import http.client
 import json
 from collections import Counter, deque
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import quote
 
 import psutil
@@ -122,7 +121,7 @@ class Prober:
     def _judge_refusal(self, response: http.client.HTTPResponse, body: bytes) -> None:
         if b"Traceback" in body or b'File "' in body:
             raise self._fault(f"a traceback: {body[:600]!r}")
-        elif body and response.getheader("Content-Type", "").startswith("application/json"):
+        if body and response.getheader("Content-Type", "").startswith("application/json"):
             status = json.loads(body)
             if status["kind"] != "Status" or status["code"] != response.status or not status["message"]:
                 raise self._fault(f"{response.status} is no whole Status: {body[:600]!r}")
@@ -136,7 +135,7 @@ class Prober:
         self.connection = self.client.connect(timeout=PATIENCE)
 
 
-@examples(usual=1500, full=10_000)
+@examples(usual=800, full=10_000)
 @given(request=requests())
 def test_junk_is_refused_and_nothing_else(prober: Prober, request: Request) -> None:
     prober.send(request)
