@@ -29,7 +29,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.node.refs import PODS
+from torchyard.kube.refs import PODS
 from torchyard.node.shim import record
 from torchyard.node.shutdown import stop_pods
 

@@ -17,7 +17,7 @@ from tests.node import support
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.node.refs import CONFIG_MAPS, EVENTS, PODS
+from torchyard.kube.refs import CONFIG_MAPS, EVENTS, PODS
 from torchyard.node.shutdown import stop_pods
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings

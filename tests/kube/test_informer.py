@@ -15,8 +15,7 @@ from torchyard.api.errors import StatusError
 from torchyard.kube.client import JSON, Answer, Client, Ref
 from torchyard.kube.informer import Informer, by_namespace, by_owner
 from torchyard.kube.informers import Informers
-
-PODS = Ref("", "v1", "pods")
+from torchyard.kube.refs import PODS
 
 
 def pod(name: str, revision: int, **labels: str) -> dict[str, Any]:

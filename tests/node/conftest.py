@@ -11,7 +11,7 @@ import pytest
 
 from torchyard.core.pod.logs import LogOptions
 from torchyard.kube.client import Client
-from torchyard.node.refs import EVENTS, PODS
+from torchyard.kube.refs import EVENTS, PODS
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane

@@ -11,12 +11,10 @@ import pytest
 from tests.node import support
 from tests.node.conftest import Node
 
-from torchyard.kube.client import Ref
-from torchyard.node.refs import CONFIG_MAPS, NODES, PODS, SECRETS
+from torchyard.kube.refs import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.yard.plane import Plane
 
 Object = dict[str, Any]
-LEASES = Ref("coordination.k8s.io", "v1", "leases")
 
 
 def state(pod: Object, name: str = "main") -> Object:

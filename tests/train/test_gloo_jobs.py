@@ -14,8 +14,8 @@ import pytest
 from tests.node import support
 
 from torchyard.core.pod.logs import LogOptions
-from torchyard.kube.client import Client, Ref
-from torchyard.node.refs import PODS, SERVICE_ACCOUNTS, SERVICES, SLICES
+from torchyard.kube.client import Client
+from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, SLICES
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
@@ -24,7 +24,6 @@ from torchyard.yard.settings import Settings
 pytestmark = pytest.mark.train
 
 Object = dict[str, Any]
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
 RANKS = 4
 TRAIN = """
 import os, socket, time, torch, torch.distributed as dist

@@ -8,13 +8,12 @@ from torchyard.api.errors import StatusError
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
 from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, has_slices, wanted_slices
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import SLICES
 
 Object = dict[str, Any]
-
-SLICES = Ref("discovery.k8s.io", "v1", "endpointslices")
 
 
 class EndpointSliceController:

@@ -16,12 +16,10 @@ from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS
 
 Object = dict[str, Any]
 
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
-PODS = Ref("", "v1", "pods")
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
 # A new namespace has no account for its pods yet.
 _ACCOUNT_SECONDS = 0.2
 NAMESPACE, NAME = "kubeflow", "training-operator-0"
@@ -44,7 +42,7 @@ class OperatorMirror:
         pod = self._pods.get(*key)
         if pod is None:
             await self._ensure(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-            if await self._client.find(ACCOUNTS, "default", NAMESPACE) is None:
+            if await self._client.find(SERVICE_ACCOUNTS, "default", NAMESPACE) is None:
                 return _ACCOUNT_SECONDS
             await self._ensure(PODS, _pod())
         elif (pod.get("status") or {}).get("phase") != "Running" and not pod["metadata"].get("deletionTimestamp"):

@@ -6,14 +6,12 @@ from typing import Any
 
 from torchyard.api.errors import StatusError
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.namespaces import NAMESPACES
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
 Object = dict[str, Any]
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
-CONFIG_MAPS = Ref("", "v1", "configmaps")
 ROOT_CA = "kube-root-ca.crt"
 
 
@@ -58,7 +56,7 @@ class NamespaceContent:
 
 def default_account(client: Client, informers: Informers) -> NamespaceContent:
     wanted = {"metadata": {"name": "default"}}
-    return NamespaceContent("serviceaccount", client, informers, ACCOUNTS, wanted)
+    return NamespaceContent("serviceaccount", client, informers, SERVICE_ACCOUNTS, wanted)
 
 
 def root_authority(client: Client, informers: Informers, authority: str) -> NamespaceContent:

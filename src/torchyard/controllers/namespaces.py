@@ -13,12 +13,12 @@ from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import NAMESPACES
 
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 LOOK_AGAIN = 1.0
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
 
 # The words of a real namespace controller (upstream's namespaceConditionUpdater).
 _UNTROUBLED = (

@@ -22,12 +22,11 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer, Key, by_owner
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import PODS, SERVICES
 
 Object = dict[str, Any]
 
 JOBS = Ref(names.GROUP, names.VERSION, names.PLURAL)
-PODS = Ref("", "v1", "pods")
-SERVICES = Ref("", "v1", "services")
 AUTOSCALERS = Ref("autoscaling", "v2", "horizontalpodautoscalers")
 VOLCANO_GROUPS = Ref("scheduling.volcano.sh", "v1beta1", "podgroups")
 PLUGIN_GROUPS = Ref("scheduling.x-k8s.io", "v1alpha1", "podgroups")

@@ -11,9 +11,9 @@ from torchyard.core.quota.status import counted, quota_status
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Key, by_namespace, key_of
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import QUOTAS
 
 Object = dict[str, Any]
-QUOTAS = Ref("", "v1", "resourcequotas")
 # Many objects come and go together; they are counted once.
 PAUSE = 0.2
 # Pods whose time to end is over cost nothing any more, and nobody says when.

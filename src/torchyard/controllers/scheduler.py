@@ -12,16 +12,14 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339
 from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
 from torchyard.core.placement.view import NodeView
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import CLAIMS, NODES, PODS
 
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-PODS = Ref("", "v1", "pods")
-NODES = Ref("", "v1", "nodes", namespaced=False)
-CLAIMS = Ref("", "v1", "persistentvolumeclaims")
 NAME = "default-scheduler"
 _RETRY_SECONDS = 1.0
 

@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
+from torchyard.kube.refs import EVENTS
 
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-EVENTS = Ref("", "v1", "events")
 _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024
 

@@ -14,6 +14,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
+from torchyard.kube.refs import LEASES, NODES, PODS, SERVICES, SLICES
 from torchyard.node import node_object
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
@@ -24,7 +25,6 @@ from torchyard.node.network.service import ClusterServices
 from torchyard.node.network.settings import Addresses
 from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.pod.worker import PodWorker
-from torchyard.node.refs import LEASES, NODES, PODS, SERVICES, SLICES
 from torchyard.node.resources import cgroups
 from torchyard.node.resources.metrics import Metrics
 from torchyard.node.runtime import probe

@@ -11,7 +11,7 @@ from typing import Any
 from torchyard.api.errors import YardError
 from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import Client
-from torchyard.node.refs import EVENTS
+from torchyard.kube.refs import EVENTS
 
 log = logging.getLogger(__name__)
 

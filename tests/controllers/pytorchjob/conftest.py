@@ -13,19 +13,17 @@ from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob.crd import CRD_NAME, definition_object
-from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS, PODS, SERVICES, PyTorchJobController
+from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.recorder import EVENTS
+from torchyard.kube.refs import EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
 DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 PATIENCE = 30.0
 _numbers = itertools.count()
@@ -134,7 +132,7 @@ class Cluster:
 async def _namespace(client: Client) -> str:
     name = f"pytorchjobs-{next(_numbers)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
-    while await client.find(ACCOUNTS, "default", name) is None:
+    while await client.find(SERVICE_ACCOUNTS, "default", name) is None:
         await asyncio.sleep(0.02)
     return name
 

@@ -11,7 +11,7 @@ from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job
 
 from torchyard.api.pytorchjob import words
-from torchyard.controllers.pytorchjob import PODS
+from torchyard.kube.refs import PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

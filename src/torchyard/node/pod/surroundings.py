@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.core.pod.view import every_container, init_containers, main_containers
+from torchyard.kube.refs import CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
 from torchyard.node.context import NodeContext
 from torchyard.node.network import names
 from torchyard.node.pod.environment import field_of, resource_of
 from torchyard.node.pod.home import PodHome
 from torchyard.node.pod.launch import hostname
-from torchyard.node.refs import BY_KIND, SERVICE_ACCOUNTS
 from torchyard.node.shim.client import ShimClient, ShimGone
 from torchyard.node.volumes.sources import Prepared, Sources, contents
 
 Object = dict[str, Any]
+# What a volume of a pod may name.
+_BY_KIND = {
+    "ConfigMap": CONFIG_MAPS,
+    "Secret": SECRETS,
+    "PersistentVolumeClaim": CLAIMS,
+    "PersistentVolume": VOLUMES,
+}
 
 
 class Surroundings:
@@ -123,7 +130,7 @@ class Surroundings:
         return {volume["name"]: await sources.prepare(volume) for volume in self.pod["spec"].get("volumes") or ()}
 
     async def fetch(self, kind: str, name: str) -> Object | None:
-        ref = BY_KIND[kind]
+        ref = _BY_KIND[kind]
         namespace = self.pod["metadata"]["namespace"] if ref.namespaced else ""
         return await self._context.client.find(ref, name, namespace)
 

@@ -17,6 +17,7 @@ from torchyard.core.pod.decide import Plan, decide
 from torchyard.core.pod.status import backoff_message, pod_status
 from torchyard.core.pod.view import ContainerView, PodView, Waiting, every_container
 from torchyard.kube.client import Unreachable
+from torchyard.kube.refs import PODS
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image, ImageError
 from torchyard.node.pod import starting, stopping
@@ -24,7 +25,6 @@ from torchyard.node.pod.environment import ConfigError
 from torchyard.node.pod.handlers import act
 from torchyard.node.pod.probes import KINDS, Prober
 from torchyard.node.pod.surroundings import Surroundings
-from torchyard.node.refs import PODS
 from torchyard.node.shim.client import ShimGone, ShimRefused
 from torchyard.node.shim.pump import stamp
 from torchyard.node.volumes.sources import VolumeError
