@@ -33,6 +33,8 @@ class Behaviour:
     # DELETE sets a grace period first
     graceful: ClassVar[bool] = False
     default_propagation: ClassVar[Literal["Background", "Orphan"]] = "Background"
+    # lists that are null once stored if they are empty, by their paths: Go's storage cannot tell the two apart
+    empty_is_null: ClassVar[tuple[tuple[str, ...], ...]] = ()
     # top-level fields (beside metadata) that count as a change of generation; None: the kind has no generation
     generation_fields: ClassVar[tuple[str, ...] | None] = ("spec",)
 
@@ -41,6 +43,9 @@ class Behaviour:
 
     def prepare_create(self, obj: Object) -> None:
         """Reset what a client must not set on create, such as the status."""
+
+    def rename(self, obj: Object, before: str) -> None:
+        """Bring along what `prepare_create` made of a generated name that was taken; the object has another now."""
 
     def prepare_update(self, new: Object, old: Object) -> None:
         """Carry over what the main endpoint must not change, such as the status."""

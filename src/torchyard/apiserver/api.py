@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
@@ -36,6 +36,9 @@ class Admission(Protocol):
 
 class Allocator(Protocol):
     """Gives an object what only the server can give: a service its address."""
+
+    # As upstream for services: what cannot be given is told before, and instead of, what is wrong with the object.
+    before_validation: ClassVar[bool]
 
     def allocate(self, api: Api, new: Object, old: Object | None) -> None: ...
 

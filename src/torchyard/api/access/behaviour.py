@@ -11,6 +11,7 @@ class RoleBehaviour(Behaviour):
     name_rule = "path-segment"
     create_on_update = True
     generation_fields = None
+    empty_is_null = (("rules",),)
 
     def validate(self, obj: Object) -> list[Fault]:
         return validation.validate_role(obj)

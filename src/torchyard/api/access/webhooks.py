@@ -109,24 +109,17 @@ def _check_resources(resources: list[str], at: str, found: list[Fault]) -> None:
     if "*/*" in resources and len(resources) > 1:
         found.append(faults.invalid(at, resources, "if '*/*' is present, must not specify other resources"))
         return
-    whole = {one for one in resources if "/" not in one}
     for index, resource in enumerate(resources):
         field = f"{at}[{index}]"
         name, slash, part = resource.partition("/")
         if not resource:
             found.append(faults.required(field))
-        elif slash and not name:
-            found.append(faults.invalid(field, resource, "must not be empty"))
-        elif part == "*" and slash and any(one.startswith(f"{name}/") and one != resource for one in resources):
-            detail = f"if '{resource}' is present, must not specify {name}/*"
-            found.append(faults.invalid(field, resource, detail))
-        elif not slash and name != "*" and "*" in whole:
-            found.append(
-                faults.invalid(
-                    at, resources, "if '*' is present, must not specify other resources without subresources"
-                )
-            )
-            return
+        elif slash:
+            # what came before says this already
+            wider = next((one for one in (f"{name}/*", f"*/{part}") if one in resources[:index]), "")
+            if wider:
+                detail = f"if '{wider}' is present, must not specify {resource}"
+                found.append(faults.invalid(field, resource, detail))
 
 
 def _check_client(client: Object, at: str, found: list[Fault]) -> None:

@@ -42,7 +42,7 @@ class NewEventBehaviour(EventBehaviour):
         return validation.validate_new_event(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[Fault]:
-        return validation.validate_event(new, reporter_field="reportingController")
+        return validation.validate_new_event_update(new, old)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         return {

@@ -15,6 +15,10 @@ _DEPRECATED = {
     "count": "deprecatedCount",
     "source": "deprecatedSource",
 }
+_FIXED = (
+    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime"),
+    *("action", "related", "reportingComponent", "reportingInstance"),
+)
 _NO_MATCH = "does not match event.namespace"
 
 
@@ -38,6 +42,15 @@ def validate_new_event(event: Object) -> list[Fault]:
     for name, deprecated in _DEPRECATED.items():
         if event.get(name):
             found.append(faults.invalid(deprecated, "", "needs to be unset"))
+    return found
+
+
+def validate_new_event_update(new: Object, old: Object) -> list[Fault]:
+    """A change by way of events.k8s.io/v1: only the series goes on."""
+    found = validate_event(new, reporter_field="reportingController")
+    for name in _FIXED:
+        shown = "reportingController" if name == "reportingComponent" else name
+        checks.immutable(new.get(name), old.get(name), shown, found)
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchyard.api import names
 from torchyard.api.behaviour import Object
 from torchyard.api.faults import Fault
+from torchyard.api.job import labels
 from torchyard.api.job.defaults import default_cron_job, default_job, generate_selector
 from torchyard.api.job.status import validate_job_status
 from torchyard.api.job.validation import (
@@ -43,13 +44,20 @@ class JobBehaviour(StatefulBehaviour):
         super().prepare_create(obj)
         drop_disabled_fields(obj["spec"]["template"]["spec"])
         template = obj["spec"]["template"]["metadata"]
-        taken_over = (obj["metadata"].get("labels") or {}) == (template.get("labels") or {})
+        said = obj["metadata"].get("labels")
+        taken_over = not said or said is template.get("labels")
         if not obj["spec"].get("manualSelector"):
             generate_selector(obj)
         own = template.get("labels")
         # what was generated from a bad name is told about once, in the template
         if taken_over and own and not names.validate_labels(own, ""):
             obj["metadata"]["labels"] = dict(own)
+
+    def rename(self, obj: Object, before: str) -> None:
+        name = obj["metadata"]["name"]
+        for holder in (obj["metadata"], obj["spec"]["template"]["metadata"]):
+            own = holder.get("labels") or {}
+            own.update({key: name for key in (labels.LEGACY_JOB_NAME, labels.JOB_NAME) if own.get(key) == before})
 
     def validate(self, obj: Object) -> list[Fault]:
         return validate_job(obj)

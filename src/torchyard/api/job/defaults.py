@@ -13,7 +13,8 @@ def default_job(job: Object) -> None:
     default_template(spec.setdefault("template", {}))
     own = spec["template"]["metadata"].get("labels")
     if own and not job["metadata"].get("labels"):
-        job["metadata"]["labels"] = dict(own)
+        # One and the same object, as upstream shares its map: what the template gets when the Job is created, it gets.
+        job["metadata"]["labels"] = own
     # neither said: one pod that must succeed; only parallelism said: a work queue, whose completions stay open
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1

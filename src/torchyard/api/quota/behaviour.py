@@ -32,6 +32,7 @@ class QuotaBehaviour(StatefulBehaviour):
 class LimitRangeBehaviour(Behaviour):
     create_on_update = True
     generation_fields = None
+    empty_is_null = (("spec", "limits"),)
 
     def default(self, obj: Object) -> None:
         validation.default_limit_range(obj)

@@ -122,7 +122,7 @@ def validate_quota_status(new: Object, _old: Object) -> list[Fault]:
 
 def default_limit_range(limit_range: Object) -> None:
     """Defaults of defaults: the maximum is the default limit, the default limit or the minimum the default request."""
-    for limit in (limit_range.get("spec") or {}).get("limits") or ():
+    for limit in limit_range.setdefault("spec", {}).setdefault("limits", None) or ():
         for kind in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             amounts.canonical_list(limit.get(kind))
         if limit.get("type") != "Container":

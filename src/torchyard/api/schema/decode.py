@@ -14,7 +14,7 @@ from typing import Any
 from torchyard.api.errors import YardError
 from torchyard.api.quantity import QuantityError, canonical
 from torchyard.api.schema import scalars
-from torchyard.api.schema.builtin import definition
+from torchyard.api.schema.builtin import definition, kind_of
 from torchyard.api.schema.strict import faults_of
 from torchyard.api.schema.types import Type
 
@@ -22,9 +22,16 @@ Decoder = Callable[[Any, list[bool]], Any]
 
 
 class Undecodable(YardError):
-    """A value that does not fit its field. The message is Go's; the caller says which kind could not be read."""
+    """A value that does not fit its field. The message is Go's; the caller says which kind could not be read.
+
+    `unconverted` says the same in the words of the converter that strategic patches go through.
+    """
 
     code = "BadRequest"
+
+    def __init__(self, message: str, unconverted: str = "") -> None:
+        super().__init__(message)
+        self.unconverted = unconverted or message
 
 
 def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
@@ -36,7 +43,7 @@ def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
     try:
         decoded = decoder_of(type)(obj, unknown)
     except _Mismatch as mismatch:
-        raise Undecodable(mismatch.text()) from None
+        raise Undecodable(mismatch.text(), mismatch.unconverted()) from None
     except ValueError as error:
         raise Undecodable(str(error)) from None
     except RecursionError:
@@ -45,17 +52,38 @@ def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
 
 
 class _Mismatch(Exception):
-    """A JSON value of the wrong type; on its way up it learns the innermost struct's name and the path of fields."""
+    """A JSON value of the wrong type; on its way up it learns the innermost struct's name and the path of fields.
 
-    def __init__(self, value: Any, go: str) -> None:
+    `kind` is the Go kind of the place, or empty where a type reads its JSON by itself.
+    """
+
+    def __init__(self, value: Any, go: str, kind: str = "") -> None:
         self.value = value
         self.go = go
+        self.kind = kind
         self.struct = ""
         self.path: list[str] = []
 
     def text(self) -> str:
         into = f"struct field {self.struct}.{'.'.join(reversed(self.path))}" if self.path else "value"
         return f"json: cannot unmarshal {_json_type(self.value, self.go)} into Go {into} of type {self.go}"
+
+    def unconverted(self) -> str:
+        given = _go_kind(self.value)
+        if self.kind in ("slice", "map"):
+            return f"cannot restore {self.kind} from {given}"
+        if self.kind == "struct":
+            return f"cannot restore struct from: {given}"
+        if not self.kind:
+            return f"json: cannot unmarshal {_json_type(self.value, self.go)} into Go value of type {self.go}"
+        # what Go could convert, but JSON does not let it
+        if (given, self.kind) in (("int64", "string"), ("float64", "int32"), ("float64", "int64")):
+            return f"cannot convert {given} to {self.go}"
+        return f"unrecognized type: {self.kind}"
+
+
+def _go_kind(value: Any) -> str:
+    return {bool: "bool", int: "int64", float: "float64", str: "string", dict: "map"}.get(type(value), "slice")
 
 
 def _json_type(value: Any, go: str) -> str:
@@ -141,7 +169,7 @@ def _object(type: Type) -> Decoder:
 
     def decode_object(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            raise _Mismatch(value, go)
+            raise _Mismatch(value, go, "struct")
         # Nearly all of it stays: copying and correcting is faster than building anew.
         decoded: dict[str, Any] = value.copy()
         for key, given in value.items():
@@ -198,8 +226,9 @@ _PLAIN: dict[tuple[str, str], type_of_value] = {("string", ""): str, ("boolean",
 def _field(key: str, type: Type) -> Decoder:
     child = type.fields[key]
     inner = decoder_of(child)
-    if child.shape in ("list", "map") and child.nullable and _always(key, type):
-        # an empty slice does not survive Go's storage: it comes back as null
+    if child.shape in ("list", "map") and child.nullable and _always(key, type) and kind_of(type.name) is None:
+        # an empty slice does not survive Go's storage: it comes back as null (whole kinds see to that themselves, in
+        # `Behaviour.empty_is_null`, since it has an owner until it is stored)
         return lambda value, unknown: inner(value, unknown) or None
     return inner
 
@@ -213,7 +242,7 @@ def _map(type: Type) -> Decoder:
 
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
-            raise _Mismatch(value, go)
+            raise _Mismatch(value, go, "map")
         for given in value.values():
             if given.__class__ is not plain:
                 break
@@ -233,7 +262,7 @@ def _list(type: Type) -> Decoder:
 
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
-            raise _Mismatch(value, go)
+            raise _Mismatch(value, go, "slice")
         for given in value:
             if given.__class__ is not plain:
                 break
@@ -262,10 +291,12 @@ def _schema_or_other(value: Any, _: list[bool]) -> Any:
 
 
 def _exactly(plain: type_of_value) -> Callable[[str], Decoder]:
+    kind = "bool" if plain is bool else "string"
+
     def scalar(go: str) -> Decoder:
         def decode_scalar(value: Any, _: list[bool]) -> Any:
             if value.__class__ is not plain:
-                raise _Mismatch(value, go)
+                raise _Mismatch(value, go, kind)
             return value
 
         return decode_scalar
@@ -278,7 +309,7 @@ def _integer(least: int, most: int) -> Callable[[str], Decoder]:
         def decode_integer(value: Any, _: list[bool]) -> Any:
             if value.__class__ is int and least <= value <= most:
                 return value
-            raise _Mismatch(value, go)
+            raise _Mismatch(value, go, go)
 
         return decode_integer
 

@@ -11,6 +11,7 @@ from base64 import b64encode
 from datetime import UTC, datetime
 
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
+_MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 # Go parses a time element by element and names the first one that does not fit.
 _ELEMENTS = (
     ("2006", r"\d{4}"),
@@ -71,7 +72,10 @@ def time(text: str) -> str:
 
 def micro_time(text: str) -> str:
     """Microseconds in UTC, as metav1.MicroTime is written."""
-    return f"{_utc(moment(text)):%Y-%m-%dT%H:%M:%S.%f}Z"
+    try:
+        return f"{_utc(moment(text)):%Y-%m-%dT%H:%M:%S.%f}Z"
+    except ValueError as error:
+        raise ValueError(str(error).replace(_LAYOUT, _MICRO_LAYOUT)) from None
 
 
 def _utc(found: datetime) -> datetime:

@@ -100,9 +100,14 @@ _SHORT_REFUSAL = frozenset(
 )
 
 
-def check_fields(selector: FieldSelector, kind: str, supported: Iterable[str], *, custom: bool = False) -> None:
+def check_fields(
+    selector: FieldSelector, kind: str, supported: Iterable[str], *, custom: bool = False, namespaced: bool = True
+) -> None:
     """Refuse (400) a selector that names a field which the kind does not offer."""
     known = set(supported)
+    if not namespaced and (custom or kind in _SHORT_REFUSAL):
+        # other kinds without a namespace take it, and select nothing
+        known.discard("metadata.namespace")
     for field in selector.fields:
         if field in known:
             continue

@@ -83,6 +83,7 @@ class EndpointsBehaviour(Behaviour):
 
 class EndpointSliceBehaviour(Behaviour):
     generation_fields = ("endpoints", "ports", "addressType")
+    empty_is_null = (("endpoints",), ("ports",))
 
     def default(self, obj: Object) -> None:
         defaults.default_endpoint_slice(obj)

@@ -48,6 +48,7 @@ def default_endpoints(endpoints: Object) -> None:
 
 
 def default_endpoint_slice(slice_: Object) -> None:
+    slice_.setdefault("endpoints", None)
     for port in slice_.get("ports") or ():
         if port.get("name") is None:
             port["name"] = ""

@@ -116,7 +116,8 @@ def with_fixed_selector(validate: Callable[[Object], list[Fault]], new: Object, 
     return found
 
 
-def validate_stateful_set(stateful_set: Object) -> list[Fault]:
+def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[Fault]:
+    """`claims`: its claims too. As upstream, a change looks at them only to say that they must not change."""
     found: list[Fault] = []
     spec = stateful_set["spec"]
     policy = spec.get("podManagementPolicy")
@@ -127,7 +128,7 @@ def validate_stateful_set(stateful_set: Object) -> list[Fault]:
     for name in ("whenDeleted", "whenScaled"):
         value = retention.get(name) or ""
         checks.choice(value, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{name}", found)
-    for index, claim in enumerate(spec.get("volumeClaimTemplates") or ()):
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or () if claims else ()):
         check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", found)
     checks.nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", found)
     checks.nonnegative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", found)
@@ -168,7 +169,7 @@ def _check_update_strategy(strategy: Object, found: list[Fault]) -> None:
 
 
 def validate_stateful_set_update(new: Object, old: Object) -> list[Fault]:
-    found = validate_stateful_set(new)
+    found = validate_stateful_set(new, claims=False)
     spec, before = ({key: value for key, value in one["spec"].items() if key not in _MAY_CHANGE} for one in (new, old))
     if not same(before, spec):
         named = ", ".join(f"'{name}'" for name in _MAY_CHANGE[:-1])

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torchyard.api.errors import StatusError
 from torchyard.api.resources import Resource
@@ -15,11 +15,11 @@ from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import collection_key
 from torchyard.apiserver.crd.definition.behaviour import DefinitionBehaviour
-from torchyard.apiserver.crd.definition.status import end_deletion, is_terminating, settle_names
+from torchyard.apiserver.crd.definition.status import end_deletion, has_condition, is_terminating, settle_names
 from torchyard.apiserver.crd.resource import resources_of
 from torchyard.apiserver.store.events import Event
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
-from torchyard.apiserver.verbs.update import change
+from torchyard.apiserver.verbs.update import Compute, change
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,14 @@ def with_definitions(resources: Iterable[Resource]) -> Iterable[Resource]:
 class CrdKeeper:
     """An allocator (it gives definitions their names) and a background task (it empties deleted ones)."""
 
+    before_validation: ClassVar[bool] = False
+
     def __init__(self, api: Api, user: User) -> None:
         self._api = api
         self._user = user
         self._terminating = api.terminating
+        # Groups of which a definition went or changed: another one may get a name now that was taken.
+        self._moved: set[str] = set()
         self._wake = asyncio.Event()
         api.allocators[(GROUP, PLURAL)] = self
         api.store.listen(_COLLECTION, self._follow)
@@ -57,6 +61,9 @@ class CrdKeeper:
     def _follow(self, event: Event) -> None:
         crd = event.record.object()
         name = crd["metadata"]["name"]
+        if event.previous is not None:
+            self._moved.add(crd["spec"]["group"])
+            self._wake.set()
         if event.change == "DELETED":
             self._terminating.discard(name)
             self._api.catalog.drop_custom(name)
@@ -68,7 +75,7 @@ class CrdKeeper:
 
     async def run(self) -> None:
         while True:
-            if not self._terminating:
+            if not self._terminating and not self._moved:
                 self._wake.clear()
                 await self._wake.wait()
             for name in list(self._terminating):
@@ -76,6 +83,8 @@ class CrdKeeper:
                     await self._empty(name)
                 except StatusError as error:
                     log.warning("deleting the objects of %s: %s", name, error)
+            while self._moved:
+                await self._settle(self._moved.pop())
             if self._terminating:
                 await asyncio.sleep(_PAUSE)  # objects with finalizers take their time
 
@@ -89,14 +98,27 @@ class CrdKeeper:
             await self._delete_objects(resources[0])
             if len(self._api.store.collection(collection_key(resources[0]))):
                 return
-        definitions = self._api.catalog.find(GROUP, "v1", PLURAL)
-        assert definitions is not None
-        call = Call(definitions, "update", "", name, self._user, self._api.clock(), subresource="status")
 
         def compute(definition: Object) -> Object:
             end_deletion(definition, self._api.clock())
             return definition
 
+        await self._change(name, compute)
+
+    async def _settle(self, group: str) -> None:
+        """Look again at the definitions of a group that did not get their names: a write settles them."""
+        for crd in self._api.lookup.list(GROUP, PLURAL):
+            name = crd["metadata"]["name"]
+            if crd["spec"]["group"] == group and not has_condition(crd, "NamesAccepted"):
+                try:
+                    await self._change(name, lambda definition: definition)
+                except StatusError as error:
+                    log.warning("settling the names of %s: %s", name, error)
+
+    async def _change(self, name: str, compute: Compute) -> None:
+        definitions = self._api.catalog.find(GROUP, "v1", PLURAL)
+        assert definitions is not None
+        call = Call(definitions, "update", "", name, self._user, self._api.clock(), subresource="status")
         await change(self._api, call, compute, recorded=True)
 
     async def _delete_objects(self, resource: Resource) -> None:

@@ -20,10 +20,7 @@ from torchyard.apiserver.wire.discovery import stability
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
 _SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
-_UNQUALIFIED = (
-    "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer"
-    " writers"
-)
+_UNQUALIFIED = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 # Custom kinds with rules that no schema can hold; on a cluster a validating webhook applies the same ones.
 _RULES: dict[tuple[str, str], Behaviour] = {
@@ -89,7 +86,7 @@ class CustomBehaviour(Behaviour):
 
     def warnings(self, obj: Object) -> list[str]:
         unqualified = [
-            f"metadata.finalizers: {faults.shown(name)}: {_UNQUALIFIED}"
+            f"metadata.finalizers: {faults.shown(name)}: {_UNQUALIFIED.format(' including a path (/)' * ('.' in name))}"
             for name in (obj.get("metadata") or {}).get("finalizers") or ()
             if "/" not in name and name not in _STANDARD_FINALIZERS
         ]

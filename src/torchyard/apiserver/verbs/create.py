@@ -8,10 +8,11 @@ import orjson
 
 from torchyard.api import errors
 from torchyard.api.names import generate_name, validate_metadata
+from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
-from torchyard.apiserver.convert import keep, to_storage
+from torchyard.apiserver.convert import from_storage, keep, to_storage
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Stale
 from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
@@ -34,10 +35,13 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
     obj = to_storage(resource, storage, obj)
     behaviour.default(obj)
     if not recorded:
-        record_managed(call, None, obj)
+        record_managed(call, storage, None, obj)
     await api.admission.mutate(api, call, "CREATE", obj, None)
     generated = begin_create(api, call, obj)
     metadata = obj["metadata"]
+    allocator = api.allocators.get((storage.group, storage.plural))
+    if allocator is not None and allocator.before_validation:
+        allocator.allocate(api, obj, None)
     found = validate_metadata(
         metadata,
         namespaced=resource.namespaced,
@@ -50,8 +54,7 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
         raise call.invalid(metadata["name"], found)
     for sentence in behaviour.warnings(obj):
         call.warn(sentence)
-    allocator = api.allocators.get((storage.group, storage.plural))
-    if allocator is not None:
+    if allocator is not None and not allocator.before_validation:
         allocator.allocate(api, obj, None)
     await api.admission.validate(api, call, "CREATE", obj, None)
     keep(resource, storage, obj)
@@ -68,13 +71,20 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
             except Stale:
                 obj["metadata"].pop("resourceVersion", None)
         if generated:
+            taken = metadata["name"]
             metadata["name"] = generate_name(metadata["generateName"], api.random)
+            behaviour.rename(obj, taken)
     raise errors.already_exists(resource.plural, resource.group, metadata["name"])
 
 
-def record_managed(call: Call, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
-    """Note in the object who set which field."""
-    endpoint = endpoint_of(call.resource, call.subresource)
+def record_managed(call: Call, storage: Resource, before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+    """Note in the object who set which field, by the names of the version that the client speaks."""
+    resource = call.resource
+    endpoint = endpoint_of(resource, call.subresource)
+    if resource is not storage and resource.custom is None:
+        # the metadata, where the note goes, is the same object in either version
+        before = before and from_storage(resource, storage, dict(before))
+        after = from_storage(resource, storage, dict(after))
     record_update(endpoint, before, after, manager=call.field_manager, now=to_rfc3339(call.now))
 
 

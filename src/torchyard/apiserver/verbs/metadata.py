@@ -92,8 +92,18 @@ def bump_generation(resource: Resource, new: Object, old: Object) -> None:
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
+def _forget_empty(obj: Object, path: tuple[str, ...]) -> None:
+    *above, last = path
+    for name in above:
+        obj = obj.get(name) or {}
+    if obj.get(last) == []:
+        obj[last] = None
+
+
 def ordered(resource: Resource, obj: Object) -> Object:
-    """The object with kind and apiVersion first, so that its bytes start the same for the whole collection."""
+    """The object as it is stored: kind and apiVersion first, so that the bytes of a whole collection start the same."""
+    for path in resource.behaviour.empty_is_null:
+        _forget_empty(obj, path)
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}

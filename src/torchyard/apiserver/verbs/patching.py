@@ -22,6 +22,11 @@ from torchyard.apiserver.verbs.update import change
 
 Object = dict[str, Any]
 
+_NO_KIND = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
+    r'{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+
 
 async def patch(api: Api, call: Call, body: bytes, content_type: str) -> tuple[Record, bool]:
     """Answers the record and whether it is new."""
@@ -55,7 +60,7 @@ def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type:
         else:
             result, found = decode(result, type)
     except Undecodable as error:
-        raise patch.refusal(result, error.message) from None
+        raise patch.refusal(result, error.unconverted if patch.type == STRATEGIC else error.message) from None
     except StatusError as error:
         # metadata of a custom resource that is none: a patch is told the reason, without the words around it
         raise patch.refusal(
@@ -76,6 +81,8 @@ def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
             if not isinstance(result.get(name), str | None):
                 raise patch.refusal(result, f"cannot convert {type_name(result[name])} to string")
         result["apiVersion"], result["kind"] = gvk.api_version, gvk.kind
+    elif not isinstance(result, dict):  # a JSON patch may replace the whole document
+        raise patch.refusal(result, _NO_KIND)
     elif reason := document.wrong_kind(result, gvk):
         raise patch.refusal(result, reason)
 

@@ -31,7 +31,13 @@ def select(call: Call) -> Selection:
     fields = parse_fields(call.query.get("fieldSelector"))
     selectable = _selectable(resource.behaviour)
     if not fields.everything:
-        check_fields(fields, resource.kind, selectable({}), custom=resource.custom is not None)
+        check_fields(
+            fields,
+            resource.kind,
+            selectable({}),
+            custom=resource.custom is not None,
+            namespaced=resource.namespaced,
+        )
     if call.name:  # the old form: a watch of one object by its path
         fields = FieldSelector((*fields.terms, Term("metadata.name", "=", call.name)))
     prefix = collection_key(resource)

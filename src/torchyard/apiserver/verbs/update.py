@@ -121,7 +121,7 @@ async def _checked(
     behaviour.default(new)
     if not recorded:
         # before the kind's own rules, as upstream: what those take back is owned all the same
-        record_managed(call, old, new)
+        record_managed(call, storage, old, new)
     if validate is None:
         prepare(new, old)
     if await api.admission.mutate(api, call, "UPDATE", new, old):
@@ -132,6 +132,9 @@ async def _checked(
         bump_generation(storage, new, old)
     metadata = new["metadata"]
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    allocator = api.allocators.get((storage.group, storage.plural))
+    if allocator is not None and allocator.before_validation and not is_status:
+        allocator.allocate(api, new, old)
     found = validate_metadata_update(
         metadata, old["metadata"], built_in=storage.custom is None and behaviour.qualified_finalizers
     )
@@ -143,8 +146,7 @@ async def _checked(
     if not is_status and _is_news(behaviour, new, old):
         for sentence in behaviour.warnings(new):
             call.warn(sentence)
-    allocator = api.allocators.get((storage.group, storage.plural))
-    if allocator is not None:
+    if allocator is not None and not allocator.before_validation:
         allocator.allocate(api, new, old)
     await api.admission.validate(api, call, "UPDATE", new, old)
     return new
