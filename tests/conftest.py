@@ -20,7 +20,10 @@ settings.load_profile("patient")
 # What a cluster needs so that namespaces, service accounts and owners behave; nothing that makes or moves pods.
 HOUSEKEEPING = ",".join(
     f"{name}-controller"
-    for name in ("garbage-collector", "namespace", "serviceaccount", "root-ca-certificate-publisher")
+    for name in (
+        *("garbage-collector", "namespace", "serviceaccount", "root-ca-certificate-publisher"),
+        "clusterrole-aggregation",
+    )
 )
 # Static tokens both servers know: people without any rights of their own.
 USERS = 'alice-token,alice,1001,"developers"\nbob-token,bob,1002\n'

@@ -17,8 +17,10 @@ from torchyard.controllers.job import JobController
 from torchyard.controllers.mirror import OperatorMirror
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
+from torchyard.controllers.node_taints import NodeTaintController
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
+from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
@@ -64,11 +66,13 @@ def _pytorchjobs(shop: Shop) -> Work:
 
 
 MAKERS: dict[str, Callable[[Shop], Work]] = {
+    "clusterrole-aggregation-controller": lambda shop: RoleAggregationController(shop.client, shop.informers).run(),
     "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "namespace-controller": _namespaces,
+    "node-lifecycle-controller": lambda shop: NodeTaintController(shop.client, shop.informers).run(),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
     "root-ca-certificate-publisher-controller": lambda shop: root_authority(

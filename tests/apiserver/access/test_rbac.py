@@ -7,9 +7,10 @@ from tests.apiserver.access.memory import Memory
 from tests.apiserver.access.policy import ADMIN, BOB, binding, path_of, role, rule
 from tests.support.kubernetes import Server
 
+from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.bootstrap import bootstrap_policy
-from torchyard.apiserver.access.rbac import GROUP, Access, Authorizer, aggregated_rules
+from torchyard.apiserver.access.rbac import GROUP, Access, Authorizer
 from torchyard.apiserver.access.users import ANONYMOUS, User
 
 

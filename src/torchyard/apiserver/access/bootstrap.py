@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
+from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.apiserver.access.lookup import Object
-from torchyard.apiserver.access.rbac import GROUP, aggregated_rules
+from torchyard.apiserver.access.rbac import GROUP
 
 AGGREGATE_LABEL = "rbac.authorization.k8s.io/aggregate-to-"
 LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}

@@ -6,12 +6,12 @@ who cannot do what and where. The stored roles are read again only when one of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.api.errors import StatusError, forbidden
-from torchyard.api.selectors.labels import from_object
 from torchyard.apiserver.access.lookup import Lookup, Object
 from torchyard.apiserver.access.users import MASTERS, User, account_name
 
@@ -175,25 +175,6 @@ def role_rules(lookup: Lookup, role_ref: Mapping[str, Any], namespace: str) -> t
         return tuple(aggregated_rules(role, lookup.list(GROUP, "clusterroles") if "aggregationRule" in role else ()))
     role = lookup.get(GROUP, "roles", namespace, role_ref.get("name", ""))
     return None if role is None else tuple(role.get("rules") or ())
-
-
-def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
-    """A ClusterRole's own rules, or the union of those of the roles its aggregationRule selects."""
-    return _rules_below(role, sorted(roles, key=lambda one: str(one["metadata"]["name"])), frozenset())
-
-
-def _rules_below(role: Object, roles: Sequence[Object], above: frozenset[str]) -> list[Object]:
-    selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors")
-    if not selectors:
-        return list(role.get("rules") or ())
-    above |= {role["metadata"]["name"]}
-    selecting = [from_object(selector) for selector in selectors]
-    rules: list[Object] = []
-    for other in roles:
-        labels = other["metadata"].get("labels")
-        if other["metadata"]["name"] not in above and any(one.matches(labels) for one in selecting):
-            rules.extend(rule for rule in _rules_below(other, roles, above) if rule not in rules)
-    return rules
 
 
 def _grants(lookup: Lookup) -> dict[tuple[str, str], list[Grant]]:

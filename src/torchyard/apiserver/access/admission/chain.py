@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 
 from torchyard.apiserver.access import rbac
-from torchyard.apiserver.access.admission import limits, namespaces, pods, roles, service_account, storage
+from torchyard.apiserver.access.admission import limits, namespaces, nodes, pods, roles, service_account, storage
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.admission.quota import Quotas, Used
 from torchyard.apiserver.access.rbac import Authorizer
@@ -55,6 +55,7 @@ class BuiltInAdmission:
         self._quotas = Quotas(now, monotonic)
         self._mutating = _Rules(
             (namespaces.check_namespace, None),
+            (nodes.keep_pods_away, ("nodes",)),
             (limits.set_limits, PODS),
             (lambda attributes: service_account.give_account(attributes, chance), PODS),
             (pods.set_priority, PODS),

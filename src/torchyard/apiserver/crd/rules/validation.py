@@ -104,7 +104,7 @@ class _Run:
             now = self._converter.convert(value, node)
             before = ABSENT if old is ABSENT else self._converter.convert(old, node)
         except EvaluationError as error:
-            self.found.append(_fault(path, node.type, str(error)))
+            self.found += [_fault(path, node.type, _failed(str(error), rule)) for rule in rules]
             return
         for rule in rules:
             if rule.uses_old_self and before is ABSENT and not rule.rule.optional_old_self:

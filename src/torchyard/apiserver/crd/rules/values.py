@@ -102,7 +102,8 @@ class Converter:
             case "number":
                 return _double
             case "string":
-                return _STRINGS.get(node.checks.format if node.checks else "")
+                format = node.checks.format if node.checks else ""
+                return _from_text(_STRINGS.get(format, str)) if format else None
             case "array":
                 return self._list(node)
             case "object":
@@ -122,7 +123,7 @@ class Converter:
         def convert(value: Any) -> Any:
             if not isinstance(value, list):
                 return value
-            converted = [item if item is None else items(item) for item in value]
+            converted = [item if item is None else _or_same(items, item) for item in value]
             return wrap(converted) if wrap else converted
 
         return convert
@@ -137,11 +138,30 @@ class Converter:
             if not isinstance(value, dict):
                 return value
             return {
-                key: item if item is None or (how := known.get(key, other)) is None else how(item)
+                key: item if item is None or (how := known.get(key, other)) is None else _or_same(how, item)
                 for key, item in value.items()
             }
 
         return convert
+
+
+def _or_same(how: Convert, item: Any) -> Any:
+    """A part that cannot be converted stays what it is: only the rules at its own place are told of it."""
+    try:
+        return how(item)
+    except EvaluationError:
+        return item
+
+
+def _from_text(how: Convert) -> Convert:
+    """Schema validation lets a list pass where a string of some format is wanted; rules do not."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise EvaluationError("invalid data, expected string, got []interface {}")
+        return how(value)
+
+    return convert
 
 
 def _double(value: Any) -> Any:

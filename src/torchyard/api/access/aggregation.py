@@ -1,0 +1,27 @@
+"""Cluster roles that are made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from torchyard.api.behaviour import Object
+from torchyard.api.selectors.labels import from_object
+
+
+def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
+    """A ClusterRole's own rules, or the union of those of the roles its aggregationRule selects."""
+    return _rules_below(role, sorted(roles, key=lambda one: str(one["metadata"]["name"])), frozenset())
+
+
+def _rules_below(role: Object, roles: Sequence[Object], above: frozenset[str]) -> list[Object]:
+    selectors = (role.get("aggregationRule") or {}).get("clusterRoleSelectors")
+    if not selectors:
+        return list(role.get("rules") or ())
+    above |= {role["metadata"]["name"]}
+    selecting = [from_object(selector) for selector in selectors]
+    rules: list[Object] = []
+    for other in roles:
+        labels = other["metadata"].get("labels")
+        if other["metadata"]["name"] not in above and any(one.matches(labels) for one in selecting):
+            rules.extend(rule for rule in _rules_below(other, roles, above) if rule not in rules)
+    return rules

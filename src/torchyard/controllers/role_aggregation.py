@@ -1,0 +1,44 @@
+"""Cluster roles made of others: writes into each the rules of those it selects.
+
+The API server computes the same when it decides; this is for those who read the role.
+"""
+
+from __future__ import annotations
+
+from torchyard.api.access.aggregation import aggregated_rules
+from torchyard.controllers.loop import Controller
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import CLUSTER_ROLES
+
+
+class RoleAggregationController:
+    def __init__(self, client: Client, informers: Informers) -> None:
+        self._client = client
+        self._roles = informers.of(CLUSTER_ROLES)
+        self.controller = Controller("clusterrole-aggregation", self._reconcile, [self._roles], workers=1)
+        self._roles.on_change(lambda _change, _role, _before: self._look_at_all())
+
+    async def run(self) -> None:
+        await self.controller.run()
+
+    def _look_at_all(self) -> None:
+        """Any role may be a part of any other."""
+        for role in self._roles.all():
+            if role.get("aggregationRule"):
+                self.controller.queue.add(key_of(role))
+
+    async def _reconcile(self, key: Key) -> None:
+        role = self._roles.get(*key)
+        if role is None or not role.get("aggregationRule"):
+            return
+        rules = aggregated_rules(role, self._roles.all())
+        if rules != (role.get("rules") or []):
+            wanted = {
+                "apiVersion": CLUSTER_ROLES.api_version,
+                "kind": "ClusterRole",
+                "metadata": {"name": key[1]},
+                "rules": rules,
+            }
+            await self._client.patch(CLUSTER_ROLES, key[1], wanted, kind="apply", force=True)

@@ -1,0 +1,1 @@
+"""Nodes: what their conditions mean for the pods that look for one."""

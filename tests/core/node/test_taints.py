@@ -1,0 +1,44 @@
+"""A node's taints follow its conditions, and leave what others put there alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.core.node.taints import taints
+
+Object = dict[str, Any]
+
+
+def taint(key: str, effect: str = "NoSchedule") -> Object:
+    return {"key": key, "effect": effect}
+
+
+NOT_READY = taint("node.kubernetes.io/not-ready")
+UNREACHABLE = taint("node.kubernetes.io/unreachable")
+CORDONED = taint("node.kubernetes.io/unschedulable")
+FULL = taint("node.kubernetes.io/disk-pressure")
+MINE = taint("mine")
+EVICTING = taint("node.kubernetes.io/not-ready", "NoExecute")
+
+
+@pytest.mark.parametrize(
+    ("present", "conditions", "unschedulable", "wanted"),
+    [
+        ([NOT_READY], {}, False, [NOT_READY]),
+        ([NOT_READY], {"Ready": "True"}, False, []),
+        ([MINE, NOT_READY], {"Ready": "True"}, False, [MINE]),
+        ([MINE], {"Ready": "False"}, False, [MINE, NOT_READY]),
+        ([NOT_READY], {"Ready": "Unknown"}, False, [UNREACHABLE]),
+        ([], {"Ready": "True", "DiskPressure": "True"}, True, [FULL, CORDONED]),
+        ([CORDONED, EVICTING], {"Ready": "True", "DiskPressure": "False"}, False, [EVICTING]),
+    ],
+)
+def test_taints_follow_conditions(
+    present: list[Object], conditions: dict[str, str], unschedulable: bool, wanted: list[Object]
+) -> None:
+    said = [{"type": kind, "status": status} for kind, status in conditions.items()]
+    node = {"spec": {"taints": present, "unschedulable": unschedulable}, "status": {"conditions": said}}
+    assert taints(node) == wanted
+    assert taints({**node, "spec": {**node["spec"], "taints": wanted}}) == wanted
