@@ -101,7 +101,7 @@ def test_a_new_event_is_recorded_by_its_own_names_and_keeps_what_it_said(space: 
     made = space.api.post(events, {**EVENT, "regarding": regarding})
     assert made.status == 201, made
     (record,) = made.json["metadata"]["managedFields"]
-    wanted = {f"f:{name}": {} for name in EVENT if name != "metadata"}
+    wanted: dict[str, Any] = {f"f:{name}": {} for name in EVENT if name != "metadata"}
     assert (record["apiVersion"], record["fieldsV1"]) == ("events.k8s.io/v1", wanted)
     series = {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}
     assert space.api.patch(f"{events}/e", {"series": series}).status == 200

@@ -26,7 +26,7 @@ NAMESPACE = "golden"
 ON_PURPOSE: list[tuple[str, str]] = [
     (r"\.status: 500 there, 4\d\d here", "the real server lets an error of a library escape; ours never answers 5xx"),
     (
-        r"ObjectMeta\.labels of type string|ObjectMeta\.metadata\.annotations of type",
+        r"ObjectMeta\.(metadata\.)?(labels|annotations) of type",
         "of several values that do not fit their types, which one is told first depends on the order of a map there",
     ),
     (

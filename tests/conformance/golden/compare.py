@@ -17,6 +17,7 @@ from tests.support.http import Answer
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"10\.96\.\d+\.\d+")
+_NODE_PORT = re.compile(r"(?<=value: )3[0-2]\d{3}\b")
 _TOKEN_VOLUME = re.compile(r"kube-api-access-[a-z0-9]{5}")
 _STRUCT = re.compile(r'value: (?:"(?:\{.*\}|map\[.*\])"|\{.*\})(?=: |$|, |\])', re.DOTALL)
 _DIFF = re.compile(r"(?<=^Forbidden: )([^\n]*)\n.*", re.DOTALL)
@@ -75,7 +76,10 @@ def _text(text: str) -> str:
     text = _STRUCT.sub("value: <struct>", text)
     text = _DIFF.sub(r"\1", text)
     text = re.sub(r"resourceVersion: \d+", "resourceVersion: <version>", text)
-    for pattern, name in ((_UID, "<uid>"), (_ADDRESS, "<address>"), (_TOKEN_VOLUME, "<token>"), (_MOMENT, "<time>")):
+    for pattern, name in (
+        *((_UID, "<uid>"), (_ADDRESS, "<address>"), (_NODE_PORT, "<port>")),
+        *((_TOKEN_VOLUME, "<token>"), (_MOMENT, "<time>")),
+    ):
         text = pattern.sub(name, text)
     return text
 

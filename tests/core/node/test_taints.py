@@ -39,6 +39,7 @@ def test_taints_follow_conditions(
     present: list[Object], conditions: dict[str, str], unschedulable: bool, wanted: list[Object]
 ) -> None:
     said = [{"type": kind, "status": status} for kind, status in conditions.items()]
-    node = {"spec": {"taints": present, "unschedulable": unschedulable}, "status": {"conditions": said}}
-    assert taints(node) == wanted
-    assert taints({**node, "spec": {**node["spec"], "taints": wanted}}) == wanted
+    spec: Object = {"taints": present, "unschedulable": unschedulable}
+    status = {"conditions": said}
+    assert taints({"spec": spec, "status": status}) == wanted
+    assert taints({"spec": {**spec, "taints": wanted}, "status": status}) == wanted

@@ -12,7 +12,6 @@ from torchyard.api.faults import Fault
 
 FAMILY = "IPv4"
 HEADLESS = "None"
-_WITH_ADDRESS = ("ClusterIP", "NodePort", "LoadBalancer")
 
 
 def is_headless(service: Object) -> bool:
@@ -21,7 +20,7 @@ def is_headless(service: Object) -> bool:
 
 def needs_cluster_ip(service: Object) -> bool:
     """Whether the kind of service has an address at all."""
-    return service["spec"].get("type") in _WITH_ADDRESS
+    return bool(service["spec"].get("type") != "ExternalName")
 
 
 def needs_node_ports(service: Object) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from torchyard.api.errors import StatusError
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import document
@@ -54,6 +56,8 @@ def patched(
 
 def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type) -> Object:
     _check_kind(patch, result, gvk)
+    if call.resource.custom is not None and not result.get("kind"):
+        raise patch.refusal(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
     try:
         if call.resource.custom is not None and gvk == call.resource.gvk:
             found = [f'unknown field "{path}"' for path in call.resource.custom.prune(result)]
