@@ -17,7 +17,7 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.recorder import EVENTS
+from torchyard.kube.refs import EVENTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

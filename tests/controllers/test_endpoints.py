@@ -7,8 +7,7 @@ from typing import Any
 from tests.controllers.conftest import PODS, Object, Place
 
 from torchyard.controllers.endpoints import ENDPOINTS
-from torchyard.controllers.endpointslices import SLICES
-from torchyard.controllers.service_pods import SERVICES
+from torchyard.kube.refs import SERVICES, SLICES
 
 
 def service(name: str, **spec: Any) -> Object:
