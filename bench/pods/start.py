@@ -23,7 +23,7 @@ from torchyard.core.pod.logs import LogOptions
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.node.refs import PODS
+from torchyard.kube.refs import PODS
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
