@@ -7,7 +7,7 @@ import sys
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.cli import doctor, elastic, images, plane, store
+from torchyard.cli import doctor, elastic, images, operator, plane, store
 
 app = typer.Typer(
     name="yard",
@@ -23,6 +23,9 @@ app.command("kubeconfig")(plane.kubeconfig)
 app.command("backup")(store.backup)
 app.command("restore")(store.restore)
 app.command("doctor")(doctor.doctor)
+app.command("operator")(operator.operator)
+app.command("install")(operator.install)
+app.command("uninstall")(operator.uninstall)
 app.add_typer(images.app, name="image")
 # Everything after `elastic` is for the runtime's own parser, its --help included.
 app.command(

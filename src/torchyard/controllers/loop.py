@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube.informer import Informer, Key
@@ -12,19 +15,32 @@ from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
+# Of the reconciliation under way, for logs.
+reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
+
 # Works on one key; answers after how many seconds it wants to look again, or None.
 Reconcile = Callable[[Key], Awaitable[float | None]]
+Observe = Callable[[str, float], None]  # result, seconds
 
 
 class Controller:
     """`run` until cancelled. Starts to work when its informers hold everything."""
 
-    def __init__(self, name: str, reconcile: Reconcile, informers: Sequence[Informer], *, workers: int = 4) -> None:
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        informers: Sequence[Informer],
+        *,
+        workers: int = 4,
+        observe: Observe = lambda _result, _seconds: None,
+    ) -> None:
         self.name = name
         self.queue: WorkQueue[Key] = WorkQueue()
         self._reconcile = reconcile
         self._informers = informers
         self._workers = workers
+        self._observe = observe
 
     async def run(self) -> None:
         try:
@@ -36,6 +52,8 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key = await self.queue.get()
+            begun, result = time.perf_counter(), "error"
+            reconcile_id.set(uuid.uuid4().hex[:12])
             try:
                 again = await self._reconcile(key)
             except StatusError as error:
@@ -48,8 +66,10 @@ class Controller:
             except Exception:
                 log.exception("%s %s failed; again in %.2f s", self.name, "/".join(key), self.queue.failed(key))
             else:
+                result = "success" if again is None else "requeue_after"
                 self.queue.succeeded(key)
                 if again is not None:
                     self.queue.add_after(key, again)
             finally:
                 self.queue.done(key)
+                self._observe(result, time.perf_counter() - begun)

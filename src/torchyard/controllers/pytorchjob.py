@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob import names, words
-from torchyard.controllers.loop import Controller
+from torchyard.controllers.loop import Controller, Observe
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
 from torchyard.core.pytorchjob.gang import is_volcano
@@ -76,13 +76,16 @@ class PyTorchJobController:
         informers: Informers,
         settings: Settings,
         *,
+        selector: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         workers: int = 8,
+        observe: Observe = lambda _result, _seconds: None,
     ) -> None:
+        """`selector` limits the jobs looked after."""
         self._client, self._settings, self._clock = client, settings, clock
         self.recorder = Recorder(client, names.CONTROLLER, clock=clock)
         owner = {_OWNER: by_owner}
-        self._jobs = informers.of(JOBS)
+        self._jobs = informers.of(JOBS, labels=selector)
         self._pods = informers.of(PODS, labels=_OURS, indexes=owner)
         self._services = informers.of(SERVICES, labels=_OURS, indexes=owner)
         self._autoscalers = informers.of(AUTOSCALERS, indexes=owner)
@@ -95,7 +98,9 @@ class PyTorchJobController:
             "HorizontalPodAutoscaler": AUTOSCALERS,
             "PodGroup": groups,
         }
-        self.controller = Controller(names.CONTROLLER, self._reconcile, [self._jobs, *self._children], workers=workers)
+        self.controller = Controller(
+            names.CONTROLLER, self._reconcile, [self._jobs, *self._children], workers=workers, observe=observe
+        )
         self._jobs.on_change(lambda _change, obj, _before: self._look(obj["metadata"], obj["metadata"]["name"]))
         for informer in self._children:
             informer.on_change(self._look_at_owner)
@@ -124,8 +129,9 @@ class PyTorchJobController:
             return None
         view = self._view(job)
         decision = decide(view, self._settings)
+        written = await self._write_job(job, decision)  # if somebody was faster, nothing happened and nothing is told
         try:
-            return await self._carry_out(job, decision)
+            return await self._carry_out(written, decision)
         finally:
             self._tell(job, decision.events)
 
@@ -155,7 +161,6 @@ class PyTorchJobController:
         )
 
     async def _carry_out(self, job: Object, decision: Decision) -> float | None:
-        job = await self._write_job(job, decision)
         # Events are told in this order, so deletions of a scale-down and creations read as they were decided.
         works: list[Awaitable[Event | None]] = [self._create(one) for one in decision.create]
         works += [self._update(one) for one in decision.update]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -11,6 +11,7 @@ import aiohttp
 from torchyard.kube.client import JSON, Answer, Unreachable, error_of
 from torchyard.kube.credentials import Credential, Credentials, ssl_context
 from torchyard.kube.kubeconfig import Connection
+from torchyard.kube.pace import Pace
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -18,10 +19,25 @@ READ_SECONDS = 60.0
 RETRIES = 5
 
 
-class HttpTransport:
-    """Keeps connections open; renews credentials when the server no longer takes them."""
+Observe = Callable[[str, int, float], None]  # method, status, seconds
 
-    def __init__(self, connection: Connection, *, user_agent: str, limit: int = 100) -> None:
+
+class HttpTransport:
+    """Keeps connections open; renews credentials when the server no longer takes them.
+
+    `pace` bounds what is under way at once, `observe` is told of every answer; streams are in neither.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        limit: int = 100,
+        pace: Pace | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        self._pace, self._observe = pace or Pace(most=limit), observe
         self._connection = connection
         self._credentials = Credentials(connection)
         self._agent = user_agent
@@ -38,8 +54,12 @@ class HttpTransport:
             if body:
                 headers["Content-Type"] = content_type
             timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
-            async with self._sent(method, path, headers, body, timeout) as response:
-                answer = Answer(response.status, await response.read(), dict(response.headers))
+            async with self._pace:
+                begun = time.perf_counter()
+                async with self._sent(method, path, headers, body, timeout) as response:
+                    answer = Answer(response.status, await response.read(), dict(response.headers))
+            if self._observe is not None:
+                self._observe(method, answer.status, time.perf_counter() - begun)
             if answer.status == 401 and not renewed:
                 renewed = True
                 await self._credentials.current(renew=True)
@@ -47,7 +67,7 @@ class HttpTransport:
             wait = _pause(answer)
             if wait is None or attempt == RETRIES:
                 return answer
-            await asyncio.sleep(wait)
+            self._pace.slower(wait)  # its next turn comes after the pause, as everybody's
         return answer
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:

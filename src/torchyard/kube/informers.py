@@ -38,6 +38,11 @@ class Informers:
             informer.add_index(name, index)
         return informer
 
+    async def synced(self) -> None:
+        """Wait until every copy is complete."""
+        for informer in self._shared.values():
+            await informer.synced.wait()
+
     async def run(self) -> None:
         """Keep all that was asked for current until cancelled, also when that is nothing."""
         async with asyncio.TaskGroup() as group:

@@ -1,1 +1,1 @@
-"""Assembly of the controllers as an operator on a real Kubernetes."""
+"""The controllers as an operator on a real Kubernetes: settings, checks, election, webhook, metrics, installation."""

@@ -86,13 +86,20 @@ def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None =
     is also how certificates are rotated: see `tls.keep_current`.
     """
     now = now or datetime.now(UTC)
+    credentials = ensure_server(directory, names=[*_own_names(), *names], now=now)
+    ensure_client(credentials, "admin", user="yard-admin", groups=("system:masters",), now=now)
+    _key(credentials.accounts_key)
+    return credentials
+
+
+def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None = None) -> Credentials:
+    """Make the directory hold a current authority and a certificate for a server of these names."""
+    now = now or datetime.now(UTC)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
     credentials = Credentials(directory)
     _ensure_authority(credentials, now)
-    _ensure_leaf(credentials, "server", _server_request([*_own_names(), *names]), now)
-    ensure_client(credentials, "admin", user="yard-admin", groups=("system:masters",), now=now)
-    _key(credentials.accounts_key)
+    _ensure_leaf(credentials, "server", _server_request(names), now)
     return credentials
 
 

@@ -1,0 +1,170 @@
+"""Election by a Lease: of several copies of a process, one acts. Follows client-go's leader election.
+
+How old a lease is, is measured by when this process saw it change, never by the timestamps in it: the clocks of two
+machines need not agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.kube.client import Client, Ref
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+LEASES = Ref("coordination.k8s.io", "v1", "leases")
+
+
+class LeaseLost(YardError):
+    """Somebody else leads now, or the lease could not be renewed in time."""
+
+    code = "LeaseLost"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A leader that is not heard of for `duration` is replaced; it stops by itself after the shorter `deadline`."""
+
+    duration: float = 4.0
+    deadline: float = 3.0
+    retry: float = 0.5
+
+
+TERMS = Terms()
+
+
+class Election:
+    """`run(lead)`: waits for the lease, runs `lead` while it is held, gives it back at the end."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        terms: Terms = TERMS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._terms, self._clock = client, terms, clock
+        self._name, self._namespace, self.identity = name, namespace, identity
+        self.leader = ""
+        self._seen: tuple[str, float] = ("", 0.0)  # the lease's revision, and when it was first seen
+
+    @property
+    def leads(self) -> bool:
+        return self.leader == self.identity
+
+    async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await self._acquire()
+        log.info("%s leads now (lease %s/%s)", self.identity, self._namespace, self._name)
+        work, keep = asyncio.create_task(lead()), asyncio.create_task(self._keep())
+        try:
+            await asyncio.wait((work, keep), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (work, keep):
+                task.cancel()
+            await asyncio.wait((work, keep))
+            # Nothing acts any more; only now may somebody else begin.
+            if self.leads:
+                await self._release()
+        for task in (keep, work):
+            if not task.cancelled():
+                task.result()
+
+    async def _acquire(self) -> None:
+        while True:
+            try:
+                if await self._take():
+                    return
+            except YardError as error:
+                log.warning("asking for the lease %s/%s: %s", self._namespace, self._name, error)
+            await asyncio.sleep(self._terms.retry)
+
+    async def _keep(self) -> None:
+        renewed = self._clock()
+        while True:
+            await asyncio.sleep(self._terms.retry)
+            left = self._terms.deadline - (self._clock() - renewed)
+            said: object = f"{self.leader} has it"
+            try:
+                async with asyncio.timeout(max(left, 0.001)):
+                    held = await self._take()
+            except (YardError, TimeoutError) as error:
+                held, said = False, error or "no answer in time"
+                if left > self._terms.retry:
+                    continue
+            if not held:
+                lease = f"{self._namespace}/{self._name}"
+                raise LeaseLost(
+                    f"the lease {lease} is lost: {said}", hint="another copy acts now; this one starts over"
+                )
+            renewed = self._clock()
+
+    async def _take(self) -> bool:
+        """Renew the lease, or take it if nobody has it; False while somebody else does."""
+        lease = await self._client.find(LEASES, self._name, self._namespace)
+        if lease is None:
+            return await self._write(None, {"leaseTransitions": 0, "acquireTime": _now()})
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder == self.identity:
+            return await self._write(lease, {})
+        revision, since = self._seen
+        if lease["metadata"]["resourceVersion"] != revision:
+            since = self._clock()
+            self._seen = (lease["metadata"]["resourceVersion"], since)
+        # A holder that said how long it may be silent is believed; one with longer terms is waited for.
+        duration = max(self._terms.duration, float(spec.get("leaseDurationSeconds") or 0))
+        if holder and self._clock() - since < duration:
+            if holder != self.leader:
+                log.info("%s leads; waiting", holder)
+            self.leader = holder
+            return False
+        transitions = (spec.get("leaseTransitions") or 0) + 1
+        return await self._write(lease, {"leaseTransitions": transitions, "acquireTime": _now()})
+
+    async def _write(self, lease: Object | None, changes: Object) -> bool:
+        kept = (lease or {}).get("spec") or {}
+        spec = {
+            **kept,
+            **changes,
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self._terms.duration)),
+            "renewTime": _now(),
+        }
+        try:
+            if lease is None:
+                await self._client.create(LEASES, {"metadata": {"name": self._name}, "spec": spec}, self._namespace)
+            else:
+                await self._client.update(LEASES, {**lease, "spec": spec})
+        except StatusError as error:
+            if error.status != 409:
+                raise
+            return False  # somebody else was faster
+        self.leader = self.identity
+        return True
+
+    async def _release(self) -> None:
+        """Let the next one begin at once instead of after the lease's duration."""
+        self.leader = ""
+        try:
+            lease = await self._client.find(LEASES, self._name, self._namespace)
+            if lease is not None and lease["spec"].get("holderIdentity") == self.identity:
+                spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
+                await self._client.update(LEASES, {**lease, "spec": spec})
+        except YardError as error:
+            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, error)
+
+
+def _now() -> str:
+    """MicroTime, as Leases have it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,102 @@
+"""The webhook's certificates: made by the operator itself, kept in a Secret that all copies share, renewed in time.
+
+The API server trusts them by the authority in the webhook's configuration, which is kept there too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.apiserver.access.certificates import Credentials, ensure_server
+from torchyard.kube.client import Client, Ref
+from torchyard.operator.settings import NAME, WEBHOOK, WEBHOOK_SECRET
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+SECRETS = Ref("", "v1", "secrets")
+WEBHOOKS = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)
+# The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
+_FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
+LOOK_AGAIN = 3600.0
+_TRIES = 5
+
+
+class WebhookCertificates:
+    """`ensure` makes everything current and is called again every hour; `directory` is this process's own copy."""
+
+    def __init__(self, client: Client, directory: Path, *, namespace: str) -> None:
+        self._client, self._directory, self._namespace = client, directory, namespace
+        service = f"{NAME}.{namespace}"
+        # localhost for an API server beside a copy that was started by hand.
+        self._names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
+
+    async def ensure(self) -> Credentials:
+        for _ in range(_TRIES):
+            secret = await self._client.find(SECRETS, WEBHOOK_SECRET, self._namespace)
+            self._unpack(secret)
+            credentials = ensure_server(self._directory, names=self._names)
+            data = self._packed()
+            try:
+                if secret is None:
+                    await self._client.create(SECRETS, _secret(data), self._namespace)
+                elif (secret.get("data") or {}) != data:
+                    await self._client.update(SECRETS, {**secret, "data": data})
+            except StatusError as error:
+                if error.status != 409:
+                    raise
+                continue  # another copy was faster: take its certificates
+            await self._trust(data["ca.crt"])
+            return credentials
+        raise YardError(f"the secret {self._namespace}/{WEBHOOK_SECRET} changes again and again")
+
+    async def keep(self, renewed: Callable[[], None]) -> None:
+        """Until cancelled; calls `renewed` when another certificate is to be shown."""
+        shown = self._packed()
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            try:
+                await self.ensure()
+            except YardError as error:
+                log.warning("the webhook's certificates could not be looked after: %s", error)
+                continue
+            if self._packed() != shown:
+                shown = self._packed()
+                renewed()
+
+    async def _trust(self, authority: str) -> None:
+        """Put the authority into the webhook's configuration, if it is not there."""
+        webhook = await self._client.find(WEBHOOKS, WEBHOOK)
+        if webhook is None:
+            log.warning("there is no ValidatingWebhookConfiguration %s: jobs are not reviewed", WEBHOOK)
+            return
+        hooks = webhook.get("webhooks") or []
+        if all(one["clientConfig"].get("caBundle") == authority for one in hooks):
+            return
+        patch = [
+            {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": authority}
+            for place in range(len(hooks))
+        ]
+        await self._client.patch(WEBHOOKS, WEBHOOK, patch, kind="json")
+
+    def _unpack(self, secret: Object | None) -> None:
+        data = (secret or {}).get("data") or {}
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for key, name in _FILES.items():
+            path = self._directory / name
+            if key in data:
+                path.touch(mode=0o600)
+                path.write_bytes(base64.b64decode(data[key]))
+
+    def _packed(self) -> dict[str, str]:
+        return {key: base64.b64encode((self._directory / name).read_bytes()).decode() for key, name in _FILES.items()}
+
+
+def _secret(data: dict[str, str]) -> Object:
+    return {"metadata": {"name": WEBHOOK_SECRET}, "type": "kubernetes.io/tls", "data": data}

@@ -1,0 +1,87 @@
+"""What must be so on a cluster before the operator acts, in words for whoever must mend it.
+
+Nothing here changes anything. A cluster that is not ready is asked again: a process that ends is only started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.pytorchjob import names
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import key_of
+from torchyard.operator.rights import Right
+
+Object = dict[str, Any]
+PODS = Ref("", "v1", "pods")
+# The label of upstream's operator pods, of every version.
+UPSTREAM = "control-plane=kubeflow-training-operator"
+
+
+class NotReady(YardError):
+    """The cluster lacks something; it may come."""
+
+    code = "NotReady"
+    temporary = True
+
+
+async def check_kind(client: Client) -> None:
+    """PyTorchJobs must be served, with a status of their own."""
+    version = f"/apis/{names.GROUP}/{names.VERSION}"
+    try:
+        served = await client.raw("GET", version)
+    except StatusError as error:
+        if error.status != 404:
+            raise
+        served = {}
+    found = {one["name"] for one in served.get("resources") or ()}
+    wanted = {names.PLURAL, f"{names.PLURAL}/status"}
+    if not wanted <= found:
+        missing = ", ".join(sorted(wanted - found))
+        raise NotReady(f"the cluster does not serve {missing} of {names.API_VERSION}", hint="yard install --crds-only")
+
+
+async def check_rights(client: Client, rights: Iterable[Right], namespaces: Iterable[str] = ("",)) -> None:
+    """Ask for every right: a refusal in the middle of a job would come too late."""
+    missing = []
+    for namespace in namespaces:
+        for right in rights:
+            for verb in right.verbs:
+                if not await _may(client, right, verb, namespace):
+                    what = f"{right.resource}.{right.group}" if right.group else right.resource
+                    missing.append(f"{verb} {what}" + (f" in {namespace}" if namespace else ""))
+    if missing:
+        raise NotReady(
+            f"the operator's account may not: {'; '.join(missing)}", hint="yard install gives it the role it needs"
+        )
+
+
+async def check_alone(client: Client, namespaces: Iterable[str] = ("",)) -> None:
+    """Two operators would make each other's pods and delete them."""
+    for namespace in namespaces:
+        pods = (await client.list(PODS, namespace, labels=UPSTREAM)).items
+        running = [pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Pending", "Running")]
+        if running:
+            pod = "/".join(key_of(running[0]))
+            raise NotReady(
+                f"another training operator looks after PyTorchJobs here: pod {pod}",
+                hint="scale it down, or say --beside-upstream and keep the two apart with --namespace or --selector",
+            )
+
+
+async def _may(client: Client, right: Right, verb: str, namespace: str) -> bool:
+    resource, _, subresource = right.resource.partition("/")
+    asked: Object = {"group": right.group, "resource": resource, "verb": verb, "namespace": namespace}
+    if subresource:
+        asked["subresource"] = subresource
+    if right.names:
+        asked["name"] = right.names[0]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": asked},
+    }
+    answer = await client.raw("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool((answer.get("status") or {}).get("allowed"))

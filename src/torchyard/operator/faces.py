@@ -1,0 +1,78 @@
+"""What the operator answers over HTTP: probes, metrics, admission reviews. Each has a port of its own, as upstream."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import orjson
+from aiohttp import web
+
+from torchyard.api.errors import YardError
+from torchyard.operator.metrics import Metrics
+from torchyard.operator.review import answer
+
+log = logging.getLogger(__name__)
+_MOST_BYTES = 8 << 20
+
+
+class Health:
+    """Alive as long as it answers; ready when nothing is in the way. `problem` says what is."""
+
+    def __init__(self) -> None:
+        self.problem = "starting"
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/healthz", self._alive)
+        app.router.add_get("/readyz", self._ready)
+        return app
+
+    async def _alive(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.problem or "ok", status=503 if self.problem else 200)
+
+
+def metrics_app(metrics: Metrics) -> web.Application:
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    app = web.Application()
+    app.router.add_get("/metrics", show)
+    return app
+
+
+def webhook_app(reviewed: Callable[[int], None]) -> web.Application:
+    async def review(request: web.Request) -> web.Response:
+        try:
+            made = answer(orjson.loads(await request.read()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reviewed(400)
+            return web.Response(status=400, text=f"cannot review this: {error}")
+        reviewed(200 if made["response"]["allowed"] else 422)
+        return web.Response(body=orjson.dumps(made), content_type="application/json")
+
+    app = web.Application(client_max_size=_MOST_BYTES)
+    app.router.add_post("/validate", review)
+    return app
+
+
+async def listen(
+    app: web.Application, host: str, port: int, *, closing: AsyncExitStack, tls: ssl.SSLContext | None = None
+) -> int:
+    """Answer until `closing` closes; the port, which 0 leaves to the system."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    closing.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    except OSError as error:
+        raise YardError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
+        ) from None
+    taken: int = runner.addresses[0][1]
+    return taken

@@ -1,0 +1,113 @@
+"""The operator's figures, with the names upstream's training operator and controller-runtime gave them.
+
+Upstream's counters are wrong in known ways (a restart of the operator counts every job as created again, a restart of a
+job counts twice, most failures not at all). Here they follow what can be seen to change on the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+
+from torchyard.api.pytorchjob import names, words
+from torchyard.core.pytorchjob.view import Restarts
+from torchyard.kube.informer import Informer
+
+Object = dict[str, Any]
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_JOB = ("job_namespace", "framework")
+FRAMEWORK = "pytorch"
+
+
+class Metrics:
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._jobs = {
+            what: Counter(f"training_operator_jobs_{what}", f"Jobs {what}.", _JOB, registry=registry)
+            for what in ("created", "deleted", "successful", "failed", "restarted")
+        }
+        controller = ("controller", "result")
+        self._reconciles = Counter(
+            "controller_runtime_reconcile", "Reconciliations by result.", controller, registry=registry
+        )
+        self._errors = Counter(
+            "controller_runtime_reconcile_errors", "Reconciliations that failed.", ("controller",), registry=registry
+        )
+        self._times = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "Time of a reconciliation.",
+            ("controller",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._depth = Gauge("workqueue_depth", "Keys that wait.", ("name",), registry=registry)
+        self._requests = Counter(
+            "rest_client_requests", "Requests to the API server.", ("code", "method"), registry=registry
+        )
+        self._request_times = Histogram(
+            "rest_client_request_duration_seconds",
+            "Time of a request to the API server.",
+            ("verb",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._leads = Gauge("leader_election_master_status", "1 if this copy leads.", ("name",), registry=registry)
+        self._reviews = Counter(
+            "controller_runtime_webhook_requests",
+            "Admission reviews by answer.",
+            ("webhook", "code"),
+            registry=registry,
+        )
+
+    def reconciled(self, result: str, seconds: float) -> None:
+        self._reconciles.labels(names.CONTROLLER, result).inc()
+        self._times.labels(names.CONTROLLER).observe(seconds)
+        if result == "error":
+            self._errors.labels(names.CONTROLLER).inc()
+
+    def requested(self, method: str, status: int, seconds: float) -> None:
+        self._requests.labels(str(status), method).inc()
+        self._request_times.labels(method).observe(seconds)
+
+    def reviewed(self, code: int) -> None:
+        self._reviews.labels("/validate", str(code)).inc()
+
+    def watch_depth(self, depth: Callable[[], float]) -> None:
+        self._depth.labels(names.CONTROLLER).set_function(depth)
+
+    def watch_lead(self, lease: str, leads: Callable[[], bool]) -> None:
+        self._leads.labels(lease).set_function(lambda: 1.0 if leads() else 0.0)
+
+    def follow(self, jobs: Informer, leads: Callable[[], bool]) -> None:
+        """Count what happens to jobs, while this copy leads: two copies must not both count."""
+        jobs.on_change(lambda change, job, before: self._changed(change, job, before) if leads() else None)
+
+    def _changed(self, change: str, job: Object, before: Object | None) -> None:
+        def count(what: str, by: int = 1) -> None:
+            self._jobs[what].labels(job["metadata"]["namespace"], FRAMEWORK).inc(by)
+
+        if change == "DELETED":
+            count("deleted")
+            return
+        earlier = before or {"metadata": {}}
+        if _is(job, words.CREATED) and before is not None and not _is(earlier, words.CREATED):
+            count("created")
+        if before is None:
+            return  # known from before this copy began; it was counted then
+        for condition, what in ((words.SUCCEEDED, "successful"), (words.FAILED, "failed")):
+            if _is(job, condition) and not _is(earlier, condition):
+                count(what)
+        restarts = Restarts.of(job).count - Restarts.of(earlier).count
+        if restarts > 0:
+            count("restarted", restarts)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+
+def _is(job: Object, condition: str) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in conditions)

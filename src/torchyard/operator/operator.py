@@ -1,0 +1,177 @@
+"""The operator: the PyTorchJob controller on a real API server, one copy of which acts at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from torchyard.api.errors import YardError
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
+from torchyard.core.pytorchjob.view import Settings as JobSettings
+from torchyard.kube.client import Client
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.informers import Informers
+from torchyard.kube.kubeconfig import Connection
+from torchyard.kube.lease import Election
+from torchyard.kube.pace import Pace
+from torchyard.operator import rights
+from torchyard.operator.certificates import WebhookCertificates
+from torchyard.operator.checks import check_alone, check_kind, check_rights
+from torchyard.operator.faces import Health, listen, metrics_app, webhook_app
+from torchyard.operator.metrics import Metrics
+from torchyard.operator.settings import LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, Settings
+
+log = logging.getLogger(__name__)
+
+Work = Coroutine[Any, Any, None]
+_ASK_AGAIN = 5.0
+
+
+class Operator:
+    """`run` until cancelled, or until the lease is lost. `health` says when it is ready, `ports` where it answers."""
+
+    def __init__(self, connection: Connection, settings: Settings) -> None:
+        self._settings = settings
+        self._metrics, self.health = Metrics(), Health()
+        pace = Pace(most=settings.most_requests)
+        transport = HttpTransport(
+            connection,
+            user_agent=NAME,
+            limit=settings.most_requests + 2,
+            pace=pace,
+            observe=self._metrics.requested,
+        )
+        self._client = Client(transport, manager=NAME)
+        # The lease must be renewed however much else waits for its turn.
+        self._lease_client = Client(HttpTransport(connection, user_agent=f"{NAME}-lease", limit=2), manager=NAME)
+        self._election = Election(
+            self._lease_client, name=LEASE, namespace=settings.own_namespace, identity=settings.identity
+        )
+        self._webhook_answers = asyncio.Event()
+        self.ports: dict[str, int] = {}
+
+    @property
+    def leads(self) -> bool:
+        return self._election.leads or not self._settings.elect
+
+    async def run(self) -> None:
+        async with contextlib.AsyncExitStack() as closing:
+            closing.push_async_callback(self._lease_client.close)
+            closing.push_async_callback(self._client.close)
+            await self._answer(closing)
+            await self._wait_for_cluster()
+            works = [self._keep_certificates(closing)] if self._settings.webhook else []
+            await together(*works, *self._control())
+
+    async def _answer(self, closing: contextlib.AsyncExitStack) -> None:
+        settings = self._settings
+        self.ports["health"] = await listen(self.health.app(), settings.host, settings.health_port, closing=closing)
+        self.ports["metrics"] = await listen(
+            metrics_app(self._metrics), settings.host, settings.metrics_port, closing=closing
+        )
+
+    async def _wait_for_cluster(self) -> None:
+        """Ask until the cluster has what is needed, and say what it lacks: ending would only mean starting again."""
+        said = ""
+        while True:
+            try:
+                await self._check()
+            except YardError as error:
+                self.health.problem = str(error)
+                if str(error) != said:
+                    said = str(error)
+                    log.warning("not ready: %s; asking again every %g s", error, _ASK_AGAIN)
+                await asyncio.sleep(_ASK_AGAIN)
+            else:
+                return
+
+    async def _check(self) -> None:
+        settings = self._settings
+        spaces = settings.namespaces or ("",)
+        await check_kind(self._client)
+        await check_rights(self._client, rights.cluster_rights(settings.gang_scheduler), spaces)
+        own = rights.own_rights(LEASE, WEBHOOK_SECRET)
+        if not settings.webhook:
+            own = [one for one in own if one.resource != "secrets"]
+        else:
+            await check_rights(self._client, rights.webhook_rights(WEBHOOK))
+        await check_rights(self._client, own, (settings.own_namespace,))
+        if not settings.beside_upstream:
+            await check_alone(self._client, spaces)
+
+    async def _keep_certificates(self, closing: contextlib.AsyncExitStack) -> None:
+        """Answer admission reviews. Every copy does, not only the one that leads."""
+        settings = self._settings
+        directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
+        certificates = WebhookCertificates(self._client, directory, namespace=settings.own_namespace)
+        credentials = await certificates.ensure()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+
+        def show() -> None:
+            context.load_cert_chain(credentials.server_certificate, credentials.server_key)
+
+        show()
+        self.ports["webhook"] = await listen(
+            webhook_app(self._metrics.reviewed), settings.host, settings.webhook_port, closing=closing, tls=context
+        )
+        self._webhook_answers.set()
+        await certificates.keep(show)
+
+    def _control(self) -> list[Work]:
+        """Fill the caches at once, act when elected: the next leader begins where the last one stopped."""
+        settings = self._settings
+        jobs = JobSettings(
+            gang_scheduler=settings.gang_scheduler, init_image=settings.init_image, init_tries=settings.init_tries
+        )
+        caches, controllers = [], []
+        for namespace in settings.namespaces or ("",):
+            informers = Informers(self._client, namespace=namespace)
+            controllers.append(
+                PyTorchJobController(
+                    self._client,
+                    informers,
+                    jobs,
+                    selector=settings.selector,
+                    workers=settings.workers,
+                    observe=self._metrics.reconciled,
+                )
+            )
+            self._metrics.follow(informers.of(JOBS, labels=settings.selector), lambda: self.leads)
+            caches.append(informers)
+        self._metrics.watch_depth(lambda: sum(len(one.controller.queue) for one in controllers))
+        self._metrics.watch_lead(LEASE, lambda: self.leads)
+
+        async def lead() -> None:
+            await together(*(one.run() for one in controllers))
+
+        works = [one.run() for one in caches]
+        return [*works, self._become_ready(caches), self._election.run(lead) if settings.elect else lead()]
+
+    async def _become_ready(self, caches: list[Informers]) -> None:
+        for one in caches:
+            await one.synced()
+        if self._settings.webhook:
+            await self._webhook_answers.wait()
+        self.health.problem = ""
+        await asyncio.Event().wait()
+
+
+async def together(*works: Work) -> None:
+    """Run all until the first ends; it should not, and then its error is everybody's end."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,42 @@
+"""What `yard operator` was told, and the names its installation goes by."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+
+NAME = "torchyard-operator"
+NAMESPACE = "torchyard-system"
+IMAGE = "torchyard/operator:latest"
+LEASE = "operator.torchyard.dev"
+WEBHOOK = "validator.torchyard.dev"
+WEBHOOK_SECRET = f"{NAME}-webhook"
+HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
+WORKERS, MOST_REQUESTS = 16, 64
+METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT = 8080, 8081, 9443
+
+
+def identity() -> str:
+    """Who holds the lease: the pod's name, and the process, so that a restarted one is somebody else."""
+    return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}_{os.urandom(3).hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    namespaces: tuple[str, ...] = ()  # those looked after; none means all
+    selector: str = ""  # labels of the jobs looked after
+    gang_scheduler: str = ""
+    init_image: str = "alpine:3.10"
+    init_tries: int = 100
+    workers: int = WORKERS
+    most_requests: int = MOST_REQUESTS
+    own_namespace: str = NAMESPACE
+    elect: bool = True
+    beside_upstream: bool = False
+    host: str = HOST
+    metrics_port: int = METRICS_PORT
+    health_port: int = HEALTH_PORT
+    webhook_port: int = WEBHOOK_PORT
+    webhook: bool = True
+    identity: str = field(default_factory=identity)

@@ -1,0 +1,227 @@
+"""The operator on a real API server, under its own account: it works, says what it lacks, reviews and hands over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.operator.conftest import INSTALLATION, NAMESPACES, PODS, Installed, running, started
+from tests.support.pytorchjobs import job
+
+from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob.crd import CRD_NAME
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.client import Ref
+from torchyard.operator.certificates import SECRETS, WEBHOOKS
+from torchyard.operator.checks import NotReady, check_rights
+from torchyard.operator.install import DEFINITIONS, install, uninstall
+from torchyard.operator.rights import cluster_rights
+from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
+
+pytestmark = pytest.mark.cluster
+Object = dict[str, Any]
+ROLES = Ref("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
+
+
+def train(namespace: str, name: str = "train", **labels: str) -> Object:
+    made = job()
+    made["metadata"] = {"name": name, "namespace": namespace, "labels": labels}
+    return made
+
+
+async def finish(installed: Installed, namespace: str, count: int) -> None:
+    """The kubelet's part: every pod runs and ends well."""
+    for phase in ("Running", "Succeeded"):
+        for pod in await installed.pods(namespace, count):
+            patch = {"status": {"phase": phase}}
+            await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
+
+
+def is_true(found: Object, condition: str) -> bool:
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
+
+
+async def test_installing_twice_changes_nothing(installed: Installed) -> None:
+    said: list[str] = []
+    await install(installed.admin, INSTALLATION, lambda _: None)
+    await install(installed.admin, INSTALLATION, said.append)
+    assert said and all(line.endswith(" unchanged") for line in said), said
+
+
+async def test_uninstalling_leaves_jobs_and_their_definition_unless_asked(installed: Installed) -> None:
+    namespace = await installed.namespace("uninstalled")
+    await installed.admin.create(JOBS, train(namespace))
+    said: list[str] = []
+    await uninstall(installed.admin, INSTALLATION, said.append)
+    assert f"deployment/{NAME} deleted" in said and not any("customresourcedefinition" in line for line in said)
+    assert await installed.admin.find(JOBS, "train", namespace) is not None
+
+    async def gone() -> bool:
+        return await installed.admin.find(NAMESPACES, NAMESPACE) is None
+
+    await installed.until(gone)
+    await uninstall(installed.admin, INSTALLATION, said.append, with_definitions=True)
+    assert said[-1] == f"customresourcedefinition/{CRD_NAME} deleted"
+
+
+async def test_a_job_runs_to_its_end_under_the_operators_own_role(
+    installed: Installed, caplog: pytest.LogCaptureFixture
+) -> None:
+    namespace = await installed.namespace("own-role")
+    async with running(installed) as operator:
+        made = await installed.admin.create(JOBS, train(namespace))
+        pods = await installed.pods(namespace, 3)
+        await finish(installed, namespace, len(pods))
+
+        async def succeeded() -> bool:
+            return is_true(await installed.admin.get(JOBS, made["metadata"]["name"], namespace), "Succeeded")
+
+        await installed.until(succeeded)
+        url = f"http://127.0.0.1:{operator.ports['metrics']}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            figures = await response.text()
+    labels = f'{{framework="pytorch",job_namespace="{namespace}"}}'
+    assert f"training_operator_jobs_created_total{labels} 1.0" in figures
+    assert f"training_operator_jobs_successful_total{labels} 1.0" in figures
+    assert "controller_runtime_reconcile_total" in figures
+    # Every denied call is a failure.
+    assert 'code="403"' not in figures
+    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+
+
+async def test_only_the_chosen_namespaces_and_labels_are_looked_after(installed: Installed) -> None:
+    ours, theirs = await installed.namespace("chosen"), await installed.namespace("not-chosen")
+    async with running(installed, namespaces=(ours,), selector="team=a"):
+        await installed.admin.create(JOBS, train(theirs, team="a"))
+        await installed.admin.create(JOBS, train(ours, "other", team="b"))
+        await installed.admin.create(JOBS, train(ours, team="a"))
+        pods = await installed.pods(ours, 3)
+        assert all(pod["metadata"]["name"].startswith("train-") for pod in pods)
+        assert await installed.pods(theirs, 0) == []
+
+
+async def test_a_second_copy_takes_over_and_makes_nothing_twice(installed: Installed) -> None:
+    namespace = await installed.namespace("hand-over")
+    async with running(installed, identity="second"):
+        pass  # it can lead
+    first, second = started(installed, identity="first"), started(installed, identity="second")
+    leading = asyncio.create_task(first.run())
+
+    async def leads() -> bool:
+        return first.leads
+
+    await installed.until(leads)
+    waiting = asyncio.create_task(second.run())
+    await installed.admin.create(JOBS, train(namespace))
+    before = {pod["metadata"]["uid"] for pod in await installed.pods(namespace, 3)}
+    leading.cancel()
+    await asyncio.wait([leading])
+    await installed.admin.create(JOBS, train(namespace, "next"))
+    after = {pod["metadata"]["uid"] for pod in await installed.pods(namespace, 6)}
+    assert second.leads and before < after
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await asyncio.sleep(0.25)
+
+
+async def test_the_api_server_asks_the_operator_about_every_job(installed: Installed) -> None:
+    namespace = await installed.namespace("reviewed")
+    await install(installed.admin, INSTALLATION, lambda _: None)
+    async with running(installed, webhook=True) as operator:
+        # The API server has no way to a service's address here: it is told the copy's own.
+        url = f"https://localhost:{operator.ports['webhook']}/validate"
+        patch = [
+            {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
+            {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
+        ]
+        await installed.admin.patch(WEBHOOKS, WEBHOOK, patch, kind="json")
+        bad = train(namespace)
+        bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
+
+        async def refusal() -> StatusError | None:
+            try:
+                await installed.admin.create(JOBS, bad)
+            except StatusError as error:
+                return error
+            await installed.admin.delete(JOBS, "train", namespace)
+            return None
+
+        error = await installed.until(refusal)
+        assert error.status == 422 and "spec.pytorchReplicaSpecs" in error.message
+        await installed.admin.create(JOBS, train(namespace, "good"))
+        await installed.pods(namespace, 3)
+        secret = await installed.admin.get(SECRETS, WEBHOOK_SECRET, NAMESPACE)
+        webhook = await installed.admin.get(WEBHOOKS, WEBHOOK)
+        assert webhook["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]
+
+
+async def test_without_the_definition_it_waits_and_says_what_to_do(installed: Installed) -> None:
+    await installed.admin.delete(DEFINITIONS, CRD_NAME)
+
+    async def forgotten() -> bool:
+        try:
+            await installed.admin.list(JOBS)
+        except StatusError as error:
+            return error.status == 404
+        return False
+
+    await installed.until(forgotten)
+    operator = started(installed)
+    task = asyncio.create_task(operator.run())
+
+    async def complains() -> bool:
+        return "does not serve pytorchjobs" in operator.health.problem
+
+    await installed.until(complains)
+    assert "yard install --crds-only" in operator.health.problem and not task.done()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{operator.ports['health']}/readyz") as response,
+    ):
+        assert response.status == 503 and "pytorchjobs" in await response.text()
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0.25)
+
+
+async def test_a_missing_right_is_named(installed: Installed) -> None:
+    role = await installed.admin.get(ROLES, NAME)
+    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["services"]]
+    await installed.admin.update(ROLES, role)
+    operator = started(installed)
+    with pytest.raises(NotReady, match="create services"):
+        # The authorizer's cache follows in its own time.
+        while True:
+            await check_rights(operator._client, cluster_rights())
+            await asyncio.sleep(0.1)
+    await operator._client.close()
+    await asyncio.sleep(0.25)
+
+
+async def test_it_does_not_start_beside_another_training_operator(installed: Installed) -> None:
+    namespace = await installed.namespace("kubeflow")
+    labels = {"control-plane": "kubeflow-training-operator"}
+    pod = {"metadata": {"name": "training-operator-0", "labels": labels}, "spec": _spec()}
+    await installed.admin.create(PODS, pod, namespace)
+    operator = started(installed)
+    task = asyncio.create_task(operator.run())
+
+    async def complains() -> bool:
+        return "kubeflow/training-operator-0" in operator.health.problem
+
+    await installed.until(complains)
+    assert "--beside-upstream" in operator.health.problem
+    await installed.admin.delete(PODS, "training-operator-0", namespace, grace=0)
+    async with running(installed, beside_upstream=True):
+        pass
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0.25)
+
+
+def _spec() -> Object:
+    return {"containers": [{"name": "operator", "image": "kubeflow/training-operator"}]}

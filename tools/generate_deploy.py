@@ -1,0 +1,42 @@
+"""Write the plain manifests and the chart under deploy/ from the objects that `yard install` applies.
+
+python tools/generate_deploy.py [DIRECTORY]
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
+from torchyard.operator.settings import IMAGE
+
+DEPLOY = Path(__file__).parent.parent / "deploy"
+_MARK = "chart-value-"
+# What a chart's user may choose, and how the template says it.
+_VALUES = {
+    f"{_MARK}image": "{{ .Values.image }}",
+    f"{_MARK}namespace": "{{ .Release.Namespace }}",
+    f"{_MARK}replicas": "{{ .Values.replicas }}",
+}
+
+
+def main(directory: Path = DEPLOY) -> None:
+    """Write what the product's own code says; nothing is decided here."""
+    install = Installation(IMAGE)
+    templates, crds = directory / "chart" / "templates", directory / "chart" / "crds"
+    for folder in (templates, crds):
+        folder.mkdir(parents=True, exist_ok=True)
+    (directory / "torchyard.yaml").write_text(as_yaml([*definitions(), *objects(install)]))
+    (crds / "pytorchjobs.yaml").write_text(as_yaml(definitions()))
+    marked = replace(install, image=f"{_MARK}image", namespace=f"{_MARK}namespace", replicas=f"{_MARK}replicas")
+    # Helm makes the release's namespace itself.
+    text = as_yaml([one for one in objects(marked) if one["kind"] != "Namespace"])
+    for mark, value in _VALUES.items():
+        text = text.replace(mark, value)
+    (templates / "operator.yaml").write_text(text)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
