@@ -47,8 +47,9 @@ $(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt
 	    then touch $(TRAIN_VENV)/.ready; fi
 	@touch $@
 
+# DEMO=--keep leaves the plane running.
 demo: venv train-venv
-	@$(BIN)/python tools/demo.py
+	@$(BIN)/python tools/demo.py $(DEMO)
 
 lock:
 	uv pip compile --quiet --no-header --no-annotate --group dev --universal --python-version 3.11 \

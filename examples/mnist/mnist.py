@@ -211,6 +211,7 @@ def arguments(defaults):
     parser.add_argument("--epochs", type=int, default=1, metavar="N", help="number of epochs to train")
     parser.add_argument("--lr", type=float, default=0.01, metavar="LR", help="learning rate")
     parser.add_argument("--momentum", type=float, default=0.5, metavar="M", help="SGD momentum")
+    parser.add_argument("--adam", action="store_true", help="Adam instead of SGD")
     parser.add_argument("--no-cuda", action="store_true", help="disables CUDA training")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="random seed")
     parser.add_argument("--log-interval", type=int, default=10, metavar="N", help="batches between two lines of log")
@@ -257,7 +258,10 @@ def main(**defaults):
 
     plain = Net().to(device)
     model = nn.parallel.DistributedDataParallel(plain) if dist.is_initialized() else plain
-    optimizer = optim.SGD(model.parameters(), lr=args.lr, momentum=args.momentum)
+    if args.adam:
+        optimizer = optim.Adam(model.parameters(), lr=args.lr)
+    else:
+        optimizer = optim.SGD(model.parameters(), lr=args.lr, momentum=args.momentum)
 
     first = resume(args.models / MODEL, plain, optimizer, device) if args.resume else 1
     steps = 0

@@ -14,8 +14,8 @@ if __name__ == "__main__":
         epochs=6,
         limit=8 * 512,
         batch_size=512,
-        lr=0.05 * WORLD_SIZE,
-        momentum=0.9,
+        adam=True,
+        lr=0.002 * WORLD_SIZE,
         log_interval=1,
         models=Path("/opt/pytorch/output"),
     )

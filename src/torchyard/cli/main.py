@@ -7,7 +7,7 @@ import sys
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.cli import doctor, elastic, images, operator, plane, store
+from torchyard.cli import doctor, elastic, images, operator, plane, run, store
 
 app = typer.Typer(
     name="yard",
@@ -26,6 +26,7 @@ app.command("doctor")(doctor.doctor)
 app.command("operator")(operator.operator)
 app.command("install")(operator.install)
 app.command("uninstall")(operator.uninstall)
+app.command("run")(run.run)
 app.add_typer(images.app, name="image")
 # Everything after `elastic` is for the runtime's own parser, its --help included.
 app.command(

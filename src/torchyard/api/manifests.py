@@ -1,0 +1,125 @@
+"""Manifests as people write them: YAML or JSON, one object or several; and what is wrong with one that cannot be read.
+
+A manifest copied from a web page or a PDF often has lost its indentation. YAML then fails far from the cause, or reads
+something else; here the line that stands too far left is named.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from torchyard.api.errors import YardError
+
+Object = dict[str, Any]
+
+# Keys that are nothing without something below them.
+_HOLDERS = {"metadata", "spec", "template", "pytorchReplicaSpecs", "Master", "Worker", "jobTemplate"}
+_KEY = re.compile(r"^(?P<indent> *)(?P<dash>- +)?(?P<key>[A-Za-z_][\w./-]*):(?P<value>.*)$")
+
+
+class ManifestError(YardError):
+    """A manifest that is no list of objects."""
+
+    code = "BadManifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A line that should stand further right, and below what."""
+
+    line: int
+    key: str
+    parent: str
+    parent_line: int
+    spaces: int
+
+    def __str__(self) -> str:
+        return (
+            f'line {self.line}: "{self.key}" stands beside "{self.parent}" of line {self.parent_line} '
+            f"instead of below it"
+        )
+
+
+def read(text: str, origin: str) -> list[Object]:
+    """The objects of a manifest, Lists taken apart. `origin` names the file in messages."""
+    try:
+        found = [one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one is not None]
+    except yaml.YAMLError as error:
+        raise _unreadable(text, origin, _words(error)) from error
+    objects = [item for one in found for item in _items(one)]
+    if not objects:
+        raise ManifestError(f"{origin} holds no object")
+    for one in objects:
+        problem = _problem(one)
+        if problem:
+            raise _unreadable(text, origin, problem)
+    return objects
+
+
+def lost_indentation(text: str) -> list[Shift]:
+    """The lines that stand beside what they belong under."""
+    lines = [
+        (number, found)
+        for number, line in enumerate(text.expandtabs(2).splitlines(), 1)
+        if (found := _KEY.match(line)) is not None
+    ]
+    shifts = []
+    for (above, parent), (number, child) in itertools.pairwise(lines):
+        indent, here = _column(parent), len(child["indent"])
+        empty = not parent["value"].split("#")[0].strip()
+        if parent["key"] in _HOLDERS and empty and not child["dash"] and here == indent:
+            shifts.append(Shift(number, child["key"], parent["key"], above, 2))
+        elif parent["dash"] and not child["dash"] and here == len(parent["indent"]):
+            shifts.append(Shift(number, child["key"], f"- {parent['key']}", above, len(parent["dash"])))
+    return shifts
+
+
+def indentation_hint(shifts: list[Shift]) -> str:
+    """What to do about them."""
+    first, *others = shifts
+    more = f"; the same holds for line {', '.join(str(one.line) for one in others)}" if others else ""
+    return f"put {first.spaces} spaces before line {first.line} and everything that belongs to it{more}"
+
+
+def _column(found: re.Match[str]) -> int:
+    return len(found["indent"]) + len(found["dash"] or "")
+
+
+def _unreadable(text: str, origin: str, problem: str) -> ManifestError:
+    shifts = lost_indentation(text)
+    if not shifts:
+        return ManifestError(f"{origin}: {problem}", hint="compare it with `kubectl explain KIND --recursive`")
+    return ManifestError(
+        f"{origin} has lost its indentation: {shifts[0]} (so that {problem})", hint=indentation_hint(shifts)
+    )
+
+
+def _words(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"line {mark.line + 1} is no YAML: {problem}" if mark else f"this is no YAML: {problem}"
+
+
+def _items(read: Any) -> list[Any]:
+    if isinstance(read, dict) and str(read.get("kind", "")).endswith("List") and isinstance(read.get("items"), list):
+        return list(read["items"])
+    return [read]
+
+
+def _problem(obj: Any) -> str:
+    if not isinstance(obj, dict):
+        return f"it holds {obj!r:.40} where an object should be"
+    for field in ("apiVersion", "kind"):
+        if not isinstance(obj.get(field), str):
+            return f"{field} is missing"
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return "metadata is empty"
+    if not (metadata.get("name") or metadata.get("generateName")):
+        return "metadata.name is missing"
+    return ""

@@ -1,0 +1,91 @@
+"""Manifests as people write and damage them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.kubernetes import ROOT
+
+from torchyard.api.manifests import ManifestError, lost_indentation, read
+
+# The gloo demo as its document prints it.
+PRINTED = """\
+apiVersion: "kubeflow.org/v1"
+kind: "PyTorchJob"
+metadata:
+name: "pytorch-dist-mnist-gloo-demo"
+spec:
+pytorchReplicaSpecs:
+    Master:
+    replicas: 1
+    restartPolicy: OnFailure
+    template:
+        spec:
+        containers:
+            - name: pytorch
+            image: kubeflow/pytorch-dist-mnist-test:1.0
+            args: ["--backend", "gloo"]
+            resources:
+                limits:
+                #  nvidia.com/gpu: 1
+    Worker:
+    replicas: 3
+    restartPolicy: OnFailure
+    template:
+        spec:
+        containers:
+            - name: pytorch
+            image: kubeflow/pytorch-dist-mnist-test:1.0
+            args: ["--backend", "gloo"]
+            resources:
+                limits:
+                #  nvidia.com/gpu: 1
+"""
+
+
+def test_the_printed_demo_is_told_which_line_is_the_likely_cause() -> None:
+    with pytest.raises(ManifestError) as refused:
+        read(PRINTED, "demo.yaml")
+    assert refused.value.message.startswith(
+        'demo.yaml has lost its indentation: line 4: "name" stands beside "metadata" of line 3 instead of below it'
+    )
+    assert refused.value.hint.startswith("put 2 spaces before line 4 and everything that belongs to it")
+    assert "line 6, 8, 12, 14, 20, 24, 26" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("examples/*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_a_whole_manifest_is_read_and_nothing_in_it_is_suspected(path: Path) -> None:
+    text = path.read_text()
+    assert read(text, "x")
+    assert lost_indentation(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "holds no object"),
+        ("a: 1\n\tb: 2", "line 2 is no YAML"),
+        ("just words", "where an object should be"),
+        ("apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}", "metadata.name is missing"),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\nname: a", 'line 4: "name" stands beside "metadata"'),
+    ],
+)
+def test_a_damaged_manifest_is_explained(text: str, words: str) -> None:
+    with pytest.raises(ManifestError, match=words):
+        read(text, "x.yaml")
+
+
+def test_lists_and_several_documents_are_taken_apart() -> None:
+    text = """
+kind: List
+apiVersion: v1
+items:
+- {apiVersion: v1, kind: Pod, metadata: {name: a}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {generateName: b-}}
+"""
+    assert [one["kind"] for one in read(text, "x")] == ["Pod", "Job"]

@@ -1,0 +1,138 @@
+"""`yard run`, as a person types it, on a plane with a node: exit codes, logs of all replicas, Ctrl-C, bad manifests."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.api.test_manifests import PRINTED
+from tests.node.support import need_network
+from tests.support.waiting import eventually
+from tests.support.yard import Yard, _command, _environment, yard
+
+Object = dict[str, Any]
+TIMEOUT = 240
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    need_network()
+    made = Yard(tmp_path_factory.mktemp("run"), controllers="*", flags=("--node",))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        yard("down", state=made.state, timeout=120)
+
+
+def manifest(directory: Path, obj: Object) -> str:
+    path = directory / "manifest.yaml"
+    path.write_text(json.dumps(obj))
+    return str(path)
+
+
+def pod(name: str, script: str) -> Object:
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def job(name: str, script: str) -> Object:
+    container = {"name": "pytorch", "image": "busybox", "command": ["sh", "-c", script]}
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name, "annotations": {"torchyard.dev/init-container": "off"}},
+        "spec": {"pytorchReplicaSpecs": {"Master": replica, "Worker": {**replica, "replicas": 2}}},
+    }
+
+
+def started(plane: Yard, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*_command(), "run", *arguments, "--kubeconfig", str(plane.kubeconfig)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env={"PATH": "/usr/bin:/bin", **_environment()},
+    )
+
+
+def ran(plane: Yard, *arguments: str) -> tuple[int, str]:
+    with started(plane, *arguments) as process:
+        said, _ = process.communicate(timeout=TIMEOUT)
+    return process.returncode, said
+
+
+def test_a_job_is_followed_with_the_logs_of_all_replicas(plane: Yard, tmp_path: Path) -> None:
+    file = manifest(tmp_path, job("good", "echo I am $RANK of $WORLD_SIZE; sleep 1"))
+    code, said = ran(plane, file)
+    assert code == 0, said
+    assert said.startswith("pytorchjob.kubeflow.org/good applied\n")
+    for line in ("[master-0] I am 0 of 3", "[worker-0] I am 1 of 3", "[worker-1] I am 2 of 3"):
+        assert line in said.splitlines()
+    assert said.splitlines()[-1].startswith("pytorchjob.kubeflow.org/good Succeeded: ")
+    code, said = ran(plane, file)
+    assert code == 1
+    assert "is there already and has ended (Succeeded)" in said
+    code, said = ran(plane, file, "--replace")
+    assert code == 0, said
+
+
+def test_the_exit_code_is_that_of_the_container_that_failed_first(plane: Yard, tmp_path: Path) -> None:
+    failing = 'if [ "$RANK" = 1 ]; then echo out of luck >&2; exit 3; fi; sleep 4; exit 1'
+    code, said = ran(plane, manifest(tmp_path, job("bad", failing)))
+    assert code == 3, said
+    assert "[worker-0] out of luck" in said.splitlines()
+    assert "first to fail: bad-worker-0, exit code 3 (Error)" in said
+
+
+@pytest.mark.parametrize(
+    ("choice", "status", "words"),
+    [("leave", 200, "runs on; delete it with: kubectl"), ("delete", 404, "deleted")],
+)
+def test_ctrl_c_leaves_the_pod_or_deletes_it_as_told(
+    plane: Yard, tmp_path: Path, choice: str, status: int, words: str
+) -> None:
+    name, api = f"long-{choice}", plane.server().admin
+    with started(plane, manifest(tmp_path, pod(name, "echo up; sleep 600")), "--on-interrupt", choice) as process:
+        assert process.stdout is not None
+        head = ""
+        for line in process.stdout:
+            head += line
+            if line.strip() == "up":
+                break
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, head + rest
+    assert f"pod/{name} {words}" in rest
+    path = f"/api/v1/namespaces/default/pods/{name}"
+    eventually(lambda: api.get(path).status == status, f"{name} to be as told")
+
+
+def test_a_pod_that_cannot_start_says_why(plane: Yard, tmp_path: Path) -> None:
+    wanted = pod("unknown", "true")
+    wanted["spec"]["containers"][0]["image"] = "nobody/knows:1"
+    with started(plane, manifest(tmp_path, wanted)) as process:
+        assert process.stdout is not None
+        words = next(line for line in process.stdout if "waits" in line)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert "unknown waits: " in words
+    assert "ErrImagePull: " in words  # at once, or after the first back-off
+    assert "yard image build" in words
+
+
+def test_a_manifest_without_indentation_is_explained(plane: Yard, tmp_path: Path) -> None:
+    (tmp_path / "printed.yaml").write_text(PRINTED)
+    code, said = ran(plane, str(tmp_path / "printed.yaml"))
+    assert code == 1
+    assert 'line 4: "name" stands beside "metadata" of line 3 instead of below it' in said
+    assert "hint: put 2 spaces before line 4" in said
