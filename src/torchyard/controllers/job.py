@@ -17,7 +17,7 @@ from torchyard.core.job.decide import Decision, decide, is_managed_here
 from torchyard.core.job.status import with_fewer_active
 from torchyard.core.job.view import View, has_ended, is_tracked, phase
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Key, by_namespace, by_owner
+from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 
@@ -39,9 +39,9 @@ class JobController:
     ) -> None:
         self._client, self._clock = client, clock
         self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
-        self._jobs = informers.of(JOBS, indexes={"namespace": by_namespace, "key": _by_key})
+        self._jobs = informers.of(JOBS, indexes={"namespace": by_namespace, "key": by_key})
         self._pods = informers.of(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
-        self._newest_jobs = Written(self._jobs, "key", _by_key)
+        self._newest_jobs = Written(self._jobs, "key", by_key)
         self._newest_pods = Written(self._pods, "owner", by_owner)
         self._writer = PodWriter(client, self._recorder, self._newest_pods)
         self._backoffs: dict[str, Backoff] = {}
@@ -151,7 +151,3 @@ def _owner(pod: Object) -> tuple[str, str] | None:
 def _orphan_in(pod: Object) -> list[str]:
     """The namespace of a pod that nobody controls."""
     return [] if by_owner(pod) else [pod["metadata"]["namespace"]]
-
-
-def _by_key(obj: Object) -> list[str]:
-    return [f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"]

@@ -38,6 +38,11 @@ def by_namespace(obj: Object) -> tuple[str]:
     return (obj["metadata"].get("namespace", ""),)
 
 
+def by_key(obj: Object) -> list[str]:
+    """Namespace and name in one text."""
+    return ["/".join(key_of(obj))]
+
+
 def by_owner(obj: Object) -> list[str]:
     """The uid of the controller that an object belongs to."""
     return [one["uid"] for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")]

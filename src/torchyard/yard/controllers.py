@@ -10,6 +10,7 @@ from typing import Any
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
+from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.garbage import GarbageCollector
@@ -22,6 +23,7 @@ from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
+from torchyard.controllers.ttl import TtlController
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
 from torchyard.kube.client import Client, Ref
@@ -67,6 +69,7 @@ def _pytorchjobs(shop: Shop) -> Work:
 
 MAKERS: dict[str, Callable[[Shop], Work]] = {
     "clusterrole-aggregation-controller": lambda shop: RoleAggregationController(shop.client, shop.informers).run(),
+    "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
@@ -79,6 +82,9 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
         shop.client, shop.informers, shop.authority
     ).run(),
     "serviceaccount-controller": lambda shop: default_account(shop.client, shop.informers).run(),
+    "ttl-after-finished-controller": lambda shop: TtlController(
+        shop.client, shop.informers, clock=shop.api.clock
+    ).run(),
 }
 # What comes with another part, and cannot be chosen by itself.
 _WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {

@@ -1,8 +1,12 @@
-"""The schedule of a CronJob: five fields, or a word such as `@hourly`. Only its form is judged here."""
+"""The schedule of a CronJob: five fields, or a word such as `@hourly`, read into the numbers they stand for."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import timedelta
+
 from torchyard.api import times
+from torchyard.api.errors import YardError
 
 _MONTHS = {
     name: index
@@ -19,46 +23,83 @@ _BOUNDS: tuple[tuple[int, int, dict[str, int]], ...] = (
     (1, 12, _MONTHS),
     (0, 6, _DAYS),
 )
-_WORDS = frozenset({"@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"})
+_WORDS = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 
 
-class _BadSchedule(Exception):
-    """Why a field does not parse; never leaves this module."""
+class ScheduleError(YardError):
+    """A text that is no schedule, in the words of the library that upstream uses."""
+
+    code = "BadSchedule"
 
 
-def schedule_problem(schedule: str) -> str:
-    """What is wrong with a schedule, in the words of the library that upstream uses; empty when nothing is."""
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    minutes: frozenset[int] = frozenset()
+    hours: frozenset[int] = frozenset()
+    days: frozenset[int] = frozenset()
+    months: frozenset[int] = frozenset()
+    weekdays: frozenset[int] = frozenset()  # Sunday is 0
+    # Days of the month and of the week: both must fit if one of them is a star, else either.
+    needs_both_days: bool = True
+    every: timedelta | None = None  # `@every 90s`, and nothing else then
+
+
+def parse_schedule(schedule: str) -> Schedule:
     text = schedule.strip()
     if text.startswith(("TZ=", "CRON_TZ=")):
         text = text.partition(" ")[2].strip()
+    if text.startswith("@every "):
+        return Schedule(every=_every(text))
     if text.startswith("@"):
-        return _word_problem(text)
+        if text not in _WORDS:
+            raise ScheduleError(f"unrecognized descriptor: {text}")
+        text = _WORDS[text]
     fields = text.split()
     if len(fields) != 5:
-        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
+    read = [_field(field, *bounds) for field, bounds in zip(fields, _BOUNDS, strict=True)]
+    minutes, hours, days, months, weekdays = (numbers for numbers, _ in read)
+    return Schedule(minutes, hours, days, months, weekdays, needs_both_days=read[2][1] or read[4][1])
+
+
+def schedule_problem(schedule: str) -> str:
+    """What is wrong with a schedule; empty when nothing is."""
     try:
-        for field, (low, high, names) in zip(fields, _BOUNDS, strict=True):
-            for part in field.split(","):
-                if part:
-                    _check_range(part, low, high, names)
-    except _BadSchedule as problem:
-        return str(problem)
+        parse_schedule(schedule)
+    except ScheduleError as error:
+        return error.message
     return ""
 
 
-def _word_problem(word: str) -> str:
-    if word in _WORDS:
-        return ""
-    if word.startswith("@every "):
-        try:
-            times.parse_duration(word.removeprefix("@every "))
-        except times.TimeError as error:
-            return f"failed to parse duration {word}: {error.message}"
-        return ""
-    return f"unrecognized descriptor: {word}"
+def _every(text: str) -> timedelta:
+    try:
+        length = times.parse_duration(text.removeprefix("@every "))
+    except times.TimeError as error:
+        raise ScheduleError(f"failed to parse duration {text}: {error.message}") from error
+    return max(timedelta(seconds=1), timedelta(seconds=int(length.total_seconds())))
 
 
-def _check_range(text: str, low: int, high: int, names: dict[str, int]) -> None:
+def _field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[frozenset[int], bool]:
+    """The numbers of a field, and whether a star is among its parts."""
+    numbers: set[int] = set()
+    has_star = False
+    for part in text.split(","):
+        if part:
+            span = _range(part, low, high, names)
+            numbers.update(span)
+            has_star |= part[0] in "*?" and span.step == 1
+    return frozenset(numbers), has_star
+
+
+def _range(text: str, low: int, high: int, names: dict[str, int]) -> range:
     span, *steps = text.split("/")
     limits = span.split("-")
     if limits[0] in ("*", "?"):
@@ -66,21 +107,22 @@ def _check_range(text: str, low: int, high: int, names: dict[str, int]) -> None:
     else:
         start = _number(limits[0], names)
         if len(limits) > 2:
-            raise _BadSchedule(f"too many hyphens: {text}")
+            raise ScheduleError(f"too many hyphens: {text}")
         end = _number(limits[1], names) if len(limits) == 2 else start
     if len(steps) > 1:
-        raise _BadSchedule(f"too many slashes: {text}")
+        raise ScheduleError(f"too many slashes: {text}")
     step = _plain_number(steps[0]) if steps else 1
     if steps and len(limits) == 1:
         end = high
     if start < low:
-        raise _BadSchedule(f"beginning of range ({start}) below minimum ({low}): {text}")
+        raise ScheduleError(f"beginning of range ({start}) below minimum ({low}): {text}")
     if end > high:
-        raise _BadSchedule(f"end of range ({end}) above maximum ({high}): {text}")
+        raise ScheduleError(f"end of range ({end}) above maximum ({high}): {text}")
     if start > end:
-        raise _BadSchedule(f"beginning of range ({start}) beyond end of range ({end}): {text}")
+        raise ScheduleError(f"beginning of range ({start}) beyond end of range ({end}): {text}")
     if step == 0:
-        raise _BadSchedule(f"step of range should be a positive number: {text}")
+        raise ScheduleError(f"step of range should be a positive number: {text}")
+    return range(start, end + 1, step)
 
 
 def _number(text: str, names: dict[str, int]) -> int:
@@ -91,7 +133,7 @@ def _number(text: str, names: dict[str, int]) -> int:
 def _plain_number(text: str) -> int:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
-        raise _BadSchedule(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+        raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
     if int(text) < 0:
-        raise _BadSchedule(f"negative number ({int(text)}) not allowed: {text}")
+        raise ScheduleError(f"negative number ({int(text)}) not allowed: {text}")
     return int(text)

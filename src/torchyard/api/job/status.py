@@ -19,6 +19,10 @@ def is_true(status: Object, kind: str) -> bool:
     return any(one.get("type") == kind and one.get("status") == "True" for one in status.get("conditions") or ())
 
 
+def _is_false(status: Object, kind: str) -> bool:
+    return any(one.get("type") == kind and one.get("status") == "False" for one in status.get("conditions") or ())
+
+
 def is_finished(status: Object) -> bool:
     return is_true(status, "Complete") or is_true(status, "Failed")
 
@@ -172,7 +176,9 @@ def _check_transition(status: Object, before: Object, spec: Object, found: list[
     if end and end_before and end != end_before:
         found.append(faults.invalid("status.completionTime", end, "completionTime cannot be mutated"))
     start_before = before.get("startTime")
-    if start_before and status.get("startTime") != start_before and not spec.get("suspend"):
+    # A job that goes on begins anew; the write that says so is the only one that may change when it started.
+    goes_on = is_true(before, "Suspended") and _is_false(status, "Suspended")
+    if start_before and status.get("startTime") != start_before and not spec.get("suspend") and not goes_on:
         found.append(faults.required("status.startTime", "startTime cannot be removed for unsuspended job"))
     met, was_met = is_true(status, "SuccessCriteriaMet"), is_true(before, "SuccessCriteriaMet")
     if was_met and not met:

@@ -202,7 +202,8 @@ class _Pass:
     def _end(self, ending: Ending) -> None:
         """First the condition that decides it; the final one when nothing runs and everything is counted."""
         status, decision = self.status, self.decision
-        if status.set(ending.kind, ending.reason, ending.message):
+        if status.condition(ending.kind) is None:
+            status.set(ending.kind, ending.reason, ending.message)
             return
         if status.has_uncounted or decision.release or status.active or status.terminating:
             return

@@ -1,0 +1,117 @@
+"""CronJobs: looks at one and the jobs it made, lets `core.cronjob` decide, and carries it out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.job import cron_words as words
+from torchyard.controllers.job import JOBS
+from torchyard.controllers.loop import Controller
+from torchyard.controllers.written import Written
+from torchyard.core.cronjob.decide import Decision, decide, note_start
+from torchyard.core.events import Event
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Key, by_key, by_owner, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+
+Object = dict[str, Any]
+
+CRON_JOBS = Ref("batch", "v1", "cronjobs")
+_REMEMBERED = 4096
+
+
+class CronJobController:
+    """`run` until cancelled."""
+
+    def __init__(
+        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._client, self._clock = client, clock
+        self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
+        self._crons = informers.of(CRON_JOBS, indexes={"key": by_key})
+        self._jobs = informers.of(JOBS, indexes={"owner": by_owner})
+        self._newest_crons = Written(self._crons, "key", by_key)
+        self._newest_jobs = Written(self._jobs, "owner", by_owner)
+        self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self.controller = Controller(words.CONTROLLER, self._reconcile, [self._crons, self._jobs])
+        self._crons.on_change(lambda _change, cron, _before: self.controller.queue.add(key_of(cron)))
+        self._jobs.on_change(self._job_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self.controller.run())
+
+    def _job_changed(self, _change: str, job: Object, _before: Object | None) -> None:
+        for one in job["metadata"].get("ownerReferences") or ():
+            if one.get("controller") and one["kind"] == "CronJob":
+                self.controller.queue.add((job["metadata"]["namespace"], one["name"]))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        found = self._newest_crons.of("/".join(key))
+        if not found:
+            return None
+        cron = {**found[0], "apiVersion": CRON_JOBS.api_version, "kind": "CronJob"}
+        jobs = self._newest_jobs.of(cron["metadata"]["uid"])
+        decision = decide(cron, jobs, self._clock())
+        await self._carry_out(cron, decision)
+        return decision.wake_after
+
+    async def _carry_out(self, cron: Object, decision: Decision) -> None:
+        for reference in decision.replace:
+            await self._delete(cron, reference)
+        if decision.create is not None and decision.scheduled is not None:
+            job = await self._create(cron, decision.create)
+            if job is not None:
+                note_start(decision.status, job, decision.scheduled)
+        if decision.status != (cron.get("status") or {}):
+            written = await self._client.update(CRON_JOBS, {**cron, "status": decision.status}, subresource="status")
+            self._newest_crons.remember(written)
+        for event in decision.events:
+            self._tell(cron, event)
+        for job in decision.forget:
+            await self._delete(cron, job["metadata"])
+
+    async def _create(self, cron: Object, job: Object) -> Object | None:
+        """The job; also one that was made before a crash. None if the name is somebody else's."""
+        name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+        try:
+            made = await self._client.create(JOBS, job)
+        except StatusError as error:
+            if error.reason == "AlreadyExists":
+                there = await self._client.find(JOBS, name, namespace)
+                return there if there is not None and cron["metadata"]["uid"] in by_owner(there) else None
+            self._recorder.event(cron, "Warning", words.NOT_CREATED, words.not_created(error.message))
+            raise
+        self._newest_jobs.remember(made)
+        self._recorder.event(cron, "Normal", words.CREATED, words.created(name))
+        return made
+
+    async def _delete(self, cron: Object, reference: Object) -> None:
+        try:
+            left = await self._client.delete(
+                JOBS, reference["name"], cron["metadata"]["namespace"], uid=reference["uid"]
+            )
+        except StatusError as error:
+            if error.status in (404, 409):
+                return
+            self._recorder.event(cron, "Warning", words.NOT_DELETED, words.not_deleted(error.message))
+            raise
+        if (left.get("metadata") or {}).get("deletionTimestamp"):
+            self._newest_jobs.remember(left)
+        self._recorder.event(cron, "Normal", words.DELETED, words.deleted(reference["name"]))
+
+    def _tell(self, cron: Object, event: Event) -> None:
+        if event.once:
+            if (*event.once, event.reason) in self._told:
+                return
+            self._told[(*event.once, event.reason)] = None
+            while len(self._told) > _REMEMBERED:
+                self._told.popitem(last=False)
+        self._recorder.event(cron, event.kind, event.reason, event.message)

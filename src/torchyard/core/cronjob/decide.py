@@ -1,0 +1,187 @@
+"""What is to be done about a CronJob now. The name of a job says its minute, so that none is started twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from torchyard.api.job import cron_words as words
+from torchyard.api.job.schedule import parse_schedule
+from torchyard.api.job.status import is_true
+from torchyard.api.times import parse_rfc3339, to_rfc3339
+from torchyard.core.cronjob.schedule import Due, latest, next_after
+from torchyard.core.events import Event
+
+Object = dict[str, Any]
+
+_MANY = 100
+# Looked at a moment after its time, so that a clock that is a little behind does not see it as still to come.
+_AFTER = timedelta(milliseconds=100)
+
+
+@dataclass(slots=True)
+class Decision:
+    """In the order in which it is carried out: jobs replaced, the job to start, status, jobs of the past."""
+
+    replace: list[Object] = field(default_factory=list)  # references, as the status holds them
+    create: Object | None = None
+    scheduled: datetime | None = None  # for when `create` is
+    status: Object = field(default_factory=dict)
+    forget: list[Object] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    wake_after: float | None = None  # seconds
+
+
+def finished(job: Object) -> str:
+    """The condition that ended a job; empty while it runs."""
+    status = job.get("status") or {}
+    return next((kind for kind in ("Complete", "Failed") if is_true(status, kind)), "")
+
+
+def decide(cron: Object, jobs: Iterable[Object], now: datetime) -> Decision:
+    known = list(jobs)
+    decision = Decision(status=dict(cron.get("status") or {}))
+    _review(cron, known, decision)
+    decision.forget = list(_past(cron["spec"], known))
+    spec = cron["spec"]
+    if not cron["metadata"].get("deletionTimestamp") and not spec.get("suspend"):
+        _schedule(cron, decision, now)
+    return decision
+
+
+def _review(cron: Object, jobs: list[Object], decision: Decision) -> None:
+    """What became of the jobs that ran."""
+    status = decision.status
+    by_uid = {job["metadata"]["uid"]: job for job in jobs}
+    active: list[Object] = []
+    for reference in status.get("active") or ():
+        job = by_uid.get(reference["uid"])
+        if job is None:
+            decision.events.append(Event("Normal", words.MISSING, words.missing(reference["name"])))
+        elif condition := finished(job):
+            told = words.completed(reference["name"], condition)
+            decision.events.append(Event("Normal", words.COMPLETED, told))
+        else:
+            active.append(reference)
+    listed = {reference["uid"] for reference in active}
+    for uid, job in by_uid.items():
+        if uid not in listed and not finished(job):
+            name = job["metadata"]["name"]
+            decision.events.append(Event("Warning", words.UNEXPECTED, words.unexpected(name), once=(uid,)))
+    ends = [job["status"]["completionTime"] for job in jobs if finished(job) == "Complete"]
+    newest = max([*ends, status.get("lastSuccessfulTime") or ""])
+    if newest:
+        status["lastSuccessfulTime"] = newest
+    set_active(status, active)
+
+
+def set_active(status: Object, active: list[Object]) -> None:
+    status.pop("active", None)
+    if active:
+        status["active"] = active
+
+
+def _past(spec: Object, jobs: list[Object]) -> Iterator[Object]:
+    """Finished jobs beyond what is to be kept, the oldest first."""
+    for condition, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
+        ended = [job for job in jobs if finished(job) == condition and not job["metadata"].get("deletionTimestamp")]
+        ended.sort(key=lambda job: (job["status"].get("startTime") or "9", job["metadata"]["name"]))
+        if spec.get(limit) is not None:
+            yield from ended[: max(0, len(ended) - spec[limit])]
+
+
+def _schedule(cron: Object, decision: Decision, now: datetime) -> None:
+    spec, status = cron["spec"], decision.status
+    schedule, zone = parse_schedule(spec["schedule"]), _zone(spec)
+    uid = cron["metadata"]["uid"]
+    coming = next_after(schedule, now, zone)
+    if coming is None:
+        told = words.never_comes(spec["schedule"])
+        decision.events.append(Event("Warning", words.BAD_SCHEDULE, told, once=(uid, spec["schedule"])))
+        return
+    since = parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
+    if schedule.every is not None:  # counted from the last start, not from now
+        upcoming = latest(schedule, since, now, zone)
+        coming = next_after(schedule, upcoming.moment if upcoming else since, zone) or coming
+    decision.wake_after = (coming + _AFTER - now).total_seconds()
+    deadline = spec.get("startingDeadlineSeconds")
+    earliest = since if deadline is None else max(since, now - timedelta(seconds=deadline))
+    due = latest(schedule, earliest, now, zone)
+    if due is None:
+        _tell_of_missed(decision, latest(schedule, since, now, zone), uid)
+    elif due.moment != since:
+        if due.missed > _MANY:
+            decision.events.append(Event("Warning", words.TOO_MANY, words.MISSED_MANY, once=(uid, str(due.moment))))
+        _start(cron, decision, due.moment, zone)
+
+
+def _zone(spec: Object) -> tzinfo:
+    """Without one it is UTC, as on clusters."""
+    return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
+
+
+def _tell_of_missed(decision: Decision, missed: Due | None, uid: str) -> None:
+    if missed is not None:
+        text = words.too_late(missed.moment.strftime("%a, %d %b %Y %H:%M:%S +0000"))
+        decision.events.append(Event("Warning", words.TOO_LATE, text, once=(uid, str(missed.moment))))
+
+
+def _start(cron: Object, decision: Decision, moment: datetime, zone: tzinfo) -> None:
+    spec, active = cron["spec"], decision.status.get("active") or []
+    job = make_job(cron, moment, zone)
+    if any(reference["name"] == job["metadata"]["name"] for reference in active):
+        return
+    if active and spec.get("concurrencyPolicy") == "Forbid":
+        once = (cron["metadata"]["uid"], str(moment))
+        decision.events.append(Event("Normal", words.STILL_ACTIVE, words.STILL_RUNS, once=once))
+        return
+    if spec.get("concurrencyPolicy") == "Replace":
+        decision.replace = list(active)
+        set_active(decision.status, [])
+    decision.create, decision.scheduled = job, moment
+
+
+def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
+    metadata, template = cron["metadata"], cron["spec"]["jobTemplate"]
+    given = template.get("metadata") or {}
+    local = moment.astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": f"{metadata['name']}-{int(moment.timestamp()) // 60}",
+            "namespace": metadata["namespace"],
+            "labels": dict(given.get("labels") or {}),
+            "annotations": {**(given.get("annotations") or {}), words.SCHEDULED_FOR: local},
+            "ownerReferences": [
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "CronJob",
+                    "name": metadata["name"],
+                    "uid": metadata["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": template["spec"],
+    }
+
+
+def note_start(status: Object, job: Object, moment: datetime) -> None:
+    """The job is there: the status says so, and for when."""
+    metadata = job["metadata"]
+    reference = {
+        "kind": "Job",
+        "apiVersion": "batch/v1",
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
+    }
+    others = [one for one in status.get("active") or () if one["uid"] != metadata["uid"]]
+    set_active(status, others if finished(job) else [*others, reference])
+    status["lastScheduleTime"] = to_rfc3339(moment)

@@ -1,0 +1,135 @@
+"""What a Job decides: the cases that need a clock, a crash, or a pod in a state that is hard to reach."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.jobs import NOW, at, conditions, pod, stored
+
+from torchyard.core.job.backoff import NO_FAILURES, Backoff, pause
+from torchyard.core.job.decide import MOST_UNCOUNTED, Decision, decide
+from torchyard.core.job.ttl import seconds_left
+from torchyard.core.job.view import View
+
+Object = dict[str, Any]
+RUNS: Object = {"startTime": "2026-01-01T12:00:00Z"}
+
+
+def look(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILURES) -> Decision:
+    return decide(View(job, at(now), pods, backoff))
+
+
+def test_17_the_pause_doubles_from_ten_seconds_to_ten_minutes() -> None:
+    assert [pause(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
+
+
+def test_17_a_failed_pod_is_replaced_when_the_pause_since_its_end_is_over() -> None:
+    failed = pod("Failed", ended=at(0))
+    early = look(stored(status=RUNS), failed, now=4)
+    assert (early.create, early.wake_after) == ([], 6.0)
+    assert len(look(stored(status=RUNS), failed, now=10).create) == 1
+    second = pod("Failed", ended=at(15))
+    again = look(stored(status=RUNS), second, now=16, backoff=early.backoff)
+    assert (again.create, again.wake_after, again.backoff) == ([], 19.0, Backoff(2, at(15)))
+
+
+def test_17_a_success_ends_the_pauses() -> None:
+    job = stored(status=RUNS, completions=3)
+    decision = look(job, pod("Succeeded", ended=at(30)), pod("Failed", ended=at(20)), now=31, backoff=Backoff(4, at(9)))
+    assert (len(decision.create), decision.backoff) == (1, Backoff(0, None))
+
+
+def test_18_an_index_waits_on_its_own() -> None:
+    job = stored(status=RUNS, completionMode="Indexed", completions=3, parallelism=3, backoffLimitPerIndex=5)
+    pods = [pod("Failed", index=0, ended=at(0), failures=1), pod("Failed", index=1, ended=at(0), failures=0)]
+    first = look(job, *pods, pod(index=2), now=12)
+    made = [(one["metadata"]["generateName"], one["metadata"]["annotations"]) for one in first.create]
+    note = "batch.kubernetes.io/job-index-failure-count"
+    assert [(name, notes[note]) for name, notes in made] == [("work-1-", "1")]
+    assert first.wake_after == 8.0
+    assert first.release == []  # what is replaced in this pass keeps its count of failures until the other is there
+    later = look(job, *pods, pod(index=2), pod(index=1, failures=1), now=13)
+    assert later.release == [pods[1]]
+
+
+def test_22_an_ignored_failure_is_let_go_of_uncounted() -> None:
+    rules = [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}]
+    failed = pod("Failed", code=9, ended=at(-60))
+    decision = look(stored(status=RUNS, podFailurePolicy={"rules": rules}, backoffLimit=0), failed)
+    assert decision.release == [failed]
+    assert decision.status is not None
+    assert decision.status["uncountedTerminatedPods"] == {}
+    assert not decision.status.get("conditions")
+
+
+def test_37_an_end_is_noted_before_the_finalizer_goes_and_counted_after() -> None:
+    good, bad = pod("Succeeded", uid="good"), pod("Failed", uid="bad", ended=at(-60))
+    job = stored(status=RUNS, completions=3, parallelism=2)
+    noted = look(job, good, bad)
+    assert noted.status is not None
+    assert noted.status["uncountedTerminatedPods"] == {"succeeded": ["good"], "failed": ["bad"]}
+    assert ("succeeded" in noted.status, "failed" in noted.status) == (False, False)
+    assert noted.release == [good, bad]
+    # A crash before any finalizer went: the same again, with nothing noted twice.
+    again = look({**job, "status": noted.status}, good, bad)
+    assert again.release == [good, bad]
+    assert again.status is None or again.status["uncountedTerminatedPods"] == noted.status["uncountedTerminatedPods"]
+    # A crash after one of them: only that one is counted. A pod that is gone altogether has lost its finalizer too.
+    half = look({**job, "status": noted.status}, pod("Succeeded", uid="good", tracked=False), bad)
+    assert half.status is not None
+    assert (half.status["succeeded"], half.status["uncountedTerminatedPods"]) == (1, {"failed": ["bad"]})
+    whole = look({**job, "status": half.status}, pod("Succeeded", uid="good", tracked=False))
+    assert whole.status is not None
+    assert (whole.status["succeeded"], whole.status["failed"]) == (1, 1)
+    assert whole.status["uncountedTerminatedPods"] == {}
+
+
+def test_37_no_more_than_five_hundred_ends_are_noted_at_a_time() -> None:
+    pods = [pod("Succeeded", uid=f"pod-{number}") for number in range(MOST_UNCOUNTED + 20)]
+    decision = look(stored(status=RUNS, completions=1000, parallelism=1000), *pods)
+    assert decision.status is not None
+    assert len(decision.status["uncountedTerminatedPods"]["succeeded"]) == len(decision.release) == MOST_UNCOUNTED
+
+
+def test_25_the_final_condition_comes_after_the_interim_one_was_stored() -> None:
+    done = pod("Succeeded", tracked=False)
+    first = look(stored(status={**RUNS, "succeeded": 1}), done)
+    assert conditions(first.status) == [("SuccessCriteriaMet", "True")]
+    second = look(stored(status=first.status), done)
+    assert conditions(second.status) == [("SuccessCriteriaMet", "True"), ("Complete", "True")]
+    assert [event.reason for event in second.events] == ["Completed"]
+    assert look(stored(status=second.status), done).status is None
+
+
+@pytest.mark.parametrize("kind", ["Complete", "Failed"])
+def test_a_finished_job_only_lets_go_of_pods(kind: str) -> None:
+    ended = {**RUNS, "conditions": [{"type": kind, "status": "True"}]}
+    running = pod()
+    decision = look(stored(status=ended), running)
+    assert (decision.status, decision.create, decision.delete, decision.release) == (None, [], [], [running])
+
+
+def test_an_indexed_job_gives_up_doubles_and_pods_beyond_its_completions() -> None:
+    job = stored(status=RUNS, completionMode="Indexed", completions=2, parallelism=2)
+    keeper, double = pod(index=0, ready=True), pod("Pending", index=0)
+    beyond, lost = pod(index=7), pod()
+    decision = look(job, keeper, double, beyond, lost, pod(index=1))
+    assert {one.pod["metadata"]["uid"] for one in decision.delete} == {
+        one["metadata"]["uid"] for one in (double, beyond, lost)
+    }
+    assert all(one.is_forgotten for one in decision.delete)
+
+
+def test_too_many_successes_are_told() -> None:
+    job = stored(status={**RUNS, "succeeded": 3, "conditions": [{"type": "SuccessCriteriaMet", "status": "True"}]})
+    assert [event.reason for event in look(job).events] == ["TooManySucceededPods", "Completed"]
+
+
+def test_32_time_to_live_counts_from_the_condition_that_ended_the_job() -> None:
+    ended = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    job = stored(status={"conditions": [ended]}, ttlSecondsAfterFinished=100)
+    assert seconds_left(job, NOW + timedelta(seconds=30)) == 70.0
+    assert seconds_left(stored(ttlSecondsAfterFinished=0), NOW) is None
+    assert seconds_left(stored(status={"conditions": [ended]}), NOW) is None

@@ -1,0 +1,222 @@
+"""The life of a Job under random events and crashes between any two writes: what always holds (point 42)."""
+
+from __future__ import annotations
+
+import copy
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support import effort
+from tests.support.jobs import NOW, stored
+
+from torchyard.api.job.status import is_finished, is_true, validate_job_status
+from torchyard.api.times import to_rfc3339
+from torchyard.core.job.backoff import NO_FAILURES, Backoff
+from torchyard.core.job.decide import Decision, decide
+from torchyard.core.job.view import View, has_ended, is_terminating, is_tracked, phase
+
+Object = dict[str, Any]
+
+
+class JobLife(RuleBasedStateMachine):
+    """A store with a Job and its pods, a kubelet, and a controller that may die between any two of its writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: datetime = NOW
+        self.job: Object = {}
+        self.pods: dict[str, Object] = {}
+        self.made = 0
+        self.backoff: Backoff | None = NO_FAILURES
+        self.succeeded: set[str] = set()  # every pod that ever did
+        self.unneeded: set[str] = set()  # given up with their finalizer gone: they count nowhere
+        self.last: Object = {}
+
+    @initialize(
+        indexed=st.booleans(),
+        completions=st.sampled_from([None, 1, 2, 4]),
+        parallelism=st.integers(1, 3),
+        limit=st.integers(0, 3),
+        per_index=st.sampled_from([None, 0, 1]),
+        replacement=st.sampled_from(["Failed", "TerminatingOrFailed"]),
+        suspend=st.booleans(),
+        ignores=st.booleans(),
+    )
+    def start(
+        self,
+        indexed: bool,
+        completions: int | None,
+        parallelism: int,
+        limit: int,
+        per_index: int | None,
+        replacement: str,
+        suspend: bool,
+        ignores: bool,
+    ) -> None:
+        spec: Object = {"parallelism": parallelism, "backoffLimit": limit, "suspend": suspend}
+        spec["podReplacementPolicy"] = replacement
+        if completions is not None or indexed:
+            spec["completions"] = completions or 2
+        if indexed:
+            spec["completionMode"] = "Indexed"
+            if per_index is not None:
+                spec |= {"backoffLimitPerIndex": per_index, "backoffLimit": 2**31 - 1}
+        if ignores:
+            rule = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [9]}}
+            spec |= {"podFailurePolicy": {"rules": [rule]}, "podReplacementPolicy": "Failed"}
+        self.job = stored(**spec)
+
+    def _decide(self) -> Decision:
+        pods = tuple(copy.deepcopy(pod) for pod in self.pods.values())
+        counted = [pod for pod in pods if has_ended(pod) and not is_tracked(pod)]
+        good = [pod for pod in counted if phase(pod) == "Succeeded"]
+        bad = [pod for pod in counted if phase(pod) == "Failed"]
+        backoff = NO_FAILURES.after(good, bad) if self.backoff is None else self.backoff
+        return decide(View(copy.deepcopy(self.job), self.now, pods, backoff))
+
+    @rule()
+    def look(self) -> None:
+        self._carry_out(self._decide(), 10**6)
+
+    @rule(steps=st.integers(0, 5))
+    def look_and_die_after_some_writes(self, steps: int) -> None:
+        self._carry_out(self._decide(), steps)
+        self.backoff = None
+
+    def _carry_out(self, decision: Decision, steps: int) -> None:
+        writes: list[Any] = []
+        for one in decision.delete:
+            name = one.pod["metadata"]["uid"]
+            if one.is_forgotten:
+                writes.append(lambda name=name: self._forget(name))
+            writes.append(lambda name=name: self._delete(name))
+        writes += [lambda pod=pod: self._create(pod) for pod in decision.create]
+        if decision.status is not None:
+            writes.append(lambda: self._write_status(decision.status))
+        writes += [lambda name=pod["metadata"]["uid"]: self._release(name) for pod in decision.release]
+        for write in writes[:steps]:
+            write()
+        if steps >= len(writes):
+            self.backoff = decision.backoff
+
+    def _create(self, pod: Object) -> None:
+        self.made += 1
+        name = f"pod-{self.made}"
+        metadata = {**pod["metadata"], "uid": name, "name": name, "creationTimestamp": to_rfc3339(self.now)}
+        self.pods[name] = {**pod, "metadata": metadata, "status": {"phase": "Pending"}}
+
+    def _write_status(self, status: Object | None) -> None:
+        new = {**self.job, "status": status}
+        assert validate_job_status(new, self.job) == []
+        self.job = copy.deepcopy(new)
+
+    def _delete(self, name: str) -> None:
+        pod = self.pods.get(name)
+        if pod is not None and not is_terminating(pod):
+            pod["metadata"]["deletionTimestamp"] = to_rfc3339(self.now)
+            self._remove_if_free(name)
+
+    def _release(self, name: str) -> None:
+        if name in self.pods:
+            self.pods[name]["metadata"]["finalizers"] = []
+            self._remove_if_free(name)
+
+    def _forget(self, name: str) -> None:
+        if name in self.pods and phase(self.pods[name]) != "Succeeded":
+            self.unneeded.add(name)
+        self._release(name)
+
+    def _remove_if_free(self, name: str) -> None:
+        """A pod that is told to go goes when it has ended, or never began, and nobody holds it."""
+        pod = self.pods[name]
+        if is_terminating(pod) and not is_tracked(pod) and phase(pod) != "Running":
+            del self.pods[name]
+
+    def _some(self, which: int) -> Object | None:
+        living = [pod for pod in self.pods.values() if not has_ended(pod)]
+        return living[which % len(living)] if living else None
+
+    @rule(
+        which=st.integers(0, 9), end=st.sampled_from(["Running", "Succeeded", "Failed"]), code=st.sampled_from([1, 9])
+    )
+    def a_pod_moves(self, which: int, end: str, code: int) -> None:
+        pod = self._some(which)
+        if pod is None:
+            return
+        name = pod["metadata"]["uid"]
+        state: Object = {"running": {}}
+        if end != "Running":
+            state = {"terminated": {"exitCode": 0 if end == "Succeeded" else code, "finishedAt": to_rfc3339(self.now)}}
+        pod["status"] = {"phase": end, "containerStatuses": [{"name": "main", "state": state}]}
+        if end == "Succeeded":
+            self.succeeded.add(name)
+        self._remove_if_free(name)
+
+    @rule(which=st.integers(0, 9))
+    def somebody_deletes_a_pod(self, which: int) -> None:
+        pod = self._some(which)
+        if pod is not None:
+            self._delete(pod["metadata"]["uid"])
+
+    @rule(suspend=st.booleans())
+    def somebody_suspends_or_resumes(self, suspend: bool) -> None:
+        self.job["spec"]["suspend"] = suspend
+
+    @rule(parallelism=st.integers(0, 4))
+    def somebody_changes_parallelism(self, parallelism: int) -> None:
+        self.job["spec"]["parallelism"] = parallelism
+
+    @rule(seconds=st.sampled_from([1, 30, 900]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @property
+    def status(self) -> Object:
+        return self.job.get("status") or {}
+
+    @invariant()
+    def terminal_is_final(self) -> None:
+        if is_finished(self.last):
+            assert self.status == self.last
+        self.last = copy.deepcopy(self.status)
+
+    @invariant()
+    def no_pod_is_counted_twice(self) -> None:
+        status, uncounted = self.status, self.status.get("uncountedTerminatedPods") or {}
+        good = (status.get("succeeded") or 0) + len(uncounted.get("succeeded") or ())
+        assert good <= len(self.succeeded)
+        bad = (status.get("failed") or 0) + len(uncounted.get("failed") or ())
+        assert good + bad <= self.made
+        assert set(uncounted.get("succeeded") or ()) <= self.succeeded
+
+    @precondition(lambda self: is_finished(self.status))
+    @invariant()
+    def a_finished_job_has_let_go_of_its_pods(self) -> None:
+        assert not any(is_tracked(pod) for pod in self.pods.values())
+        if is_true(self.status, "Complete"):
+            wanted = self.job["spec"].get("completions")
+            assert (self.status.get("succeeded") or 0) >= (1 if wanted is None else wanted)
+
+    @rule()
+    def it_comes_to_rest_with_every_success_counted(self) -> None:
+        for _ in range(60):
+            decision = self._decide()
+            if decision == Decision(backoff=decision.backoff, wake_after=decision.wake_after):
+                break
+            self._carry_out(decision, 10**6)
+        else:
+            raise AssertionError("it never rests")
+        if not is_finished(self.status) and self.job["spec"].get("completionMode") != "Indexed":
+            # Terminating pods count as failed at once, whatever they say later.
+            there = {name for name in self.succeeded if name not in self.unneeded}
+            counted = self.status.get("succeeded") or 0
+            assert counted <= len(there)
+            if self.job["spec"]["podReplacementPolicy"] == "Failed":
+                assert counted == len(there)
+
+
+TestJobLife = JobLife.TestCase
+TestJobLife.settings = settings(max_examples=effort.rounds(60, 2000), stateful_step_count=40, deadline=None)
