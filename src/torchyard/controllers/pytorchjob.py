@@ -109,6 +109,9 @@ class PyTorchJobController:
         self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
 
     async def run(self) -> None:
+        """May be run again: whatever was under way when it was cancelled is looked at anew."""
+        for job in self._jobs.all():
+            self._look(job["metadata"], job["metadata"]["name"])
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             group.create_task(self.controller.run())

@@ -42,7 +42,7 @@ TERMS = Terms()
 
 
 class Election:
-    """`run(lead)`: waits for the lease, runs `lead` while it is held, gives it back at the end."""
+    """`run(lead)`: runs `lead` whenever the lease is held, gives it back at the end. `lead` may be begun again."""
 
     def __init__(
         self,
@@ -64,6 +64,16 @@ class Election:
         return self.leader == self.identity
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Until cancelled, or until `lead` ends. A lost lease only means waiting for the next turn."""
+        while True:
+            try:
+                await self._lead_once(lead)
+            except LeaseLost as error:
+                log.warning("%s; nothing is done until it is won again", error)
+            else:
+                return
+
+    async def _lead_once(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self._acquire()
         log.info("%s leads now (lease %s/%s)", self.identity, self._namespace, self._name)
         work, keep = asyncio.create_task(lead()), asyncio.create_task(self._keep())
@@ -99,14 +109,12 @@ class Election:
                 async with asyncio.timeout(max(left, 0.001)):
                     held = await self._take()
             except (YardError, TimeoutError) as error:
-                held, said = False, error or "no answer in time"
+                held, said = False, str(error) or "no answer in time"
                 if left > self._terms.retry:
                     continue
             if not held:
-                lease = f"{self._namespace}/{self._name}"
-                raise LeaseLost(
-                    f"the lease {lease} is lost: {said}", hint="another copy acts now; this one starts over"
-                )
+                self.leader = "" if self.leads else self.leader
+                raise LeaseLost(f"the lease {self._namespace}/{self._name} is lost: {said}")
             renewed = self._clock()
 
     async def _take(self) -> bool:

@@ -1,0 +1,1 @@
+"""The operator on a real API server under load, beside a client that only creates the same objects."""
