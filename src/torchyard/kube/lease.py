@@ -104,7 +104,7 @@ class Election:
         while True:
             await asyncio.sleep(self._terms.retry)
             left = self._terms.deadline - (self._clock() - renewed)
-            said: object = f"{self.leader} has it"
+            said = ""
             try:
                 async with asyncio.timeout(max(left, 0.001)):
                     held = await self._take()
@@ -114,6 +114,7 @@ class Election:
                     continue
             if not held:
                 self.leader = "" if self.leads else self.leader
+                said = said or f"{self.leader or 'somebody else'} has it"
                 raise LeaseLost(f"the lease {self._namespace}/{self._name} is lost: {said}")
             renewed = self._clock()
 
