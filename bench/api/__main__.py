@@ -46,21 +46,26 @@ def _kube(directory: Path) -> Iterator[tuple[Server, float]]:
     start = time.monotonic()
     # The admission plugins that a production server has, service accounts among them.
     with Kubernetes(directory, fsync=True, flags=("--disable-admission-plugins", "")) as server:
-        _first_answer(server)
+        _first_answer(server.kubeconfig)
         yield server, time.monotonic() - start
 
 
 @contextlib.contextmanager
 def _yard(directory: Path, *flags: str) -> Iterator[tuple[Server, float]]:
+    yard = Yard(directory, controllers="-*", flags=flags)
     start = time.monotonic()
-    with Yard(directory, controllers="-*", flags=flags) as server:
-        _first_answer(server)
-        yield server, time.monotonic() - start
+    try:
+        yard.launch().wait_until(yard.kubeconfig.exists, "its kubeconfig", pause=0.005)
+        _first_answer(yard.kubeconfig)
+        taken = time.monotonic() - start
+        yield yard.server(), taken
+    finally:
+        yard.stop()
 
 
-def _first_answer(server: Server) -> None:
+def _first_answer(kubeconfig: Path) -> None:
     kubectl = str((assets() or Path("/usr/bin")) / "kubectl")
-    subprocess.run([kubectl, "--kubeconfig", server.kubeconfig, "get", "namespaces"], capture_output=True, check=True)
+    subprocess.run([kubectl, "--kubeconfig", kubeconfig, "get", "namespaces"], capture_output=True, check=True)
 
 
 def _prepare(server: Server) -> None:

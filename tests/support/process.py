@@ -49,7 +49,7 @@ class Process:
     def last_words(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def wait_until(self, ready: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    def wait_until(self, ready: Callable[[], bool], what: str, seconds: float = 60, *, pause: float = 0.05) -> None:
         """Returns when `ready()` is true; fails at once when the program has ended."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -60,7 +60,7 @@ class Process:
                     return
             except OSError:
                 pass
-            time.sleep(0.05)
+            time.sleep(pause)
         raise TimeoutError(f"{self.name}: {what} did not happen in {seconds:.0f} s:\n{self.last_words()}")
 
     def kill(self) -> None:

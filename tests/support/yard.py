@@ -67,6 +67,15 @@ class Yard:
 
     def start(self) -> Server:
         """Start (again) and wait until it is ready. The port is kept from one start to the next."""
+        before = self.kubeconfig.stat().st_mtime_ns if self.kubeconfig.exists() else 0
+        process = self.launch()
+        process.wait_until(lambda: self._ready(newer_than=before if self.port == 0 else -1), "readiness")
+        server = self.server()
+        self.port = int(server.url.rsplit(":", 1)[1])
+        return server
+
+    def launch(self) -> Process:
+        """Start (again) without waiting for anything."""
         self.directory.mkdir(parents=True, exist_ok=True)
         flags: list[str] = ["--state", str(self.state), "--port", str(self.port), "--no-node", *self.flags]
         if self.controllers:
@@ -75,12 +84,8 @@ class Yard:
             tokens = self.directory / "tokens.csv"
             tokens.write_text(self.users)
             flags += ["--token-auth-file", str(tokens)]
-        before = self.kubeconfig.stat().st_mtime_ns if self.kubeconfig.exists() else 0
-        process = self.process = Process([*_command(), "up", *flags], self.log, _environment())
-        process.wait_until(lambda: self._ready(newer_than=before if self.port == 0 else -1), "readiness")
-        server = self.server()
-        self.port = int(server.url.rsplit(":", 1)[1])
-        return server
+        self.process = Process([*_command(), "up", *flags], self.log, _environment())
+        return self.process
 
     def stop(self) -> None:
         if self.process is not None:
