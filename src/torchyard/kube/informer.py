@@ -1,8 +1,8 @@
 """A live copy of one resource: listed once, kept current by a watch, with indexes and change handlers.
 
 Objects in the cache are shared: readers must not change them. Handlers are plain functions that put keys into queues.
-They come without managedFields, which are half of an object, of no use to a controller, and kept by the server when an
-update leaves them out.
+They come slimmed: without managedFields, which are half of an object, of no use to a controller, and kept by the server
+when an update leaves them out.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube.client import Client, Ref, WatchEvent
+from torchyard.kube.slim import slim
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class Informer:
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        self._replace({key_of(obj): _slim(obj) for obj in listing.items}, listing.revision)
+        self._replace({key_of(obj): slim(obj) for obj in listing.items}, listing.revision)
         return None
 
     async def _fill_by_watch(self) -> None:
@@ -147,7 +148,7 @@ class Informer:
                 elif change == "DELETED":
                     found.pop(key_of(obj), None)
                 else:
-                    found[key_of(obj)] = _slim(obj)
+                    found[key_of(obj)] = slim(obj)
             else:
                 return
             async for change, obj in stream:
@@ -182,7 +183,7 @@ class Informer:
             self._reindex(key, before, None)
             self._tell("DELETED", obj, before)
         else:
-            self._objects[key] = _slim(obj)
+            self._objects[key] = slim(obj)
             self._reindex(key, before, obj)
             self._tell("MODIFIED" if before is not None else "ADDED", obj, before)
 
@@ -218,8 +219,3 @@ class Informer:
     def _tell(self, change: str, obj: Object, before: Object | None) -> None:
         for handler in self._handlers:
             handler(change, obj, before)
-
-
-def _slim(obj: Object) -> Object:
-    obj["metadata"].pop("managedFields", None)
-    return obj
