@@ -13,7 +13,7 @@ HEAVY = ("aiohttp", "prometheus_client", "psutil", "torch", "numpy", "torchyard.
 @pytest.mark.parametrize(
     ("module", "left_out"),
     [
-        ("torchyard.cli.main", ("asyncio", "cryptography", "yaml", "torchyard.apiserver", "torchyard.kube", *HEAVY)),
+        ("torchyard.cli.main", ("cryptography", "torchyard.apiserver", "torchyard.kube", *HEAVY)),
         ("torchyard.yard.plane", HEAVY),
     ],
 )
