@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from tests.api.test_manifests import PRINTED
 from tests.support import kubectl as kubectls
 from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import ROOT, Server
@@ -96,10 +98,8 @@ def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
 
 
 def test_s0_3_the_manifest_as_printed_is_refused(shell: Kubectl) -> None:
-    """Without its indentation everything lies at the top, and nothing under `spec`."""
-    lines = (EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml").read_text().splitlines()
-    printed = "\n".join(lines[:3] + [one.removeprefix("  ") for one in lines[3:5]] + [lines[5].strip()])
-    assert "error" in shell.fails("create", "-f", "-", stdin=printed).lower()
+    said = shell.fails("create", "-f", "-", stdin=PRINTED)
+    assert "error converting YAML to JSON" in said
 
 
 def test_s1_3_and_5_pods_are_found_by_the_old_labels(shell: Kubectl) -> None:
@@ -131,3 +131,42 @@ def test_s2_6_and_7_a_master_is_found_and_deleted_pods_stay_gone(shell: Kubectl,
     shell("delete", "pods", "-l", f"job-name={job}")
     listed = shell.run("get", "pods", "-l", f"job-name={job}")
     assert listed.stderr == f"No resources found in {shell.namespace} namespace.\n"
+
+
+def test_s2_8_the_status_blocks_during_and_after(shell: Kubectl, plane: Server) -> None:
+    job = "traindb-training-mnist"
+    shell("create", "-f", str(EXAMPLES / "002" / "traindb-training-mnist.yaml"))
+    replicas = [f"{job}-master-0", f"{job}-worker-0"]
+    eventually(lambda: pods(shell) == replicas, "the pods")
+
+    def status() -> dict[str, Any]:
+        read: dict[str, Any] = yaml.safe_load(shell("get", "-o", "yaml", "pytorchjobs", job))
+        return dict(read.get("status") or {})
+
+    def blocks() -> list[tuple[str, str, str, str]]:
+        return [(one["type"], one["status"], one["reason"], one["message"]) for one in status().get("conditions") or ()]
+
+    made = ("Created", "True", "PyTorchJobCreated", f"PyTorchJob {job} is created.")
+    running = ("Running", "True", "PyTorchJobRunning", f"PyTorchJob {job} is running.")
+    for name in replicas:
+        move(plane, shell, name, "Running")
+    eventually(lambda: blocks() == [made, running], "the running block")
+    eventually(
+        lambda: (
+            {kind: one.get("active") for kind, one in status()["replicaStatuses"].items()} == {"Master": 1, "Worker": 1}
+        ),
+        "active replicas",
+    )
+    assert "completionTime" not in status()
+    for name in replicas:
+        move(plane, shell, name, "Succeeded")
+    ended = ("Succeeded", "True", "PyTorchJobSucceeded", f"PyTorchJob {job} is successfully completed.")
+    eventually(lambda: blocks() == [made, ("Running", "False", *running[2:]), ended], "the last block")
+    eventually(
+        lambda: (
+            {kind: one.get("succeeded") for kind, one in status()["replicaStatuses"].items()}
+            == {"Master": 1, "Worker": 1}
+        ),
+        "succeeded replicas",
+    )
+    assert status()["completionTime"]

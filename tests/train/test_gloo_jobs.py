@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.node import support
+from tests.support.training import interpreter
 
 from torchyard.core.pod.logs import LogOptions
 from torchyard.kube.client import Client
@@ -38,16 +36,6 @@ dist.all_reduce(value)
 print("sum", value.item(), "of", dist.get_world_size(), flush=True)
 dist.destroy_process_group()
 """
-
-
-def interpreter() -> str:
-    """A Python with torch: the one named by TORCHYARD_TRAIN_PYTHON, or ours."""
-    named = os.environ.get("TORCHYARD_TRAIN_PYTHON", "")
-    if named:
-        return named
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("no torch here; name an interpreter that has it with TORCHYARD_TRAIN_PYTHON")
-    return sys.executable
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.node import support
 from tests.support.pytorchjobs import job, replica
-from tests.train.test_gloo_jobs import interpreter
+from tests.support.training import interpreter
 
 from torchyard.api.pytorchjob import words
 from torchyard.core.pod.logs import LogOptions

@@ -1,0 +1,184 @@
+"""The documents' commands that need pods to run: a plane with its node, and a real kubectl."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import runpy
+import struct
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node.support import need_network
+from tests.support import kubectl as kubectls
+from tests.support.effort import FULL
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import ROOT, Server
+from tests.support.waiting import eventually
+from tests.support.yard import Yard, yard
+
+pytestmark = pytest.mark.clients
+
+Object = dict[str, Any]
+EXAMPLES = ROOT / "examples"
+PATIENCE = 120
+_numbers = itertools.count()
+JOB = "pytorchjob-distributed-training"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    need_network()
+    made = Yard(tmp_path_factory.mktemp("running"), controllers="*", flags=("--node",))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        yard("down", state=made.state, timeout=120)
+
+
+@pytest.fixture
+def plane(home: Yard) -> Server:
+    return home.server()
+
+
+@pytest.fixture
+def shell(plane: Server, tmp_path: Path) -> Kubectl:
+    """The newest kubectl of this machine, in a namespace of its own."""
+    found = kubectls.newest()
+    if found is None:
+        pytest.skip("no kubectl in PATH")
+    namespace = f"running-{next(_numbers)}"
+    found.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    eventually(lambda: plane.admin.get(path).status == 200, "the service account")
+    return found.using(plane.kubeconfig, tmp_path, namespace)
+
+
+def job_with(program: str, **resources: Any) -> str:
+    """The CPU job of examples/001, its image's program replaced by a short one."""
+    container = {"name": "pytorch", "image": "busybox", "command": ["sh", "-c", program], "resources": resources}
+    template = {"spec": {"containers": [container]}}
+    replicas = {
+        "Master": {"replicas": 1, "restartPolicy": "OnFailure", "template": template},
+        "Worker": {"replicas": 2, "restartPolicy": "OnFailure", "template": template},
+    }
+    return json.dumps(
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": JOB},
+            "spec": {"pytorchReplicaSpecs": replicas},
+        }
+    )
+
+
+def test_s0_4_pods_start_the_master_first_and_the_workers_wait_for_its_name(shell: Kubectl) -> None:
+    shell("create", "-f", "-", stdin=job_with("echo ready; sleep 600"))
+
+    def rows() -> dict[str, list[str]]:
+        lines = shell("get", "pods", "--no-headers").splitlines()
+        return {line.split()[0]: line.split()[1:] for line in lines}
+
+    names = [f"{JOB}-master-0", f"{JOB}-worker-0", f"{JOB}-worker-1"]
+    eventually(lambda: sorted(rows()) == names, "the pods")
+    eventually(lambda: all(row[:2] == ["1/1", "Running"] for row in rows().values()), "all of them running", PATIENCE)
+    assert {row[2] for row in rows().values()} == {"0"}, "no restarts"
+    init = json.loads(shell("get", "pod", names[1], "-o", "json"))["status"]["initContainerStatuses"]
+    assert [one["state"]["terminated"]["reason"] for one in init] == ["Completed"]
+    shell("delete", "pytorchjob", JOB)
+    eventually(lambda: rows() == {}, "the pods gone", PATIENCE)
+
+
+def test_s0_8_top_shows_pods_and_nodes(shell: Kubectl) -> None:
+    shell("create", "-f", "-", stdin=job_with("sleep 600"))
+    eventually(lambda: shell.run("top", "pods").stdout.count(JOB) == 3, "usage of the pods", PATIENCE)
+    header, *lines = shell("top", "pods").splitlines()
+    assert header.split() == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
+    assert all(line.split()[1].endswith("m") and line.split()[2].endswith("Mi") for line in lines)
+    header, line = shell("top", "nodes").splitlines()
+    assert header.split() == ["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]
+    assert line.split()[2].endswith("%")
+    shell("delete", "pytorchjob", JOB)
+
+
+def test_s0_9_and_s1_4_without_a_gpu_the_pods_stay_pending_and_say_why(shell: Kubectl) -> None:
+    node = json.loads(shell("get", "nodes", "-o", "json"))["items"][0]
+    if int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)):
+        pytest.skip("this machine has GPUs: tests/node covers that they are given out")
+    shell("create", "-f", str(EXAMPLES / "001" / "pytorchjob-gpu.yaml"))
+    master = f"{JOB}-gpu-master-0"
+    shell("create", "-f", "-", stdin=job_with("true", limits={"nvidia.com/gpu": 1}))
+    reason = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    eventually(lambda: reason in shell.run("describe", "pod", f"{JOB}-master-0").stdout, "the reason", PATIENCE)
+    assert f"{JOB}-master-0" in shell("get", "pods", "--field-selector", "status.phase=Pending")
+    eventually(lambda: "Pending" in shell.run("get", "pod", master).stdout, "the document's own job pending")
+
+
+def has_started(shell: Kubectl, pod: str) -> bool:
+    return shell.run("get", "pod", pod, "-o", "jsonpath={.status.phase}").stdout in ("Running", "Succeeded")
+
+
+def test_s1_6_logs_follow_until_the_pod_ends(shell: Kubectl) -> None:
+    shell("create", "-f", "-", stdin=job_with("for i in 1 2 3; do echo step $i of $RANK; sleep 0.3; done"))
+    for rank, pod in enumerate([f"{JOB}-master-0", f"{JOB}-worker-0", f"{JOB}-worker-1"]):
+        eventually(partial(has_started, shell, pod), f"{pod} running", PATIENCE)
+        assert shell("logs", "-f", pod) == "".join(f"step {step} of {rank}\n" for step in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "name", "program"),
+    [
+        ("000/Dockerfile", "rollingstones/pytorch-dist-mnist-test:1.0", "/var/mnist.py"),
+        ("002/Dockerfile_training", "traindb-training-mnist", "/opt/mnist/src/mnist_training.py"),
+    ],
+)
+def test_s0_2_and_s2_3_the_dockerfiles_are_built_without_an_engine(
+    home: Yard, tmp_path: Path, dockerfile: str, name: str, program: str
+) -> None:
+    """The usual run leaves out what pip would fetch."""
+    lines = (EXAMPLES / dockerfile).read_text().splitlines()
+    (tmp_path / "Dockerfile").write_text("\n".join(line for line in lines if FULL or "pip install" not in line))
+    command = ["image", "build", "-f", str(tmp_path / "Dockerfile"), "-t", name, str(EXAMPLES / "mnist")]
+    done = yard(*command, state=home.state, timeout=300)
+    if done.returncode and "No matching distribution" in done.stdout + done.stderr:
+        pytest.skip("pip reaches no index from here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Successfully tagged {name}" in done.stdout
+    config = json.loads(yard("image", "inspect", name, state=home.state).stdout)["config"]
+    assert config["Entrypoint"][1] == program
+    assert yard("image", "tag", name, "joleedocker/again:1.0", state=home.state).returncode == 0
+    assert "docker.io/joleedocker/again:1.0" in yard("image", "ls", state=home.state).stdout
+
+
+def test_s2_3_apt_in_a_dockerfile_is_refused_with_the_reason(home: Yard, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM pytorch/pytorch:1.0-cuda10.0-cudnn7-runtime\n"
+        "RUN apt update\n"
+        "RUN add-apt-repository ppa:deadsnakes/ppa -y\n"
+    )
+    done = yard("image", "build", "-t", "with-apt", str(tmp_path), state=home.state, timeout=120)
+    assert done.returncode != 0
+    assert "RUN apt update" in done.stderr
+    assert "container engine" in done.stderr, done.stderr
+
+
+def test_fashion_mnist_is_made_from_json_by_class(tmp_path: Path) -> None:
+    clothes = tmp_path / "fashion-mnist" / "src" / "clothes"
+    clothes.mkdir(parents=True)
+    for label in range(10):
+        (clothes / f"{label}.json").write_text(json.dumps({"data": [[label] * 784] * 7}))
+    convert = runpy.run_path(str(EXAMPLES / "mnist" / "fashion.py"))
+    convert["main"].__globals__.update(TRAIN=6, TEST=1)
+    convert["main"](tmp_path / "fashion-mnist", tmp_path / "out")
+    for part, count in (("train", 60), ("t10k", 10)):
+        images = gzip.decompress((tmp_path / "out" / f"{part}-images-idx3-ubyte.gz").read_bytes())
+        labels = gzip.decompress((tmp_path / "out" / f"{part}-labels-idx1-ubyte.gz").read_bytes())
+        assert struct.unpack(">IIII", images[:16]) == (0x803, count, 28, 28)
+        assert struct.unpack(">II", labels[:8]) == (0x801, count)
+        assert labels[8:] == images[16::784], "each image is all its label here"
