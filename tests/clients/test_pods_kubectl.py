@@ -1,10 +1,11 @@
-"""The pod commands of kubectl, every version of it on this machine, against a plane that really runs the pods."""
+"""The commands of kubectl that need a running pod, against a plane that really runs them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import http.client
+import itertools
 import os
 import pty
 import re
@@ -15,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.clients.conftest import CHOSEN
 from tests.node import support
+from tests.support import kubectl as kubectls
 from tests.support.kubectl import Kubectl
 from tests.support.process import free_port
 from tests.support.waiting import eventually
@@ -24,6 +27,7 @@ from tests.support.yard import Yard
 from torchyard.node.shutdown import stop_pods
 
 pytestmark = pytest.mark.clients
+_numbers = itertools.count()
 
 POD = """
 apiVersion: v1
@@ -38,6 +42,7 @@ spec:
     image: python:3.11
     command: [sh, -c]
     args: ["seq -f 'line %g' 3; cd /tmp; echo served > index.html; exec python3 -m http.server 8080"]
+    readinessProbe: {tcpSocket: {port: 8080}, periodSeconds: 1}
 """
 
 
@@ -50,16 +55,19 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         asyncio.run(stop_pods(made.state / "node"))
 
 
-@pytest.fixture
-def kube(kubectl: Kubectl, plane: Yard, tmp_path: Path) -> Kubectl:
-    return kubectl.using(plane.kubeconfig, tmp_path / "cache")
+@pytest.fixture(params=CHOSEN or ["none"])
+def kube(request: pytest.FixtureRequest, plane: Yard, tmp_path: Path) -> Kubectl:
+    if request.param == "none":
+        pytest.skip("no kubectl in PATH")
+    found = Kubectl(request.param, kubectls.versions()[request.param])
+    return found.using(plane.kubeconfig, tmp_path / "cache")
 
 
 @pytest.fixture
 def pod(kube: Kubectl) -> Iterator[str]:
-    name = f"p-{kube.minor}"
+    name = f"p-{kube.minor}-{next(_numbers)}"
     kube("create", "--validate=false", "-f", "-", stdin=POD.replace("NAME", name))
-    kube("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
+    kube("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=60s")
     yield name
     kube("delete", "pod", name, "--wait=false")
 
@@ -120,16 +128,20 @@ def _fetched(port: int) -> bytes:
         return b""
 
 
-def test_port_forward_carries_many_requests(kube: Kubectl, pod: str) -> None:
+@pytest.mark.parametrize("target", ["pod", "service"])
+def test_port_forward_carries_many_requests(kube: Kubectl, pod: str, target: str) -> None:
     port = free_port()
-    command = [str(kube.path), "port-forward", f"pod/{pod}", f"{port}:8080"]
+    kube("label", "pod", pod, f"app={pod}")
+    to = f"pod/{pod}"
+    if target == "service":
+        kube("expose", "pod", pod, "--name", f"s-{pod}", "--port=80", "--target-port=8080")
+        to = f"svc/s-{pod}"
+    command = [str(kube.path), "port-forward", to, f"{port}:{80 if target == 'service' else 8080}"]
     environment = {**os.environ, "KUBECONFIG": str(kube.kubeconfig), **kube.environment}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
     try:
         assert process.stdout
         assert b"Forwarding" in process.stdout.readline()
-        # The pod's program may not listen yet: its first answer is waited for, and then every one counts.
-        eventually(lambda: _fetched(port) == b"served\n", "the first answer", 60)
         for _ in range(5):
             assert _fetched(port) == b"served\n"
     finally:
@@ -137,6 +149,7 @@ def test_port_forward_carries_many_requests(kube: Kubectl, pod: str) -> None:
         process.wait(10)
         if process.stdout:
             process.stdout.close()
+        kube("delete", "service", f"s-{pod}", "--ignore-not-found")
 
 
 def test_logs_follow_until_the_end(kube: Kubectl) -> None:
@@ -171,3 +184,65 @@ def test_run_attached_carries_input_and_output(kube: Kubectl) -> None:
     )  # fmt: skip
     assert "got typed" in out.stdout, out.stderr
     assert kube.run("get", "pod", name).returncode != 0
+
+
+TALKER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, labels: {talks: NAME}}
+spec:
+  nodeName: here
+  restartPolicy: OnFailure
+  terminationGracePeriodSeconds: 1
+  automountServiceAccountToken: false
+  volumes: [{name: memory, emptyDir: {}}]
+  containers:
+  - name: twice
+    image: busybox
+    command: [sh, -c, "if [ -e /memory/been ]; then echo second; sleep 600; fi; touch /memory/been; echo first; exit 1"]
+    volumeMounts: [{name: memory, mountPath: /memory}]
+  - name: once
+    image: busybox
+    command: [sh, -c, "echo only; for i in $(seq 600); do echo again $i; sleep 1; done"]
+"""
+
+
+def test_logs_of_several_containers_of_the_one_before_and_by_label(kube: Kubectl) -> None:
+    name = f"talker-{kube.minor}"
+    kube("create", "--validate=false", "-f", "-", stdin=TALKER.replace("NAME", name))
+    eventually(lambda: kube.run("logs", name, "-c", "twice").stdout == "second\n", "the second run", 60)
+    assert kube("logs", name, "-c", "twice", "--previous") == "first\n"
+    every = kube("logs", name, "--all-containers")
+    assert {"second", "only"} <= set(every.split("\n"))
+    assert "only" in kube("logs", "-l", f"talks={name}", "--all-containers", "--tail=-1", "--since=1h")
+    assert kube("logs", name, "-c", "once", "--since-time=2999-01-01T00:00:00Z") == ""
+    attached = kube.start("attach", name, "-c", "once")
+    assert attached.stdout is not None
+    assert attached.stdout.readline().startswith("again ")
+    attached.terminate()
+    attached.communicate(timeout=20)
+    kube("delete", "pod", name, "--wait=false")
+
+
+def test_logs_of_a_job_are_those_of_its_pod(kube: Kubectl) -> None:
+    name = f"job-{kube.minor}"
+    kube("create", "job", name, "--image=busybox", "--", "echo", "from the job")
+    kube("wait", "--for=condition=complete", f"job/{name}", "--timeout=60s")
+    assert kube("logs", f"job/{name}") == "from the job\n"
+    kube("delete", "job", name)
+
+
+def test_top_shows_what_nodes_and_pods_use(kube: Kubectl, pod: str) -> None:
+    def shown(*arguments: str) -> list[list[str]]:
+        return [line.split() for line in kube.run("top", *arguments).stdout.splitlines()]
+
+    eventually(lambda: any(row[0] == pod for row in shown("pods")), "the pod's usage", 60)
+    assert shown("pods")[0] == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
+    (row,) = (row for row in shown("pod", pod, "--containers") if row[0] == pod)
+    assert row[1] == "main"
+    assert re.fullmatch(r"\d+m", row[2])
+    assert re.fullmatch(r"[1-9]\d*Mi", row[3])
+    head, node = shown("nodes")
+    assert (head[:2], node[0]) == (["NAME", "CPU(cores)"], "here")
+    assert re.fullmatch(r"\d+%", node[2])
+    assert pod in kube("describe", "node", "here")
