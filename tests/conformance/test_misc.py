@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from tests.conformance.differences import expected
 from tests.conformance.objects import Space, lease, path
 from tests.support.http import Client
@@ -105,10 +104,6 @@ def test_63_a_lease_is_taken_by_one_and_kept_by_its_version(space: Space) -> Non
     assert space.get("leases", "l")["spec"]["holderIdentity"] == "one"
     bad = space.api.post(space.path("leases"), lease("bad", leaseDurationSeconds=0))
     assert (bad.status, bad.causes[0]["field"]) == (422, "spec.leaseDurationSeconds")
-
-
-def test_64_a_node_has_a_heartbeat_lease(server: Server) -> None:
-    pytest.skip("pending: needs a node, which neither of the two servers has here")
 
 
 def test_65_the_server_is_a_service_of_the_default_namespace(api: Client) -> None:

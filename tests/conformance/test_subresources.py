@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.conformance.objects import (
     Definitions,
     Object,
@@ -224,3 +225,26 @@ def test_18_an_unknown_subresource_is_not_found(space: Space) -> None:
     space.make("configmaps", config_map("a"))
     for sub in ("status", "scale", "nothing"):
         assert space.api.get(space.path("configmaps", "a", sub)).status == 404
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [
+        ({"tailLines": "x"}, 400, 'strconv.ParseInt: parsing "x": invalid syntax'),
+        ({"sinceTime": "x"}, 400, 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'),
+        ({"limitBytes": "0"}, 422, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ({"sinceSeconds": "0"}, 422, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        ({"tailLines": "-1"}, 422, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        (
+            {"sinceSeconds": "1", "sinceTime": "2026-01-01T00:00:00Z"},
+            422,
+            "[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ),
+    ],
+)
+def test_18_a_log_is_asked_for_in_terms_that_make_sense(
+    space: Space, query: dict[str, str], status: int, said: str
+) -> None:
+    answer = space.api.get(space.path("pods", "nobody", "log"), query=query)
+    assert answer.status == status
+    assert answer.message.endswith(said), answer.message

@@ -6,6 +6,7 @@ through a `shared/k8s/cluster` script beside the checkout, whose `unpack` prints
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import functools
 import json
@@ -15,7 +16,9 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.http import Client
@@ -80,6 +83,28 @@ def write_kubeconfig(path: Path, *, url: str, ca: Path, token: str) -> None:
     }
     path.write_text(json.dumps(config, indent=1))
     path.chmod(0o600)
+
+
+def from_kubeconfig(name: str, path: Path, directory: Path) -> Server:
+    """The server a kubeconfig leads to; certificates that it holds inline are written into `directory`."""
+    config = yaml.safe_load(path.read_text())
+    cluster: dict[str, Any] = config["clusters"][0]["cluster"]
+    user: dict[str, Any] = config["users"][0]["user"]
+    ca = directory / "ca.crt"
+    ca.write_bytes(_inline_or_file(cluster, "certificate-authority"))
+    if "token" in user:
+        return Server(name, cluster["server"], user["token"], ca, path)
+    certificate, key = directory / "client.crt", directory / "client.key"
+    certificate.write_bytes(_inline_or_file(user, "client-certificate"))
+    key.write_bytes(_inline_or_file(user, "client-key"))
+    return Server(name, cluster["server"], "", ca, path, (str(certificate), str(key)))
+
+
+def _inline_or_file(holder: dict[str, Any], name: str) -> bytes:
+    """A kubeconfig gives certificates and keys inline in base64, or as a path."""
+    if f"{name}-data" in holder:
+        return base64.b64decode(holder[f"{name}-data"])
+    return Path(holder[name]).read_bytes()
 
 
 class Kubernetes:

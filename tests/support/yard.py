@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import yaml
-from tests.support.kubernetes import ROOT, Server
+from tests.support.kubernetes import ROOT, Server, from_kubeconfig
 from tests.support.process import Process
 
 from torchyard.apiserver.store.log import Log
@@ -111,21 +108,4 @@ class Yard:
 
     def server(self) -> Server:
         """The server as its kubeconfig shows it."""
-        config = yaml.safe_load(self.kubeconfig.read_text())
-        cluster: dict[str, Any] = config["clusters"][0]["cluster"]
-        user: dict[str, Any] = config["users"][0]["user"]
-        ca = self.directory / "ca.crt"
-        ca.write_bytes(_inline_or_file(cluster, "certificate-authority"))
-        if "token" in user:
-            return Server("yard", cluster["server"], user["token"], ca, self.kubeconfig)
-        certificate, key = self.directory / "client.crt", self.directory / "client.key"
-        certificate.write_bytes(_inline_or_file(user, "client-certificate"))
-        key.write_bytes(_inline_or_file(user, "client-key"))
-        return Server("yard", cluster["server"], "", ca, self.kubeconfig, (str(certificate), str(key)))
-
-
-def _inline_or_file(holder: dict[str, Any], name: str) -> bytes:
-    """A kubeconfig gives certificates and keys inline in base64, or as a path."""
-    if f"{name}-data" in holder:
-        return base64.b64decode(holder[f"{name}-data"])
-    return Path(holder[name]).read_bytes()
+        return from_kubeconfig("yard", self.kubeconfig, self.directory)

@@ -63,8 +63,8 @@ def read_options(call: Call) -> None:
         return
     found: list[faults.Fault] = []
     dry = query.all("dryRun")
-    if dry and dry != ["All"]:
-        found.extend(faults.not_supported("dryRun", one, ["All"]) for one in dry if one != "All")
+    if any(one != "All" for one in dry):
+        found.append(faults.not_supported("dryRun", dry, ["All"]))
     call.dry_run = bool(dry)
     call.manager = query.get("fieldManager")
     if call.verb != "patch":  # a patch has more to check: see `verbs.patching`

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors
-from torchyard.api.times import parse_rfc3339
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Query, Request, Response
 from torchyard.apiserver.streams import channels, forward
 from torchyard.apiserver.streams.ends import PodBackend, Process
-from torchyard.core.pod.logs import LogOptions
+from torchyard.apiserver.streams.log_options import log_options
 
 if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
@@ -39,16 +37,7 @@ class PodStreams:
 
     async def _log(self, query: Query, pod: Object) -> Response:
         container = choose_container(pod, query.get("container"), init=True)
-        stream = query.get("stream", "All").lower()
-        options = LogOptions(
-            follow=query.flag("follow"),
-            previous=query.flag("previous"),
-            timestamps=query.flag("timestamps"),
-            since=_since(query),
-            tail=_number(query, "tailLines", at_least=0),
-            limit=_number(query, "limitBytes", at_least=1),
-            stream="" if stream == "all" else stream,
-        )
+        options = log_options(query, pod["metadata"]["name"])
         body = await _begun(self._backend.logs(pod, container, options))
         return Response(body=body, content_type=PLAIN)
 
@@ -153,25 +142,6 @@ async def _begun(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
                 yield piece
 
     return whole()
-
-
-def _since(query: Query) -> str:
-    if query.get("sinceTime"):
-        moment = parse_rfc3339(query.get("sinceTime"))
-        return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
-    seconds = _number(query, "sinceSeconds", at_least=1)
-    if seconds is None:
-        return ""
-    return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
-
-
-def _number(query: Query, name: str, *, at_least: int) -> int | None:
-    text = query.get(name)
-    if not text:
-        return None
-    if not text.lstrip("-").isdigit() or int(text) < at_least:
-        raise errors.bad_request(f"{name}: Invalid value: {text}: must be greater than or equal to {at_least}")
-    return int(text)
 
 
 def _wants(request: Request, protocol: str) -> bool:

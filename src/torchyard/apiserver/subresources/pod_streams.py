@@ -8,6 +8,7 @@ from torchyard.api import errors
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
+from torchyard.apiserver.streams.log_options import log_options
 from torchyard.apiserver.streams.pods import choose_container
 from torchyard.apiserver.verbs.get import find
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 async def stream(server: Server, call: Call, request: Request, _route: Route) -> Response:
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
+    if call.subresource == "log":
+        # as upstream: what is asked for is looked at before the pod is
+        log_options(request.query, call.name)
     pod = find(server.api, call).object()
     if call.subresource != "portforward":
         # as upstream: a container that does not exist is refused before a node that does not

@@ -64,7 +64,8 @@ def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
         )
     if policy and policy not in _POLICIES:
         found.append(faults.not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
-    found.extend(faults.not_supported("dryRun", one, ["All"]) for one in dry if one != "All")
+    if any(one != "All" for one in dry):
+        found.append(faults.not_supported("dryRun", dry, ["All"]))
     if found:
         raise errors.invalid("DeleteOptions", "meta.k8s.io", "", found)
     return DeleteOptions(

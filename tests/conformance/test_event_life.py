@@ -1,0 +1,51 @@
+"""Point 59: an event goes when nobody has added to it for as long as events live."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.conformance.objects import Object, path
+from tests.support.effort import FULL
+from tests.support.kubernetes import MISSING, Kubernetes, assets
+from tests.support.waiting import eventually
+
+from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.upkeep import EVENT_LIFE, Upkeep
+from torchyard.kube.refs import EVENTS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+
+def event(name: str) -> Object:
+    involved = {"kind": "Pod", "name": "p", "namespace": "default"}
+    return {"metadata": {"name": name, "namespace": "default"}, "involvedObject": involved, "reason": "Started"}
+
+
+async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path: Path) -> None:
+    async with Plane(Settings(state=tmp_path, port=0, controllers="-*")) as plane:
+        client, now = plane.client("test"), plane.api.clock()
+        for name in ("old", "repeated"):
+            await client.create(EVENTS, event(name))
+        almost, later = now + EVENT_LIFE - timedelta(minutes=1), now + EVENT_LIFE + timedelta(minutes=1)
+        again = {"count": 2, "lastTimestamp": to_rfc3339(almost)}
+        await client.patch(EVENTS, "repeated", again, "default")
+        upkeep = Upkeep(plane.api)
+        assert await upkeep.expire_events(almost) == 0
+        assert await upkeep.expire_events(later) == 1
+        left = [one["metadata"]["name"] for one in (await client.list(EVENTS, "default")).items]
+        assert left == ["repeated"]
+        assert await upkeep.expire_events(almost + EVENT_LIFE + timedelta(seconds=1)) == 1
+
+
+@pytest.mark.timeout(300)
+def test_59_so_it_does_on_the_real_server(tmp_path: Path) -> None:
+    if assets() is None:
+        pytest.skip(MISSING)
+    if not FULL:
+        pytest.skip("etcd takes its time to let go of what is to live for a second; tried with full effort")
+    with Kubernetes(tmp_path, flags=("--event-ttl", "1s")) as server:
+        events = path("events", namespace="default")
+        assert server.admin.post(events, event("old")).status == 201
+        eventually(lambda: server.admin.get(f"{events}/old").status == 404, "the end of the event", 200)
