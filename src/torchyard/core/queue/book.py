@@ -1,0 +1,267 @@
+"""The book of all queues: kept up to date change by change, so that a decision costs what it changes and no more.
+
+Whoever owns the book tells it of objects that came, changed or went, and asks `cycle` what to do. A change of
+configuration (queues, flavors, cohorts, checks) is rare and rebuilds everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from torchyard.api import selectors
+from torchyard.api.queue import names, words
+from torchyard.core.queue.amounts import Amounts
+from torchyard.core.queue.conditions import is_true
+from torchyard.core.queue.flavors import Flavor
+from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.pool import Pool
+from torchyard.core.queue.queues import Queue, read_groups
+from torchyard.core.queue.quota import Node, cycles
+
+Object = dict[str, Any]
+Why = tuple[str, str]  # reason, message
+Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none
+
+
+class Book:
+    def __init__(self, labels_of: Labels) -> None:
+        self._labels_of = labels_of
+        self._queues: dict[str, Queue] = {}
+        self._cohorts: dict[str, Object] = {}
+        self._checks: dict[str, Object] = {}
+        self.flavors: dict[str, Flavor] = {}
+        self.local: dict[Key, Object] = {}
+        self.items: dict[Key, Item] = {}
+        self.pools: dict[str, Pool] = {}
+        self.cycles: dict[str, list[str]] = {}
+        self.outside: dict[Key, Why] = {}  # workloads that no queue takes, and why
+        self.awake: dict[str, None] = {}  # pools with something to look at
+        self.pending: Counter[Key] = Counter()  # by local queue
+        self.changed: set[str] = set()  # pools whose figures are others than before
+        self._is_stale = False
+        self._neighbours: dict[Node, list[Pool]] = {}
+
+    def put_queue(self, obj: Object) -> None:
+        queue = Queue.of(obj)
+        if self._queues.get(queue.name) != queue:
+            self._queues[queue.name] = queue
+            self._is_stale = True
+
+    def put_flavor(self, obj: Object) -> None:
+        flavor = Flavor.of(obj)
+        if self.flavors.get(flavor.name) != flavor:
+            self.flavors[flavor.name] = flavor
+            self._is_stale = True
+
+    def put_cohort(self, obj: Object) -> None:
+        self._replace(self._cohorts, obj["metadata"]["name"], obj.get("spec") or {})
+
+    def put_check(self, obj: Object) -> None:
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        self._replace(self._checks, obj["metadata"]["name"], {"active": is_true(conditions, words.ACTIVE)})
+
+    def put_local(self, obj: Object) -> None:
+        metadata = obj["metadata"]
+        self._replace(self.local, (metadata["namespace"], metadata["name"]), obj.get("spec") or {})
+
+    def _replace(self, known: dict[Any, Object], name: object, spec: Object) -> None:
+        if known.get(name) != spec:
+            known[name] = spec
+            self._is_stale = True
+
+    def drop(self, kind: str, name: Any) -> None:
+        """A piece of configuration is gone; `name` is a key for local queues."""
+        known: dict[str, dict[Any, Any]] = {
+            names.CLUSTER_QUEUE.kind: self._queues,
+            names.FLAVOR.kind: self.flavors,
+            names.COHORT.kind: self._cohorts,
+            names.CHECK.kind: self._checks,
+            names.LOCAL_QUEUE.kind: self.local,
+        }
+        if known[kind].pop(name, None) is not None:
+            self._is_stale = True
+
+    def namespace_changed(self) -> None:
+        self._is_stale = True
+
+    def put(self, obj: Object, *, again: bool = False) -> Item:
+        """A workload as it is now; what is older than what is known changes nothing.
+
+        `again`: what was assumed of it did not come true.
+        """
+        item = Item(obj)
+        known = self.items.get(item.key)
+        if known is not None and known.uid == item.uid and known.revision >= item.revision > 0 and not again:
+            return known
+        self._take_out(known)
+        self.items[item.key] = item
+        self._bring_in(item)
+        return item
+
+    def remove(self, key: Key) -> None:
+        self._take_out(self.items.pop(key, None))
+
+    def assume(self, item: Item, queue: str, held: Amounts, now: float) -> None:
+        """Count quota as given before the world knows of it."""
+        self._take_out(item)
+        item.place, item.held, item.reserved_at, item.is_evicted = queue, dict(held), now, False
+        self._bring_in(item)
+
+    def local_queue_of(self, item: Item) -> Key:
+        return item.key[0], item.queue
+
+    def _take_out(self, item: Item | None) -> None:
+        if item is None:
+            return
+        self.outside.pop(item.key, None)
+        if item.place:
+            pool = self.pools.get(item.place)
+            if pool is not None and pool.holding.pop(item.key, None) is not None:
+                pool.node.remove(item.held)
+                self._wake_around(pool)
+                self.changed.add(pool.queue.name)
+            return
+        pool = self.pool_of(item)
+        if pool is not None and item.key in pool.waiting:
+            pool.discard(item)
+            self.pending[self.local_queue_of(item)] -= 1
+            self._wake(pool)
+
+    def _bring_in(self, item: Item) -> None:
+        if item.is_finished:
+            return
+        if item.place:
+            pool = self.pools.get(item.place)
+            if pool is not None:
+                pool.holding[item.key] = item
+                pool.node.add(item.held)
+                pool.reconsider_weaker(item.priority)
+                self._wake(pool)
+            return
+        why = self.why_outside(item)
+        if why is not None:
+            self.outside[item.key] = why
+            return
+        pool = self.pool_of(item)
+        if pool is not None:
+            pool.add(item)
+            self.pending[self.local_queue_of(item)] += 1
+            self._wake(pool)
+
+    def _wake(self, pool: Pool) -> None:
+        self.awake[pool.queue.name] = None
+        self.changed.add(pool.queue.name)
+
+    def _wake_around(self, pool: Pool) -> None:
+        for other in self.neighbours(pool):
+            if other.lanes and other.reconsider():
+                self.awake[other.queue.name] = None
+
+    def neighbours(self, pool: Pool) -> list[Pool]:
+        """The pools that share quota with one, itself included."""
+        return self._neighbours.get(pool.node.root, [pool])
+
+    def pool_of(self, item: Item) -> Pool | None:
+        local = self.local.get(self.local_queue_of(item))
+        return self.pools.get(local.get("clusterQueue", "")) if local else None
+
+    def why_outside(self, item: Item) -> Why | None:
+        """Why a workload cannot wait in any queue; None if it can."""
+        if not item.is_active:
+            return words.ON_HOLD, words.DEACTIVATED
+        if item.requeue_at is not None:
+            return words.WAITING_FOR_PODS, "The workload waits before it is queued again"
+        local = self.local.get(self.local_queue_of(item))
+        if local is None:
+            others = sorted(name for namespace, name in self.local if namespace == item.key[0])
+            said = words.absent(names.LOCAL_QUEUE.kind, item.queue) + words.other_queues(", ".join(others))
+            return words.MISCONFIGURED, said
+        if local.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
+            return words.SUSPENDED, words.stopped(names.LOCAL_QUEUE.kind, item.queue)
+        name = local.get("clusterQueue", "")
+        pool = self.pools.get(name)
+        if pool is None:
+            return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name)
+        if pool.queue.stop != names.NO_STOP:
+            return words.SUSPENDED, words.stopped(names.CLUSTER_QUEUE.kind, name)
+        if pool.inactive is not None:
+            return words.MISCONFIGURED, f"{words.inactive(names.CLUSTER_QUEUE.kind, name)}: {pool.inactive[1]}"
+        if not self._takes(pool.queue, item.key[0]):
+            return words.MISCONFIGURED, words.namespace_refused(name)
+        return None
+
+    def _takes(self, queue: Queue, namespace: str) -> bool:
+        labels = self._labels_of(namespace)
+        if queue.selector is None or labels is None:
+            return False
+        return selectors.from_object(queue.selector).matches(labels)
+
+    def refresh(self) -> bool:
+        """Rebuild if the configuration changed; answers whether it did."""
+        if not self._is_stale:
+            return False
+        self._is_stale = False
+        self._build_tree()
+        self.outside.clear()
+        self.pending.clear()
+        self.awake = {}
+        for item in self.items.values():
+            self._bring_in(item)
+        self.awake = dict.fromkeys(self.pools)
+        self.changed.update(self.pools)
+        return True
+
+    def _build_tree(self) -> None:
+        parents = {name: spec.get("parentName") or "" for name, spec in self._cohorts.items()}
+        self.cycles = cycles({name: parent for name, parent in parents.items() if parent})
+        nodes: dict[str, Node] = {}
+
+        def cohort(name: str) -> Node:
+            if name not in nodes:
+                node = nodes[name] = Node(name, read_groups(self._cohorts.get(name, {}))[1])
+                if parents.get(name) and name not in self.cycles:
+                    _attach(node, cohort(parents[name]))
+            return nodes[name]
+
+        self.pools = {}
+        for name in sorted(self._queues):
+            queue = self._queues[name]
+            pool = self.pools[name] = Pool(queue, Node(name, queue.quotas))
+            pool.inactive = self._why_inactive(queue)
+            if queue.cohort and queue.cohort not in self.cycles:
+                _attach(pool.node, cohort(queue.cohort))
+        self._neighbours = {}
+        for pool in self.pools.values():
+            self._neighbours.setdefault(pool.node.root, []).append(pool)
+        for root in self._neighbours:
+            root.settle()
+
+    def _why_inactive(self, queue: Queue) -> Why | None:
+        if queue.is_terminating:
+            return words.TERMINATING, words.cannot_admit("clusterQueue is terminating")
+        if queue.stop != names.NO_STOP:
+            return words.STOPPED, words.cannot_admit("is stopped")
+        missing = [name for name in queue.flavors if name not in self.flavors]
+        if missing:
+            return words.FLAVOR_MISSING, words.cannot_admit(words.flavors_missing(missing))
+        absent = [one.name for one in queue.checks if one.name not in self._checks]
+        if absent:
+            return words.CHECK_MISSING, words.cannot_admit(words.checks_missing(absent))
+        inactive = [one.name for one in queue.checks if not self._checks[one.name]["active"]]
+        if inactive:
+            return words.CHECK_INACTIVE, words.cannot_admit(words.checks_inactive(inactive))
+        if queue.cohort in self.cycles:
+            return words.COHORT_CYCLE, words.cannot_admit(words.cycle(self.cycles[queue.cohort]))
+        return None
+
+
+def _attach(node: Node, parent: Node) -> None:
+    node.parent = parent
+    parent.children.append(node)
+
+
+def in_order(pools: Iterable[Pool]) -> list[tuple[Pool, list[Item]]]:
+    """What waits in each pool, first come first."""
+    return [(pool, sorted(pool.waiting.values(), key=lambda one: one.order)) for pool in pools]

@@ -1,0 +1,132 @@
+"""One round of admission: the first of every queue that may fit, in an order that is fair to all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchyard.api.queue import words
+from torchyard.core.queue.assign import Assignment, Mode, assign, assign_partly
+from torchyard.core.queue.book import Book
+from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.pool import Lane, Pool
+from torchyard.core.queue.preempt import Target, targets
+
+
+@dataclass(frozen=True)
+class Admit:
+    item: Item
+    queue: str
+    assignment: Assignment
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Evict these, and wait for what they give back."""
+
+    item: Item
+    queue: str
+    targets: list[Target]
+    paths: dict[Key, str]  # where each target is in the tree of quota
+    path: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """This one and all that wait for the same behind it."""
+
+    item: Item
+    reason: str
+    message: str
+
+
+Decision = Admit | Preempt | Wait
+
+
+@dataclass
+class _Nominee:
+    item: Item
+    pool: Pool
+    lane: Lane
+    assignment: Assignment
+    targets: list[Target]
+
+    @property
+    def order(self) -> tuple[int, int, float, Key]:
+        return self.assignment.borrows, *self.item.order
+
+
+def cycle(book: Book, now: float) -> list[Decision]:
+    """What to do now. Quota that is given is counted in the book at once. Call again until nothing comes."""
+    book.refresh()
+    decisions: list[Decision] = []
+    nominees: list[_Nominee] = []
+    for name in sorted(book.awake):
+        pool = book.pools.get(name)
+        nominee = _nominate(book, pool, decisions) if pool is not None else None
+        if nominee is None:
+            del book.awake[name]
+        else:
+            nominees.append(nominee)
+    taken: set[Key] = set()
+    promised: list[_Nominee] = []
+    for one in sorted(nominees, key=lambda each: each.order):
+        if not one.targets and _fits(one):
+            book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)
+            decisions.append(Admit(one.item, one.pool.queue.name, one.assignment))
+        elif one.targets and taken.isdisjoint(target.item.key for target in one.targets):
+            taken.update(target.item.key for target in one.targets)
+            decisions.append(_preemption(book, one))
+            _block(one.lane, one.assignment)
+            # Nobody else of this round takes what is being freed.
+            one.pool.node.add(one.assignment.usage)
+            promised.append(one)
+    for one in promised:
+        one.pool.node.remove(one.assignment.usage)
+    return decisions
+
+
+def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> _Nominee | None:
+    """The first workload of a pool that fits, with or without preemption; the lanes before it are blocked."""
+    while (found := pool.head()) is not None:
+        lane, item = found
+        assignment = assign(item.shape, pool.queue, pool.node, book.flavors)
+        if assignment.mode is Mode.FIT:
+            return _Nominee(item, pool, lane, assignment, [])
+        if assignment.mode is Mode.PREEMPT:
+            chosen = targets(item, pool, assignment, book.neighbours(pool))
+            if chosen:
+                return _Nominee(item, pool, lane, assignment, chosen)
+        smaller = assign_partly(item.shape, pool.queue, pool.node, book.flavors)
+        if smaller is not None:
+            return _Nominee(item, pool, lane, smaller, [])
+        _block(lane, _least(item, pool, book) or assignment)
+        decisions.append(Wait(item, assignment.reason, assignment.message))
+    return None
+
+
+def _least(item: Item, pool: Pool, book: Book) -> Assignment | None:
+    """What the smallest acceptable size would get."""
+    partial = item.shape.partial
+    if partial is None or partial.least is None:
+        return None
+    return assign(item.shape, pool.queue, pool.node, book.flavors, {partial.name: partial.least})
+
+
+def _block(lane: Lane, assignment: Assignment) -> None:
+    lane.is_blocked, lane.needs = True, assignment.short
+
+
+def _fits(nominee: _Nominee) -> bool:
+    """Whether it still does, after what was given away earlier in this round."""
+    node = nominee.pool.node
+    return all(amount <= node.available(key) for key, amount in nominee.assignment.usage.items())
+
+
+def _preemption(book: Book, one: _Nominee) -> Decision:
+    fresh = [target for target in one.targets if not target.item.is_evicted]
+    if not fresh:
+        return Wait(one.item, words.WAITING_FOR_PREEMPTED, words.waiting_for_preempted(len(one.targets)))
+    paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
+    for target in fresh:
+        target.item.is_evicted = True  # told once
+    return Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path)

@@ -1,0 +1,105 @@
+"""One workload as the queues see it: what it asks for, whether it holds quota, and since when it waits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.queue import names, words
+from torchyard.core.queue.amounts import Amounts, milli
+from torchyard.core.queue.conditions import find, is_true
+from torchyard.core.queue.shapes import Shape, shape_of
+
+Object = dict[str, Any]
+Key = tuple[str, str]  # namespace, name
+
+
+def seconds(text: str | None) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+class Item:
+    """Read from a Workload, and read again when that changes."""
+
+    __slots__ = (
+        "_known",
+        "created",
+        "held",
+        "is_active",
+        "is_admitted",
+        "is_evicted",
+        "is_finished",
+        "key",
+        "obj",
+        "place",
+        "priority",
+        "queue",
+        "queued_at",
+        "requeue_at",
+        "reserved_at",
+        "revision",
+        "told",
+        "uid",
+    )
+
+    def __init__(self, obj: Object) -> None:
+        metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+        conditions = status.get("conditions") or ()
+        self.obj = obj
+        self.key: Key = (metadata.get("namespace", ""), metadata["name"])
+        self.uid: str = metadata.get("uid", "")
+        self.revision = int(metadata.get("resourceVersion") or 0)
+        self._known = shape_of(spec.get("podSets") or ())
+        self.priority: int = spec.get("priority") or 0
+        self.queue: str = spec.get("queueName") or ""
+        self.created = seconds(metadata.get("creationTimestamp"))
+        self.is_finished = is_true(conditions, words.FINISHED) or bool(metadata.get("deletionTimestamp"))
+        self.is_active: bool = spec.get("active", True) is not False
+        evicted = find(conditions, words.EVICTED)
+        self.is_evicted = evicted is not None and evicted["status"] == "True"
+        self.queued_at = self.created
+        if evicted is not None and evicted["reason"] == words.BY_PODS_READY:
+            self.queued_at = seconds(evicted["lastTransitionTime"])
+        reserved = find(conditions, words.QUOTA_RESERVED)
+        admission = status.get("admission")
+        holds = bool(admission) and reserved is not None and reserved["status"] == "True" and not self.is_finished
+        self.place: str = admission["clusterQueue"] if admission and holds else ""
+        self.held: Amounts = held_by(obj) if holds else {}
+        self.reserved_at = seconds(reserved["lastTransitionTime"]) if reserved is not None and holds else 0.0
+        self.is_admitted = holds and is_true(conditions, words.ADMITTED)
+        requeue = (status.get("requeueState") or {}).get("requeueAt")
+        self.requeue_at: float | None = seconds(requeue) if requeue else None
+        self.told = reserved["message"] if reserved is not None and not holds else ""
+
+    @property
+    def shape(self) -> Shape:
+        return self._known.shape
+
+    @property
+    def order(self) -> tuple[int, float, Key]:
+        """Higher priority first, then who waits longest."""
+        return -self.priority, self.queued_at, self.key
+
+    @property
+    def job_uid(self) -> str:
+        return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
+
+
+def held_by(obj: Object) -> Amounts:
+    """What an admission takes, less the pods that are known to need nothing any more."""
+    status = obj["status"]
+    spared = {one["name"]: one["count"] for one in status.get("reclaimablePods") or ()}
+    counts = {
+        one.get("name") or names.MAIN: one.get("count", 1) for one in (obj.get("spec") or {}).get("podSets") or ()
+    }
+    total: Amounts = {}
+    for one in status["admission"].get("podSetAssignments") or ():
+        name = one.get("name") or names.MAIN
+        count = one.get("count", counts.get(name, 0))
+        left = max(0, count - spared.get(name, 0))
+        for resource, flavor in (one.get("flavors") or {}).items():
+            amount = milli((one.get("resourceUsage") or {}).get(resource, 0))
+            if left != count:
+                amount = amount * left // count
+            total[flavor, resource] = total.get((flavor, resource), 0) + amount
+    return total

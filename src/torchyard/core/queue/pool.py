@@ -1,0 +1,118 @@
+"""A ClusterQueue at work: what waits in it, lane by lane, and what holds its quota."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from torchyard.api.queue import names
+from torchyard.core.queue.amounts import Amounts
+from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.queues import Queue
+from torchyard.core.queue.quota import Node
+from torchyard.core.queue.shapes import Shape
+
+_Entry = tuple[int, float, Key]
+_TOO_MANY_GONE = 64
+
+
+class Lane:
+    """Workloads of one shape. When the first of them cannot be admitted, none of the others can."""
+
+    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "shape")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.items: dict[Key, Item] = {}
+        self._heap: list[_Entry] = []
+        self._gone = 0
+        self.is_blocked = False
+        self.needs: Amounts = {}  # while blocked: with so much of one of these available it is worth another look
+
+    def add(self, item: Item) -> None:
+        self.items[item.key] = item
+        heappush(self._heap, item.order)
+
+    def discard(self, key: Key) -> None:
+        if self.items.pop(key, None) is not None:
+            self._gone += 1
+            if self._gone > _TOO_MANY_GONE and self._gone * 2 > len(self._heap):
+                self._heap = [item.order for item in self.items.values()]
+                heapify(self._heap)
+                self._gone = 0
+
+    @property
+    def head(self) -> Item | None:
+        while self._heap:
+            entry = self._heap[0]
+            item = self.items.get(entry[2])
+            if item is not None and item.order == entry:
+                return item
+            heappop(self._heap)
+            self._gone = max(0, self._gone - 1)
+        return None
+
+
+class Pool:
+    def __init__(self, queue: Queue, node: Node) -> None:
+        self.queue, self.node = queue, node
+        self.lanes: dict[Shape, Lane] = {}
+        self.holding: dict[Key, Item] = {}
+        self.waiting: dict[Key, Item] = {}
+        self.inactive: tuple[str, str] | None = None  # reason and words
+
+    def add(self, item: Item) -> None:
+        self.waiting[item.key] = item
+        lane = self.lanes.get(item.shape)
+        if lane is None:
+            lane = self.lanes[item.shape] = Lane(item.shape)
+        before = lane.head
+        lane.add(item)
+        if lane.is_blocked and lane.head is not before:
+            lane.is_blocked = False  # the new first one has a priority that the old one had not
+
+    def discard(self, item: Item) -> None:
+        if self.waiting.pop(item.key, None) is None:
+            return
+        lane = self.lanes.get(item.shape)
+        if lane is not None:
+            before = lane.head
+            lane.discard(item.key)
+            if not lane.items:
+                del self.lanes[item.shape]
+            elif before is item:
+                lane.is_blocked = False
+
+    def head(self) -> tuple[Lane, Item] | None:
+        """The workload to be looked at next: the first of all that may fit, or just the first if order is strict."""
+        if self.inactive is not None:
+            return None
+        best: tuple[Lane, Item] | None = None
+        for lane in self.lanes.values():
+            if lane.is_blocked and not self.queue.is_strict:
+                continue
+            item = lane.head
+            if item is not None and (best is None or item.order < best[1].order):
+                best = lane, item
+        return None if best is not None and best[0].is_blocked else best
+
+    def reconsider(self) -> bool:
+        """Quota was given back somewhere near: unblock the lanes that this may help; answers whether any is open."""
+        for lane in self.lanes.values():
+            if lane.is_blocked and any(self._may_help(key, need) for key, need in lane.needs.items()):
+                lane.is_blocked = False
+        return any(not lane.is_blocked for lane in self.lanes.values())
+
+    def reconsider_weaker(self, priority: int) -> None:
+        """Something of this priority was admitted here, and may be preempted by what comes before it."""
+        if self.queue.preemption.within == names.NEVER:
+            return
+        for lane in self.lanes.values():
+            item = lane.head
+            if lane.is_blocked and lane.needs and item is not None and item.priority > priority:
+                lane.is_blocked = False
+
+    def _may_help(self, key: tuple[str, str], need: int) -> bool:
+        if self.node.available(key) >= need:
+            return True
+        is_owed = self.queue.preemption.reclaim != names.NEVER and self.node.parent is not None
+        return is_owed and self.node.usage.get(key, 0) + need <= self.node.nominal(key)

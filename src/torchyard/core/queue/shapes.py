@@ -1,0 +1,96 @@
+"""What a workload asks for, apart from who asks and when: workloads of one shape are admitted or refused alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+import orjson
+
+from torchyard.core.queue.amounts import pod_requests
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PodSet:
+    name: str
+    count: int
+    least: int | None  # admitted with fewer pods, but not with fewer than these
+    requests: Mapping[str, int]  # of one pod
+    selector: Mapping[str, str]
+    terms: tuple[Object, ...]  # of the required node affinity
+    tolerations: tuple[Object, ...]
+
+    @property
+    def total(self) -> dict[str, int]:
+        return {name: amount * self.count for name, amount in self.requests.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Shared by all workloads that ask for the same: compared by identity."""
+
+    pod_sets: tuple[PodSet, ...]
+    key: bytes  # the same for the same shape in every process: ties are broken by it
+
+    @property
+    def partial(self) -> PodSet | None:
+        """The pod set that may be smaller than asked."""
+        return next((one for one in self.pod_sets if one.least is not None and one.least < one.count), None)
+
+
+_KNOWN: WeakValueDictionary[bytes, _Known] = WeakValueDictionary()
+
+
+class _Known:
+    """Makes a shape weakly referable under the bytes it was read from."""
+
+    __slots__ = ("__weakref__", "shape")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+
+
+def shape_of(pod_sets: Iterable[Object]) -> _Known:
+    """The shape of a workload's pod sets; hold on to the answer as long as the shape is needed."""
+    asked = [_relevant(one) for one in pod_sets]
+    key = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _KNOWN[key] = _Known(Shape(tuple(_pod_set(one) for one in asked), key))
+    return known
+
+
+def _relevant(pod_set: Object) -> Object:
+    spec = (pod_set.get("template") or {}).get("spec") or {}
+    kept = ("nodeSelector", "tolerations", "affinity", "overhead", "resources")
+    containers = {
+        kind: [{"resources": one.get("resources"), "restartPolicy": one.get("restartPolicy")} for one in spec[kind]]
+        for kind in ("containers", "initContainers")
+        if spec.get(kind)
+    }
+    found = {name: spec[name] for name in kept if spec.get(name)}
+    return {
+        "name": pod_set.get("name") or "main",
+        "count": pod_set.get("count", 1),
+        "minCount": pod_set.get("minCount"),
+        "spec": {**found, **containers},
+    }
+
+
+def _pod_set(asked: Object) -> PodSet:
+    spec = asked["spec"]
+    node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return PodSet(
+        asked["name"],
+        asked["count"],
+        asked["minCount"],
+        pod_requests(spec),
+        spec.get("nodeSelector") or {},
+        tuple(required.get("nodeSelectorTerms") or ()),
+        tuple(spec.get("tolerations") or ()),
+    )

@@ -1,0 +1,178 @@
+"""Queues, flavors and workloads in a line each, for tests."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from torchyard.api.queue import names, words
+from torchyard.core.queue.amounts import shown
+from torchyard.core.queue.assign import Assignment
+from torchyard.core.queue.book import Book
+from torchyard.core.queue.cycle import Admit, Decision, Preempt, cycle
+
+Object = dict[str, Any]
+_numbers = itertools.count(1)
+
+
+def flavor(name: str = "default", labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    return {"metadata": {"name": name}, "spec": {"nodeLabels": labels or {}, **spec}}
+
+
+def quota(resource: str, nominal: str | int, **limits: str | int) -> Object:
+    return {"name": resource, "nominalQuota": nominal, **limits}
+
+
+def group(*flavors: tuple[str, list[Object]]) -> Object:
+    covered = [one["name"] for one in flavors[0][1]]
+    return {"coveredResources": covered, "flavors": [{"name": name, "resources": quotas} for name, quotas in flavors]}
+
+
+def queue(name: str = "team", *groups: Object, cpu: str | int = "4", cohort: str = "", **spec: Any) -> Object:
+    limits = {key: spec.pop(key) for key in ("borrowingLimit", "lendingLimit") if key in spec}
+    made = list(groups) or [group(("default", [quota("cpu", cpu, **limits)]))]
+    whole: Object = {"namespaceSelector": {}, "resourceGroups": made, **spec}
+    if cohort:
+        whole["cohortName"] = cohort
+    return {"metadata": {"name": name}, "spec": whole}
+
+
+def local(name: str = "q", cluster_queue: str = "team", namespace: str = "default", **spec: Any) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": cluster_queue, **spec}}
+
+
+def pod_set(name: str = "main", *, count: int = 1, least: int | None = None, **requests: str | int) -> Object:
+    asked = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in requests.items()}
+    made: Object = {
+        "name": name,
+        "count": count,
+        "template": {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": asked}}]}},
+    }
+    return {**made, "minCount": least} if least is not None else made
+
+
+def workload(
+    name: str, *pod_sets: Object, queue: str = "q", priority: int = 0, at: int = 0, cpu: str | int = 1, **spec: Any
+) -> Object:
+    moment = f"2026-01-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z"
+    metadata = {
+        "name": name,
+        "namespace": "default",
+        "uid": f"uid-{name}",
+        "creationTimestamp": moment,
+        "resourceVersion": str(next(_numbers)),
+    }
+    sets = list(pod_sets) or [pod_set(cpu=cpu)]
+    return {"metadata": metadata, "spec": {"podSets": sets, "queueName": queue, "priority": priority, **spec}}
+
+
+def admitted(obj: Object, decision: Admit, *, at: int = 0) -> Object:
+    """The workload with the quota that was decided written into it."""
+    moment = f"2026-01-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z"
+    conditions = [
+        {"type": kind, "status": "True", "reason": "x", "message": "", "lastTransitionTime": moment}
+        for kind in (words.QUOTA_RESERVED, words.ADMITTED)
+    ]
+    status = {"admission": admission(decision.queue, decision.assignment), "conditions": conditions}
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(next(_numbers))}, "status": status}
+
+
+def admission(queue: str, assignment: Assignment) -> Object:
+    sets = [
+        {
+            "name": one.name,
+            "count": one.count,
+            "flavors": one.flavors,
+            "resourceUsage": {name: shown(name, one.usage[name]) for name in one.flavors},
+        }
+        for one in assignment.pod_sets
+    ]
+    return {"clusterQueue": queue, "podSetAssignments": sets}
+
+
+class World:
+    """A book, and what would happen around it: quota is given and taken back as decided."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.book = Book(lambda _namespace: {})
+        self.objects: dict[str, Object] = {}
+        self.put(*objects)
+
+    def put(self, *objects: Object) -> None:
+        for obj in objects:
+            spec = obj["spec"]
+            if "podSets" in spec:
+                self.objects[obj["metadata"]["name"]] = obj
+                self.book.put(obj)
+            elif "clusterQueue" in spec:
+                self.book.put_local(obj)
+            elif "nodeLabels" in spec:
+                self.book.put_flavor(obj)
+            elif "parentName" in spec:
+                self.book.put_cohort(obj)
+            else:
+                self.book.put_queue(obj)
+
+    def round(self) -> list[Decision]:
+        """One round; what it admits is written."""
+        decisions = cycle(self.book, 0.0)
+        for one in decisions:
+            if isinstance(one, Admit):
+                name = one.item.key[1]
+                self.objects[name] = admitted(self.objects[name], one)
+                self.book.put(self.objects[name])
+        return decisions
+
+    def settle(self, *, evict: bool = True) -> list[str]:
+        """Rounds until nothing happens; the names of what was admitted, in order."""
+        order: list[str] = []
+        for _ in range(10_000):
+            decisions = self.round()
+            order += [one.item.key[1] for one in decisions if isinstance(one, Admit)]
+            preempted = [t.item.key[1] for one in decisions if isinstance(one, Preempt) for t in one.targets]
+            if evict:
+                for name in preempted:
+                    self.give_back(name)
+            if not any(isinstance(one, Admit) for one in decisions) and not (evict and preempted):
+                return order
+        raise AssertionError("it does not come to rest")
+
+    def give_back(self, name: str) -> None:
+        obj = self.objects[name]
+        metadata = {**obj["metadata"], "resourceVersion": str(next(_numbers))}
+        self.objects[name] = {**obj, "metadata": metadata, "status": {}}
+        self.book.put(self.objects[name])
+
+    def finish(self, name: str) -> None:
+        self.objects.pop(name)
+        self.book.remove(("default", name))
+
+    def holding(self) -> set[str]:
+        return {key[1] for pool in self.book.pools.values() for key in pool.holding}
+
+
+def is_never_exceeded(book: Book) -> bool:
+    """Counted anew from what is held: no tree uses more than it has, no queue more than it may borrow."""
+    book.refresh()
+    for pool in book.pools.values():
+        root = pool.node.root
+        members = book.neighbours(pool)
+        for key in {key for one in members for item in one.holding.values() for key in item.held}:
+            used = {one: sum(item.held.get(key, 0) for item in one.holding.values()) for one in members}
+            if sum(used.values()) > root.subtree.get(key, 0) + sum(one.node.guaranteed.get(key, 0) for one in members):
+                return False
+            for one, amount in used.items():
+                quota = one.node.quotas.get(key)
+                if quota is None or amount != one.node.usage.get(key, 0):
+                    return False
+                if quota.borrowing is not None and amount > quota.nominal + quota.borrowing:
+                    return False
+                kept = sum(max(0, used[other] - other.node.guaranteed.get(key, 0)) for other in members)
+                if one.node.parent is not None and kept > root.subtree.get(key, 0):
+                    return False
+                if one.node.parent is None and amount > quota.nominal:
+                    return False
+    return True
+
+
+NEVER = names.NEVER
