@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.queues import World, flavor, group, is_never_exceeded, local, pod_set, queue, quota, workload
 
 from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.assign import Mode, assign
+from torchyard.core.queue.assign import Mode
 from torchyard.core.queue.cycle import Admit, Preempt
 from torchyard.core.queue.preempt import targets
 
@@ -21,7 +21,7 @@ POLICIES = st.fixed_dictionaries(
         "borrowWithinCohort": st.fixed_dictionaries({"policy": st.sampled_from(["Never", "LowerPriority"])}),
     }
 )
-NO_PREEMPTION = st.just({})
+NO_PREEMPTION: st.SearchStrategy[Object] = st.just({})
 QUEUES = ("qa", "qb", "qc")
 
 
@@ -40,7 +40,7 @@ def configurations(draw: st.DrawFn, *, preemption: st.SearchStrategy[Object] = P
                 limits["lendingLimit"] = draw(st.integers(0, nominal))
             quotas.append((kind, [quota("cpu", nominal, **limits)]))
         strategy = draw(st.sampled_from(["BestEffortFIFO", "StrictFIFO"]))
-        spec = {"queueingStrategy": strategy, "preemption": draw(preemption)}
+        spec: Any = {"queueingStrategy": strategy, "preemption": draw(preemption)}
         made.append(queue(name, group(*quotas), cohort="all" if in_cohort else "", **spec))
         made.append(local(name, name))
     return made
@@ -49,7 +49,7 @@ def configurations(draw: st.DrawFn, *, preemption: st.SearchStrategy[Object] = P
 @st.composite
 def jobs(draw: st.DrawFn, number: int) -> Object:
     sets = [
-        pod_set(f"p{index}", count=draw(st.integers(1, 3)), cpu=draw(st.sampled_from(["500m", 1, 2])))
+        pod_set(f"p{index}", count=draw(st.integers(1, 3)), cpu=draw(st.sampled_from(["500m", "1", "2"])))
         for index in range(draw(st.integers(1, 2)))
     ]
     return workload(
@@ -102,7 +102,7 @@ def test_nobody_starves_who_ever_fits(data: st.DataObject, configuration: list[O
     for pool in book.pools.values():
         assert not pool.holding
         for item in pool.waiting.values():
-            assert assign(item.shape, pool.queue, pool.node, book.flavors).mode is Mode.NO_FIT
+            assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT
 
 
 def usage_of(world: World) -> dict[str, Amounts]:
@@ -123,7 +123,7 @@ def test_preemption_takes_nothing_it_does_not_need(data: st.DataObject, configur
     book = world.book
     for pool in book.pools.values():
         for item in list(pool.waiting.values()):
-            assignment = assign(item.shape, pool.queue, pool.node, book.flavors)
+            assignment = pool.plan(item.shape).assign(pool.node)
             if assignment.mode is not Mode.PREEMPT:
                 continue
             before = usage_of(world)

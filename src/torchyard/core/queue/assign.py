@@ -1,10 +1,15 @@
-"""Which flavors a workload would get in a queue now: whether it fits, would fit after preemption, or not, and why."""
+"""Which flavors a workload would get in a queue now: whether it fits, would fit after preemption, or not, and why.
+
+What depends on the configuration only is worked out once for a shape and a queue (`Plan`); what is left for every look
+is to weigh amounts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts, FlavorResource, shown
@@ -22,13 +27,32 @@ class Mode(IntEnum):
     FIT = 2
 
 
+class Short(NamedTuple):
+    """Too little of something, now or for ever; put into words only when somebody is told."""
+
+    key: FlavorResource
+    before: int
+    asked: int
+    limit: int
+    is_final: bool
+
+    def __str__(self) -> str:
+        flavor, resource = self.key
+        if not self.is_final:
+            missing = shown(resource, self.before + self.asked - self.limit)
+            return words.insufficient(resource, flavor, missing)
+        texts = (shown(resource, amount) for amount in (self.before, self.asked, self.limit))
+        before, asked, limit = texts
+        return words.beyond(resource, flavor, before=before, asked=asked, limit=limit)
+
+
 @dataclass
 class PodSetAssignment:
     name: str
     count: int
     flavors: dict[str, str] = field(default_factory=dict)  # resource → flavor
     usage: dict[str, int] = field(default_factory=dict)  # resource → amount
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str | Short] = field(default_factory=list)
 
 
 @dataclass
@@ -44,7 +68,7 @@ class Assignment:
     def message(self) -> str:
         for one in self.pod_sets:
             if one.reasons:
-                return words.not_assigned(one.name, ", ".join(one.reasons))
+                return words.not_assigned(one.name, ", ".join(str(said) for said in one.reasons))
         return ""
 
 
@@ -56,150 +80,161 @@ class _Attempt:
     mode: Mode = Mode.FIT
     borrows: int = 0
     short: Amounts = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
+    reasons: list[str | Short] = field(default_factory=list)
     why: str = words.WAITING
 
 
-def assign(
-    shape: Shape, queue: Queue, node: Node, flavors: Mapping[str, Flavor], counts: Mapping[str, int] | None = None
-) -> Assignment:
-    """`counts` asks for fewer pods than the shape says."""
-    result = Assignment()
-    for pod_set in shape.pod_sets:
-        count = (counts or {}).get(pod_set.name, pod_set.count)
-        asked = {name: amount * count for name, amount in pod_set.requests.items()}
-        if queue.group_of(names.PODS) is not None:
-            asked[names.PODS] = count * 1000
-        made = PodSetAssignment(pod_set.name, count, usage=asked)
-        result.pod_sets.append(made)
-        for group, resources in _by_group(queue, asked, made, result):
-            best = _best_flavor(_Search(pod_set, queue, node, flavors, result.usage), group, resources)
-            made.reasons += best.reasons
-            result.mode = min(result.mode, best.mode)
-            result.borrows = max(result.borrows, best.borrows)
-            result.short.update(best.short)
-            if best.mode is Mode.NO_FIT:
-                result.reason = best.why
+class _Part(NamedTuple):
+    """What one pod set asks of one resource group, and which flavors come into question."""
+
+    per_pod: dict[str, int]
+    flavors: tuple[tuple[str, str], ...]  # name, and why not
+
+
+class _Step(NamedTuple):
+    pod_set: PodSet
+    per_pod: dict[str, int]
+    parts: tuple[_Part, ...]
+    uncovered: str  # a resource that no group has
+
+
+class Plan:
+    def __init__(self, shape: Shape, queue: Queue, flavors: Mapping[str, Flavor]) -> None:
+        self.shape, self._queue = shape, queue
+        self._steps = tuple(_step(one, queue, flavors) for one in shape.pod_sets)
+
+    def assign(self, node: Node, counts: Mapping[str, int] | None = None) -> Assignment:
+        """`counts` asks for fewer pods than the shape says."""
+        result = Assignment()
+        for step in self._steps:
+            pod_set = step.pod_set
+            count = pod_set.count if counts is None else counts.get(pod_set.name, pod_set.count)
+            made = PodSetAssignment(pod_set.name, count)
+            result.pod_sets.append(made)
+            if step.uncovered and count:
+                made.reasons.append(words.uncovered(step.uncovered))
+                result.mode, result.reason = Mode.NO_FIT, words.MISCONFIGURED
                 return result
-            for name, amount in resources.items():
-                made.flavors[name] = best.flavor
-                key = (best.flavor, name)
-                result.usage[key] = result.usage.get(key, 0) + amount
-        if result.mode is Mode.NO_FIT:
-            return result
-    return result
+            made.usage = {name: amount * count for name, amount in step.per_pod.items()}
+            for part in step.parts:
+                best = self._best(part, made.usage, node, result.usage)
+                made.reasons += best.reasons
+                result.mode = min(result.mode, best.mode)
+                result.borrows = max(result.borrows, best.borrows)
+                result.short.update(best.short)
+                if best.mode is Mode.NO_FIT:
+                    result.reason = best.why
+                    return result
+                for name in part.per_pod:
+                    made.flavors[name] = best.flavor
+                    key = (best.flavor, name)
+                    result.usage[key] = result.usage.get(key, 0) + made.usage[name]
+        return result
+
+    def assign_partly(self, node: Node) -> Assignment | None:
+        """The assignment with the most pods that fits now, if the shape may be smaller than it asks for."""
+        pod_set = self.shape.partial
+        if pod_set is None or pod_set.least is None:
+            return None
+        best: Assignment | None = None
+        low, high = pod_set.least, pod_set.count - 1
+        while low <= high:
+            middle = (low + high + 1) // 2
+            tried = self.assign(node, {pod_set.name: middle})
+            if tried.mode is Mode.FIT:
+                best, low = tried, middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    def assign_least(self, node: Node) -> Assignment | None:
+        """What the smallest acceptable size would get, if there is a smaller one than asked."""
+        pod_set = self.shape.partial
+        if pod_set is None or pod_set.least is None:
+            return None
+        return self.assign(node, {pod_set.name: pod_set.least})
+
+    def _best(self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts) -> _Attempt:
+        queue, attempts = self._queue, []
+        for name, refusal in part.flavors:
+            if refusal:
+                attempt = _Attempt(name, Mode.NO_FIT, reasons=[refusal], why=words.NO_FLAVOR)
+            else:
+                attempt = _Attempt(name)
+                for resource in part.per_pod:
+                    self._weigh(node, attempt, (name, resource), usage[resource], taken)
+            attempts.append(attempt)
+            if attempt.mode is Mode.FIT and (attempt.borrows == 0 or queue.stop_at_borrowing):
+                break
+            if attempt.mode is Mode.PREEMPT and queue.stop_at_preemption:
+                break
+        if len(attempts) == 1:
+            return attempts[0]
+        best = max(attempts, key=self._preference)
+        if best.mode is not Mode.FIT:
+            best.reasons = [said for one in attempts for said in one.reasons]
+            best.short = {key: amount for one in attempts for key, amount in one.short.items()}
+            best.why = next((one.why for one in attempts if one.why == words.WAITING), attempts[0].why)
+        return best
+
+    def _preference(self, attempt: _Attempt) -> tuple[int, int, int]:
+        if self._queue.prefer_preemption:
+            return int(attempt.mode is not Mode.NO_FIT), -attempt.borrows, attempt.mode
+        return int(attempt.mode is not Mode.NO_FIT), attempt.mode, -attempt.borrows
+
+    def _weigh(self, node: Node, attempt: _Attempt, key: FlavorResource, amount: int, taken: Amounts) -> None:
+        """Whether the quota of one flavor and resource is enough, now or ever."""
+        before = taken.get(key, 0)
+        needed = before + amount
+        available = node.available(key)
+        if needed <= available:
+            if node.parent is not None:
+                attempt.borrows = max(attempt.borrows, node.distance(key, needed))
+            return
+        capacity = node.capacity(key)
+        if needed > capacity:
+            attempt.mode, attempt.why = Mode.NO_FIT, words.TOO_BIG
+            attempt.reasons.append(Short(key, before, amount, capacity, True))
+            return
+        attempt.short[key] = needed
+        attempt.reasons.append(Short(key, before, amount, available, False))
+        policy = self._queue.preemption
+        may_preempt = policy.within != names.NEVER or (node.parent is not None and policy.reclaim != names.NEVER)
+        if may_preempt and (needed <= node.nominal(key) or policy.borrow):
+            attempt.mode = min(attempt.mode, Mode.PREEMPT)
+            attempt.borrows = max(attempt.borrows, node.distance(key, needed))
+        else:
+            attempt.mode = Mode.NO_FIT
 
 
-def _by_group(
-    queue: Queue, asked: dict[str, int], made: PodSetAssignment, result: Assignment
-) -> list[tuple[Group, dict[str, int]]]:
-    """What is asked, by the groups that have it; a resource that no group has is a reason."""
-    found: dict[int, dict[str, int]] = {}
-    for name in sorted(asked):
+def _step(pod_set: PodSet, queue: Queue, flavors: Mapping[str, Flavor]) -> _Step:
+    per_pod = dict(pod_set.requests)
+    if queue.group_of(names.PODS) is not None:
+        per_pod[names.PODS] = 1000
+    by_group: dict[int, dict[str, int]] = {}
+    uncovered = ""
+    for name in sorted(per_pod):
         group = next((index for index, one in enumerate(queue.groups) if name in one.resources), None)
         if group is not None:
-            found.setdefault(group, {})[name] = asked[name]
-        elif asked[name]:
-            made.reasons.append(words.uncovered(name))
-            result.mode, result.reason = Mode.NO_FIT, words.MISCONFIGURED
-            return []
-    return [(queue.groups[index], resources) for index, resources in found.items()]
+            by_group.setdefault(group, {})[name] = per_pod[name]
+        elif per_pod[name]:
+            uncovered = uncovered or name
+    parts = [_Part(asked, _choices(pod_set, queue.groups[index], flavors)) for index, asked in by_group.items()]
+    return _Step(pod_set, per_pod, tuple(parts), uncovered)
 
 
-@dataclass
-class _Search:
-    pod_set: PodSet
-    queue: Queue
-    node: Node
-    flavors: Mapping[str, Flavor]
-    taken: Amounts  # by the pod sets before this one
+def _choices(pod_set: PodSet, group: Group, flavors: Mapping[str, Flavor]) -> tuple[tuple[str, str], ...]:
+    keys = frozenset(key for name in group.flavors if name in flavors for key in flavors[name].labels)
+    return tuple((name, _refusal(pod_set, flavors.get(name), name, keys)) for name in group.flavors)
 
 
-def _best_flavor(search: _Search, group: Group, resources: dict[str, int]) -> _Attempt:
-    queue = search.queue
-    keys = frozenset(key for name in group.flavors if name in search.flavors for key in search.flavors[name].labels)
-    attempts: list[_Attempt] = []
-    for name in group.flavors:
-        attempt = _try(search, name, resources, keys)
-        attempts.append(attempt)
-        if attempt.mode is Mode.FIT and (attempt.borrows == 0 or queue.stop_at_borrowing):
-            break
-        if attempt.mode is Mode.PREEMPT and queue.stop_at_preemption:
-            break
-    best = max(attempts, key=lambda one: _preference(one, queue))
-    if best.mode is not Mode.FIT:
-        best.reasons = [said for one in attempts for said in one.reasons]
-        best.short = {key: amount for one in attempts for key, amount in one.short.items()}
-        best.why = next((one.why for one in attempts if one.why == words.WAITING), attempts[0].why)
-    return best
-
-
-def _preference(attempt: _Attempt, queue: Queue) -> tuple[int, int, int]:
-    if queue.prefer_preemption:
-        return int(attempt.mode is not Mode.NO_FIT), -attempt.borrows, attempt.mode
-    return int(attempt.mode is not Mode.NO_FIT), attempt.mode, -attempt.borrows
-
-
-def _try(search: _Search, name: str, resources: dict[str, int], keys: frozenset[str]) -> _Attempt:
-    attempt = _Attempt(name)
-    flavor = search.flavors.get(name)
+def _refusal(pod_set: PodSet, flavor: Flavor | None, name: str, keys: frozenset[str]) -> str:
     if flavor is None:
-        return _refused(attempt, words.flavor_missing(name))
-    taint = untolerated(flavor, search.pod_set)
+        return words.flavor_missing(name)
+    taint = untolerated(flavor, pod_set)
     if taint is not None:
         said = f"{{{taint['key']} {taint.get('value') or ''} {taint['effect']} <nil>}}"
-        return _refused(attempt, words.untolerated(said, name))
-    if keys and not matches(flavor, search.pod_set, keys):
-        return _refused(attempt, words.no_affinity(name))
-    for resource, amount in resources.items():
-        _weigh(search, attempt, (name, resource), amount)
-    return attempt
-
-
-def _refused(attempt: _Attempt, said: str) -> _Attempt:
-    attempt.mode, attempt.why = Mode.NO_FIT, words.NO_FLAVOR
-    attempt.reasons.append(said)
-    return attempt
-
-
-def _weigh(search: _Search, attempt: _Attempt, key: FlavorResource, amount: int) -> None:
-    """Whether the quota of one flavor and resource is enough, now or ever."""
-    node, (flavor, resource) = search.node, key
-    before = search.taken.get(key, 0)
-    needed = before + amount
-    available = node.available(key)
-    if needed <= available:
-        attempt.borrows = max(attempt.borrows, node.distance(key, needed))
-        return
-    capacity = node.capacity(key)
-    if needed > capacity:
-        attempt.mode, attempt.why = Mode.NO_FIT, words.TOO_BIG
-        texts = {"before": shown(resource, before), "asked": shown(resource, amount)}
-        attempt.reasons.append(words.beyond(resource, flavor, limit=shown(resource, capacity), **texts))
-        return
-    attempt.short[key] = needed
-    attempt.reasons.append(words.insufficient(resource, flavor, shown(resource, needed - available)))
-    policy = search.queue.preemption
-    may_preempt = policy.within != names.NEVER or (node.parent is not None and policy.reclaim != names.NEVER)
-    if may_preempt and (needed <= node.nominal(key) or policy.borrow):
-        attempt.mode = min(attempt.mode, Mode.PREEMPT)
-        attempt.borrows = max(attempt.borrows, node.distance(key, needed))
-    else:
-        attempt.mode = Mode.NO_FIT
-
-
-def assign_partly(shape: Shape, queue: Queue, node: Node, flavors: Mapping[str, Flavor]) -> Assignment | None:
-    """The assignment with the most pods that fits now, if the shape may be smaller than it asks for."""
-    pod_set = shape.partial
-    if pod_set is None or pod_set.least is None:
-        return None
-    best: Assignment | None = None
-    low, high = pod_set.least, pod_set.count - 1
-    while low <= high:
-        middle = (low + high + 1) // 2
-        tried = assign(shape, queue, node, flavors, {pod_set.name: middle})
-        if tried.mode is Mode.FIT:
-            best, low = tried, middle + 1
-        else:
-            high = middle - 1
-    return best
+        return words.untolerated(said, name)
+    if keys and not matches(flavor, pod_set, keys):
+        return words.no_affinity(name)
+    return ""

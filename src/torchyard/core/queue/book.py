@@ -42,6 +42,7 @@ class Book:
         self.changed: set[str] = set()  # pools whose figures are others than before
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
+        self._released: dict[Node, None] = {}
 
     def put_queue(self, obj: Object) -> None:
         queue = Queue.of(obj)
@@ -120,7 +121,7 @@ class Book:
             pool = self.pools.get(item.place)
             if pool is not None and pool.holding.pop(item.key, None) is not None:
                 pool.node.remove(item.held)
-                self._wake_around(pool)
+                self._released[pool.node.root] = None
                 self.changed.add(pool.queue.name)
             return
         pool = self.pool_of(item)
@@ -154,10 +155,11 @@ class Book:
         self.awake[pool.queue.name] = None
         self.changed.add(pool.queue.name)
 
-    def _wake_around(self, pool: Pool) -> None:
-        for other in self.neighbours(pool):
-            if other.lanes and other.reconsider():
-                self.awake[other.queue.name] = None
+    def _wake_around(self, root: Node) -> None:
+        """Quota was given back under this root: whoever it may help is looked at again."""
+        for pool in self._neighbours.get(root, ()):
+            if pool.lanes and pool.reconsider():
+                self.awake[pool.queue.name] = None
 
     def neighbours(self, pool: Pool) -> list[Pool]:
         """The pools that share quota with one, itself included."""
@@ -199,8 +201,11 @@ class Book:
         return selectors.from_object(queue.selector).matches(labels)
 
     def refresh(self) -> bool:
-        """Rebuild if the configuration changed; answers whether it did."""
+        """Take note of what was given back; rebuild if the configuration changed. Answers whether it did."""
+        released, self._released = self._released, {}
         if not self._is_stale:
+            for root in released:
+                self._wake_around(root)
             return False
         self._is_stale = False
         self._build_tree()
@@ -228,7 +233,7 @@ class Book:
         self.pools = {}
         for name in sorted(self._queues):
             queue = self._queues[name]
-            pool = self.pools[name] = Pool(queue, Node(name, queue.quotas))
+            pool = self.pools[name] = Pool(queue, Node(name, queue.quotas), self.flavors)
             pool.inactive = self._why_inactive(queue)
             if queue.cohort and queue.cohort not in self.cycles:
                 _attach(pool.node, cohort(queue.cohort))

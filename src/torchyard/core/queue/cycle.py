@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torchyard.api.queue import words
-from torchyard.core.queue.assign import Assignment, Mode, assign, assign_partly
+from torchyard.core.queue.assign import Assignment, Mode
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Lane, Pool
@@ -69,11 +69,14 @@ def cycle(book: Book, now: float) -> list[Decision]:
             nominees.append(nominee)
     taken: set[Key] = set()
     promised: list[_Nominee] = []
-    for one in sorted(nominees, key=lambda each: each.order):
-        if not one.targets and _fits(one):
+    for first in sorted(nominees, key=lambda each: each.order):
+        one = first if _is_current(first) else _nominate(book, first.pool, decisions)
+        if one is None:
+            book.awake.pop(first.pool.queue.name, None)
+        elif not one.targets:
             book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)
             decisions.append(Admit(one.item, one.pool.queue.name, one.assignment))
-        elif one.targets and taken.isdisjoint(target.item.key for target in one.targets):
+        elif taken.isdisjoint(target.item.key for target in one.targets):
             taken.update(target.item.key for target in one.targets)
             decisions.append(_preemption(book, one))
             _block(one.lane, one.assignment)
@@ -89,37 +92,31 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> _Nominee | N
     """The first workload of a pool that fits, with or without preemption; the lanes before it are blocked."""
     while (found := pool.head()) is not None:
         lane, item = found
-        assignment = assign(item.shape, pool.queue, pool.node, book.flavors)
+        assignment = lane.plan.assign(pool.node)
         if assignment.mode is Mode.FIT:
             return _Nominee(item, pool, lane, assignment, [])
         if assignment.mode is Mode.PREEMPT:
             chosen = targets(item, pool, assignment, book.neighbours(pool))
             if chosen:
                 return _Nominee(item, pool, lane, assignment, chosen)
-        smaller = assign_partly(item.shape, pool.queue, pool.node, book.flavors)
+        smaller = lane.plan.assign_partly(pool.node)
         if smaller is not None:
             return _Nominee(item, pool, lane, smaller, [])
-        _block(lane, _least(item, pool, book) or assignment)
+        _block(lane, lane.plan.assign_least(pool.node) or assignment)
         decisions.append(Wait(item, assignment.reason, assignment.message))
     return None
-
-
-def _least(item: Item, pool: Pool, book: Book) -> Assignment | None:
-    """What the smallest acceptable size would get."""
-    partial = item.shape.partial
-    if partial is None or partial.least is None:
-        return None
-    return assign(item.shape, pool.queue, pool.node, book.flavors, {partial.name: partial.least})
 
 
 def _block(lane: Lane, assignment: Assignment) -> None:
     lane.is_blocked, lane.needs = True, assignment.short
 
 
-def _fits(nominee: _Nominee) -> bool:
-    """Whether it still does, after what was given away earlier in this round."""
-    node = nominee.pool.node
-    return all(amount <= node.available(key) for key, amount in nominee.assignment.usage.items())
+def _is_current(nominee: _Nominee) -> bool:
+    """Whether it still fits, after what was given away earlier in this round."""
+    if nominee.targets:
+        return True
+    available = nominee.pool.node.available
+    return all(amount <= available(key) for key, amount in nominee.assignment.usage.items())
 
 
 def _preemption(book: Book, one: _Nominee) -> Decision:

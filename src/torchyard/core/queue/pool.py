@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from torchyard.api.queue import names
 from torchyard.core.queue.amounts import Amounts
+from torchyard.core.queue.assign import Plan
+from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.queues import Queue
 from torchyard.core.queue.quota import Node
@@ -18,10 +21,10 @@ _TOO_MANY_GONE = 64
 class Lane:
     """Workloads of one shape. When the first of them cannot be admitted, none of the others can."""
 
-    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "shape")
+    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "plan")
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
         self.items: dict[Key, Item] = {}
         self._heap: list[_Entry] = []
         self._gone = 0
@@ -53,8 +56,8 @@ class Lane:
 
 
 class Pool:
-    def __init__(self, queue: Queue, node: Node) -> None:
-        self.queue, self.node = queue, node
+    def __init__(self, queue: Queue, node: Node, flavors: Mapping[str, Flavor]) -> None:
+        self.queue, self.node, self._flavors = queue, node, flavors
         self.lanes: dict[Shape, Lane] = {}
         self.holding: dict[Key, Item] = {}
         self.waiting: dict[Key, Item] = {}
@@ -64,11 +67,14 @@ class Pool:
         self.waiting[item.key] = item
         lane = self.lanes.get(item.shape)
         if lane is None:
-            lane = self.lanes[item.shape] = Lane(item.shape)
+            lane = self.lanes[item.shape] = Lane(self.plan(item.shape))
         before = lane.head
         lane.add(item)
         if lane.is_blocked and lane.head is not before:
             lane.is_blocked = False  # the new first one has a priority that the old one had not
+
+    def plan(self, shape: Shape) -> Plan:
+        return Plan(shape, self.queue, self._flavors)
 
     def discard(self, item: Item) -> None:
         if self.waiting.pop(item.key, None) is None:

@@ -24,15 +24,17 @@ class Target(NamedTuple):
 def targets(item: Item, pool: Pool, assignment: Assignment, cohort: Iterable[Pool]) -> list[Target]:
     """Empty: nothing that may be taken helps. The quotas are as before when this returns."""
     keys = frozenset(assignment.short)
-    found = sorted(_candidates(item, pool, keys, cohort), key=lambda one: _order(one, pool))
+    policy = pool.queue.preemption
+    is_under = all(pool.node.usage.get(key, 0) < pool.node.nominal(key) for key in keys)
+    # A queue that uses its nominal quota already takes nothing from others, unless it may while borrowing.
+    others = cohort if is_under or policy.borrow else ()
+    found = sorted(_candidates(item, pool, keys, others), key=lambda one: _order(one, pool))
     if not found:
         return []
     own = [one for one in found if one[1] is pool]
     attempt = _Attempt(pool, assignment.usage, keys)
     if len(own) == len(found):
         return attempt.fewest(own, may_borrow=True)
-    policy = pool.queue.preemption
-    is_under = all(pool.node.usage.get(key, 0) < pool.node.nominal(key) for key in keys)
     if policy.borrow:
         limit = item.priority
         if policy.threshold is not None and policy.threshold < limit:
