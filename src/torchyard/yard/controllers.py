@@ -20,6 +20,7 @@ from torchyard.controllers.namespace_content import default_account, root_author
 from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.node_taints import NodeTaintController
 from torchyard.controllers.pytorchjob import PyTorchJobController
+from torchyard.controllers.queue.controller import QueueController
 from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
@@ -67,6 +68,11 @@ def _pytorchjobs(shop: Shop) -> Work:
     return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.api.clock).run()
 
 
+def _queues(shop: Shop) -> Work:
+    served = "pytorchjob" in shop.api.controllers
+    return QueueController(shop.client, shop.informers, clock=shop.api.clock, pytorchjobs=served).run()
+
+
 MAKERS: dict[str, Callable[[Shop], Work]] = {
     "clusterrole-aggregation-controller": lambda shop: RoleAggregationController(shop.client, shop.informers).run(),
     "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.api.clock).run(),
@@ -74,6 +80,7 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
+    "kueue": _queues,
     "namespace-controller": _namespaces,
     "node-lifecycle-controller": lambda shop: NodeTaintController(shop.client, shop.informers).run(),
     "pytorchjob": _pytorchjobs,
@@ -91,8 +98,7 @@ _WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {
     "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.api.clock).run()},
     "pytorchjob": {"operator mirror": lambda shop: OperatorMirror(shop.client, shop.informers, shop.api.clock).run()},
 }
-# The kinds of queues are served when they are asked for.
-KNOWN = (*MAKERS, "kueue")
+KNOWN = tuple(MAKERS)
 
 
 def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: str) -> Iterator[tuple[str, Work]]:

@@ -146,7 +146,7 @@ class Plane:
             audiences=audiences,
         )
         authorizer = Authorizer(lookup)
-        admission = api.admission = Admission(BuiltInAdmission(authorizer))
+        admission = api.admission = Admission(BuiltInAdmission(authorizer, with_queues="kueue" in api.controllers))
         self._closing.push_async_callback(admission.close)
         guard = Guard(authentication, authorizer, accounts)
         metrics = Metrics(api.store)

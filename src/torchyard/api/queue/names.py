@@ -57,9 +57,8 @@ DEFAULT_QUEUE = "default"
 MAIN = "main"
 PODS = "pods"
 
-# Ours: on the queues and flavors that the one-machine plane makes by itself, and on jobs that were changed for it.
+# Ours: on the queues and flavors that the one-machine plane makes by itself.
 LOCAL = "torchyard.dev/local-queue"
-ORIGINAL = "torchyard.dev/queue-original"  # what a job's templates were before quota was given: restored exactly
 
 BEST_EFFORT, STRICT = "BestEffortFIFO", "StrictFIFO"
 HOLD, HOLD_AND_DRAIN, NO_STOP = "Hold", "HoldAndDrain", "None"

@@ -13,7 +13,7 @@ from typing import Any
 from torchyard.api import selectors
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.conditions import is_true
+from torchyard.core.queue.conditions import find
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Pool
@@ -40,6 +40,7 @@ class Book:
         self.awake: dict[str, None] = {}  # pools with something to look at
         self.pending: Counter[Key] = Counter()  # by local queue
         self.changed: set[str] = set()  # pools whose figures are others than before
+        self.untold: dict[Key, None] = {}  # of those outside: who was not told why
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
         self._released: dict[Node, None] = {}
@@ -60,8 +61,8 @@ class Book:
         self._replace(self._cohorts, obj["metadata"]["name"], obj.get("spec") or {})
 
     def put_check(self, obj: Object) -> None:
-        conditions = (obj.get("status") or {}).get("conditions") or ()
-        self._replace(self._checks, obj["metadata"]["name"], {"active": is_true(conditions, words.ACTIVE)})
+        active = find((obj.get("status") or {}).get("conditions") or (), words.ACTIVE)
+        self._replace(self._checks, obj["metadata"]["name"], {"active": active is None or active["status"] == "True"})
 
     def put_local(self, obj: Object) -> None:
         metadata = obj["metadata"]
@@ -117,6 +118,7 @@ class Book:
         if item is None:
             return
         self.outside.pop(item.key, None)
+        self.untold.pop(item.key, None)
         if item.place:
             pool = self.pools.get(item.place)
             if pool is not None and pool.holding.pop(item.key, None) is not None:
@@ -144,6 +146,8 @@ class Book:
         why = self.why_outside(item)
         if why is not None:
             self.outside[item.key] = why
+            if item.told != why[1]:
+                self.untold[item.key] = None
             return
         pool = self.pool_of(item)
         if pool is not None:
@@ -194,6 +198,14 @@ class Book:
             return words.MISCONFIGURED, words.namespace_refused(name)
         return None
 
+    def why_waiting(self, item: Item) -> Why | None:
+        """What keeps a workload waiting, as far as anybody has looked."""
+        if item.key in self.outside:
+            return self.outside[item.key]
+        pool = self.pool_of(item)
+        lane = pool.lanes.get(item.shape) if pool is not None else None
+        return lane.said if lane is not None and lane.is_blocked else None
+
     def _takes(self, queue: Queue, namespace: str) -> bool:
         labels = self._labels_of(namespace)
         if queue.selector is None or labels is None:
@@ -216,6 +228,7 @@ class Book:
             self._bring_in(item)
         self.awake = dict.fromkeys(self.pools)
         self.changed.update(self.pools)
+        self.changed.update(spec.get("clusterQueue", "") for spec in self.local.values())
         return True
 
     def _build_tree(self) -> None:

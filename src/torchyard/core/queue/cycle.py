@@ -35,6 +35,7 @@ class Wait:
     """This one and all that wait for the same behind it."""
 
     item: Item
+    lane: Lane
     reason: str
     message: str
 
@@ -103,7 +104,8 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> _Nominee | N
         if smaller is not None:
             return _Nominee(item, pool, lane, smaller, [])
         _block(lane, lane.plan.assign_least(pool.node) or assignment)
-        decisions.append(Wait(item, assignment.reason, assignment.message))
+        lane.said = assignment.reason, assignment.message
+        decisions.append(Wait(item, lane, *lane.said))
     return None
 
 
@@ -122,7 +124,7 @@ def _is_current(nominee: _Nominee) -> bool:
 def _preemption(book: Book, one: _Nominee) -> Decision:
     fresh = [target for target in one.targets if not target.item.is_evicted]
     if not fresh:
-        return Wait(one.item, words.WAITING_FOR_PREEMPTED, words.waiting_for_preempted(len(one.targets)))
+        return Wait(one.item, one.lane, words.WAITING_FOR_PREEMPTED, words.waiting_for_preempted(len(one.targets)))
     paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
     for target in fresh:
         target.item.is_evicted = True  # told once

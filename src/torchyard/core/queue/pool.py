@@ -21,7 +21,7 @@ _TOO_MANY_GONE = 64
 class Lane:
     """Workloads of one shape. When the first of them cannot be admitted, none of the others can."""
 
-    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "plan")
+    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "plan", "said", "untold")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -29,13 +29,18 @@ class Lane:
         self._heap: list[_Entry] = []
         self._gone = 0
         self.is_blocked = False
+        self.said = ("", "")  # while blocked: reason and words for all of it
+        self.untold: dict[Key, None] = {}  # those who were never told why they wait
         self.needs: Amounts = {}  # while blocked: with so much of one of these available it is worth another look
 
     def add(self, item: Item) -> None:
         self.items[item.key] = item
         heappush(self._heap, item.order)
+        if not item.told:
+            self.untold[item.key] = None
 
     def discard(self, key: Key) -> None:
+        self.untold.pop(key, None)
         if self.items.pop(key, None) is not None:
             self._gone += 1
             if self._gone > _TOO_MANY_GONE and self._gone * 2 > len(self._heap):

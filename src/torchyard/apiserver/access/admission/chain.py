@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 from random import Random
 
 from torchyard.apiserver.access import rbac
-from torchyard.apiserver.access.admission import limits, namespaces, nodes, pods, roles, service_account, storage
+from torchyard.apiserver.access.admission import (
+    limits,
+    namespaces,
+    nodes,
+    pods,
+    queues,
+    roles,
+    service_account,
+    storage,
+)
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.admission.quota import Quotas, Used
 from torchyard.apiserver.access.rbac import Authorizer
@@ -50,6 +59,7 @@ class BuiltInAdmission:
         random: Random | None = None,
         now: Callable[[], datetime] = _utc_now,
         monotonic: Callable[[], float] = time.monotonic,
+        with_queues: bool = False,
     ) -> None:
         chance = random or Random()
         self._quotas = Quotas(now, monotonic)
@@ -64,6 +74,7 @@ class BuiltInAdmission:
             (storage.protect_in_use, tuple(resource for _, resource in storage.PROTECTED)),
             (pods.use_runtime_class, PODS),
             (storage.set_ingress_class, ("ingresses",)),
+            *([(queues.hold_back, queues.RESOURCES)] if with_queues else []),
         )
         self._validating = _Rules(
             (namespaces.keep_immortal, ("namespaces",)),
@@ -72,6 +83,7 @@ class BuiltInAdmission:
             (pods.check_priority_class, ("priorityclasses",)),
             (storage.check_resize, CLAIMS),
             (lambda attributes: roles.check_rights(attributes, authorizer), rbac.RESOURCES),
+            *([(queues.check_queue, queues.RESOURCES)] if with_queues else []),
         )
 
     def mutate(self, attributes: Attributes) -> None:

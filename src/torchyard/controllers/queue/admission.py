@@ -1,0 +1,185 @@
+"""Admission: rounds of `core.queue.cycle`, and what they decide written into workloads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from torchyard.api.errors import YardError
+from torchyard.api.queue import names, words
+from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.state import State
+from torchyard.core.queue import lifecycle
+from torchyard.core.queue.conditions import is_true
+from torchyard.core.queue.cycle import Admit, Decision, Preempt, Wait, cycle
+from torchyard.core.queue.items import Item
+from torchyard.core.queue.pool import Lane
+from torchyard.core.queue.preempt import Target
+from torchyard.kube.recorder import Recorder
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+_WRITES_AT_ONCE = 64
+# Telling those who wait why they do must not keep others from being admitted.
+_REST = 4.0
+
+
+class Admission:
+    """`run` until cancelled."""
+
+    def __init__(self, state: State, recorder: Recorder, metrics: Metrics) -> None:
+        self._state, self._recorder, self._metrics = state, recorder, metrics
+        self._changed, self._to_tell = asyncio.Event(), asyncio.Event()
+        self._waits: dict[tuple[str, str], Wait] = {}  # the first of a lane, when what it is told changes
+        self._lanes: dict[Lane, None] = {}  # the others, who are told once
+        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        state.on_change(self._changed.set)
+
+    async def run(self) -> None:
+        await asyncio.gather(*(informer.synced.wait() for informer in self._state.informers))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rounds())
+            group.create_task(self._tell())
+
+    async def _rounds(self) -> None:
+        book = self._state.book
+        while True:
+            self._changed.clear()
+            started = time.perf_counter()
+            decisions = cycle(book, self._state.now())
+            if decisions:
+                self._metrics.attempt(time.perf_counter() - started, bool(decisions))
+            for one in decisions:
+                await self._room.acquire()
+                self._spawn(self._carry_out(one))
+            if book.untold:
+                self._to_tell.set()
+            if not book.awake:
+                await self._changed.wait()
+            await asyncio.sleep(0)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._room.release()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("admission failed", exc_info=error)
+
+    async def _carry_out(self, decision: Decision) -> None:
+        try:
+            match decision:
+                case Admit():
+                    await self._admit(decision)
+                case Preempt():
+                    await asyncio.gather(*(self._preempt(decision, target) for target in decision.targets))
+                case Wait(item):
+                    if item.told != decision.message:
+                        self._waits[item.key] = decision
+                    self._lanes[decision.lane] = None
+                    self._to_tell.set()
+        except YardError as error:
+            log.warning("admission of %s/%s: %s", *decision.item.key, error)
+
+    async def _admit(self, decision: Admit) -> None:
+        item, now = decision.item, self._state.now()
+        queue = self._state.book.pools[decision.queue].queue
+        status = lifecycle.reserve(item.obj, queue, decision.assignment, now)
+        written = await self._state.write(item.key, item.obj, status)
+        if written is None:
+            return
+        waited = max(0.0, now - item.queued_at)
+        flavors = ",".join(sorted({flavor for flavor, _ in decision.assignment.usage}))
+        self._tell_about(item, "Normal", words.QUOTA_RESERVED, words.reserved_event(queue.name, waited, flavors))
+        self._metrics.reserved(queue.name, waited)
+        if is_true(status["conditions"], words.ADMITTED):
+            self._tell_about(item, "Normal", words.ADMITTED, words.admitted_event(queue.name, 0))
+            self._metrics.admitted(queue.name, waited)
+
+    async def _preempt(self, decision: Preempt, target: Target) -> None:
+        item = target.item
+        message = words.preempted(
+            target.reason,
+            uid=decision.item.uid,
+            job_uid=decision.item.job_uid,
+            preemptor_path=decision.path,
+            preemptee_path=decision.paths[item.key],
+        )
+        status = lifecycle.evict(item.obj, words.BY_PREEMPTION, message, self._state.now(), preempted=target.reason)
+        if await self._state.write(item.key, item.obj, status) is not None:
+            self._tell_about(item, "Normal", words.PREEMPTED, message)
+            self._tell_about(item, "Normal", words.evicted_event(words.BY_PREEMPTION), message)
+            said = f"Preempted {item.key[0]}/{item.key[1]} ({target.reason})"
+            self._tell_about(decision.item, "Normal", words.PREEMPTED_OTHER, said)
+            self._metrics.evicted(item.place, words.BY_PREEMPTION)
+
+    async def _tell(self) -> None:
+        """Write into those who wait why they do: the first in line when it changes, the others once."""
+        book = self._state.book
+        while True:
+            await self._to_tell.wait()
+            self._to_tell.clear()
+            while self._waits or self._lanes or book.untold:
+                started = time.perf_counter()
+                said = self._next_to_tell()
+                if said is None:
+                    continue
+                try:
+                    await self._write_wait(*said)
+                except YardError as error:
+                    log.warning("telling %s/%s why it waits: %s", *said[0].key, error)
+                if self._tasks or book.awake:
+                    await asyncio.sleep((time.perf_counter() - started) * _REST)
+
+    def _next_to_tell(self) -> tuple[Item, str, str] | None:
+        book = self._state.book
+        if self._waits:
+            key = next(iter(self._waits))
+            wait = self._waits.pop(key)
+            return (wait.item, wait.reason, wait.message) if book.items.get(key) is wait.item else None
+        if book.untold:
+            key = next(iter(book.untold))
+            del book.untold[key]
+            return (book.items[key], *book.outside[key]) if key in book.items and key in book.outside else None
+        lane = next(iter(self._lanes))
+        if not lane.is_blocked or not lane.untold:
+            del self._lanes[lane]
+            return None
+        key = next(iter(lane.untold))
+        del lane.untold[key]
+        return (lane.items[key], *lane.said) if key in lane.items else None
+
+    async def _write_wait(self, item: Item, reason: str, message: str) -> None:
+        if item.place or item.told == message or self._state.is_writing(item.key):
+            return
+        message += self._hint(item)
+        if item.told == message:
+            return
+        item.told = message
+        status = lifecycle.wait(item.obj, reason, message, self._state.now())
+        if await self._state.write(item.key, item.obj, status) is not None:
+            self._tell_about(item, "Warning", words.PENDING, message)
+
+    def _hint(self, item: Item) -> str:
+        """On the plane's own queue: which hardware this machine has, for those who ask for another."""
+        pool = self._state.book.pool_of(item)
+        asks = any("nvidia.com/gpu" in one.requests for one in item.shape.pod_sets)
+        if pool is None or not pool.queue.is_local or not asks:
+            return ""
+        flavors = (self._state.book.flavors.get(name) for name in pool.queue.flavors)
+        products = sorted(
+            {one.labels["nvidia.com/gpu.product"] for one in flavors if one and "nvidia.com/gpu.product" in one.labels}
+        )
+        return f"; this machine has {', '.join(products) if products else 'no GPU'}"
+
+    def _tell_about(self, item: Item, kind: Any, reason: str, message: str) -> None:
+        about = {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": item.obj["metadata"]}
+        self._recorder.event(about, kind, reason, message)

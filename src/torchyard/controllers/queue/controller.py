@@ -1,0 +1,60 @@
+"""Everything about queues in one part of the plane: built together, run together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from torchyard.api.queue import words
+from torchyard.controllers.queue.admission import Admission
+from torchyard.controllers.queue.figures import Figures
+from torchyard.controllers.queue.jobs import JobController
+from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.refs import JOBS, PYTORCHJOBS
+from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.workloads import WorkloadController
+from torchyard.core.queue.jobs import Adapter, BatchJob, PyTorchJob
+from torchyard.core.queue.lifecycle import Settings
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+
+
+class _Part(Protocol):
+    async def run(self) -> None: ...
+
+
+class QueueController:
+    """`run` until cancelled. `pytorchjobs`: whether that kind is served here."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        *,
+        clock: Callable[[], datetime],
+        settings: Settings | None = None,
+        pytorchjobs: bool = True,
+    ) -> None:
+        self.state = State(client, informers, clock)
+        self.metrics = Metrics()
+        told = Recorder(client, words.SCHEDULER, clock=clock)
+        kept = Recorder(client, words.WORKLOADS, clock=clock)
+        kinds: list[tuple[Adapter, Ref]] = [(BatchJob(), JOBS)]
+        if pytorchjobs:
+            kinds.append((PyTorchJob(), PYTORCHJOBS))
+        self._jobs = [JobController(self.state, informers, adapter, ref) for adapter, ref in kinds]
+        self._parts: list[_Part] = [
+            Admission(self.state, told, self.metrics),
+            WorkloadController(self.state, kept, self.metrics, settings or Settings()),
+            Figures(self.state, self.metrics),
+            *self._jobs,
+        ]
+        self._recorders = [told, kept, *(one.recorder for one in self._jobs)]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for part in (*self._recorders, *self._parts):
+                group.create_task(part.run())

@@ -1,0 +1,86 @@
+"""What queues show of themselves: whether they are active, how much is used, how many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.times import to_rfc3339
+from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
+from torchyard.controllers.queue.state import State
+from torchyard.core.queue.figures import cluster_queue_status, local_queue_status
+from torchyard.kube.client import Ref
+from torchyard.kube.informer import Informer
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+# Figures follow events with a delay, and take at most a fifth of the time, however many queues there are.
+_DELAY, _REST = 0.1, 4.0
+
+
+class Figures:
+    def __init__(self, state: State, metrics: Metrics) -> None:
+        self._state, self._metrics = state, metrics
+        self._changed = asyncio.Event()
+        state.on_change(self._changed.set)
+
+    async def run(self) -> None:
+        await asyncio.gather(*(informer.synced.wait() for informer in self._state.informers))
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(_DELAY)
+            self._changed.clear()
+            started = time.perf_counter()
+            try:
+                await self._write_changed()
+            except YardError as error:
+                log.warning("figures of queues: %s", error)
+            await asyncio.sleep((time.perf_counter() - started) * _REST)
+
+    async def _write_changed(self) -> None:
+        book = self._state.book
+        changed, book.changed = book.changed, set()
+        if not changed:
+            return
+        doors: dict[str, list[tuple[str, str]]] = {}
+        for key, spec in book.local.items():
+            doors.setdefault(spec.get("clusterQueue", ""), []).append(key)
+        now = to_rfc3339(self._state.clock())
+        for name in sorted(changed):
+            pool = book.pools.get(name)
+            if pool is not None:
+                await self._write(
+                    CLUSTER_QUEUES, self._state.cluster_queues, ("", name), cluster_queue_status(pool, now)
+                )
+                admitted = sum(item.is_admitted for item in pool.holding.values())
+                blocked = sum(len(lane.items) for lane in pool.lanes.values() if lane.is_blocked)
+                active = len(pool.waiting) - blocked
+                cohort = pool.queue.cohort
+                self._metrics.figures(name, cohort, active=active, inadmissible=blocked, admitted=admitted)
+                self._metrics.usage(name, cohort, pool.node.usage)
+            for key in doors.get(name, ()):
+                status = local_queue_status(key, book, now)
+                await self._write(LOCAL_QUEUES, self._state.local_queues, key, status)
+
+    async def _write(self, ref: Ref, informer: Informer, key: tuple[str, str], status: Object) -> None:
+        obj = informer.get(*key)
+        if obj is None:
+            return
+        before = obj.get("status") or {}
+        for one in status["conditions"]:
+            for known in before.get("conditions") or ():
+                if known["type"] == one["type"] and known["status"] == one["status"]:
+                    one["lastTransitionTime"] = known["lastTransitionTime"]
+        if before == {**before, **status}:
+            return
+        patch = {"metadata": {"uid": obj["metadata"]["uid"]}, "status": status}
+        try:
+            await self._state.client.patch(ref, key[1], patch, key[0], subresource="status")
+        except StatusError as error:
+            if error.status not in (404, 409):
+                raise

@@ -1,0 +1,27 @@
+"""The resources that queues are about."""
+
+from __future__ import annotations
+
+from torchyard.api.pytorchjob import names as pytorchjob
+from torchyard.api.queue import names
+from torchyard.api.queue.names import Kind
+from torchyard.kube.client import Ref
+
+
+def _ref(kind: Kind) -> Ref:
+    return Ref(names.GROUP, names.STORED, kind.plural, kind.namespaced)
+
+
+FLAVORS = _ref(names.FLAVOR)
+CLUSTER_QUEUES = _ref(names.CLUSTER_QUEUE)
+LOCAL_QUEUES = _ref(names.LOCAL_QUEUE)
+WORKLOADS = _ref(names.WORKLOAD)
+PRIORITY_CLASSES = _ref(names.PRIORITY_CLASS)
+COHORTS = _ref(names.COHORT)
+CHECKS = _ref(names.CHECK)
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+NODES = Ref("", "v1", "nodes", namespaced=False)
+PODS = Ref("", "v1", "pods")
+POD_PRIORITY_CLASSES = Ref("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
+JOBS = Ref("batch", "v1", "jobs")
+PYTORCHJOBS = Ref(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL)

@@ -1,0 +1,140 @@
+"""The book of queues, kept up to date by informers, and the workloads that are being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.queue import names
+from torchyard.controllers.queue.refs import (
+    CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    FLAVORS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    WORKLOADS,
+)
+from torchyard.core.queue.book import Book
+from torchyard.core.queue.items import Key
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Informer, by_owner
+from torchyard.kube.informers import Informers
+
+Object = dict[str, Any]
+
+
+class State:
+    """Shared by everything that deals with queues in this process."""
+
+    def __init__(
+        self, client: Client, informers: Informers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.client, self.clock = client, clock
+        self.book = Book(self._labels_of)
+        self.namespaces = informers.of(NAMESPACES)
+        self.workloads = informers.of(WORKLOADS, indexes={"owner": by_owner})
+        self.local_queues = informers.of(LOCAL_QUEUES)
+        self.cluster_queues = informers.of(CLUSTER_QUEUES)
+        others = [informers.of(ref) for ref in (FLAVORS, COHORTS, CHECKS)]
+        self.informers: list[Informer] = [
+            self.namespaces,
+            *others,
+            self.cluster_queues,
+            self.local_queues,
+            self.workloads,
+        ]
+        self._writing: set[Key] = set()
+        self._listeners: list[Callable[[], None]] = []
+        self.namespaces.on_change(self._namespace_changed)
+        self.workloads.on_change(self._workload_changed)
+        puts = (self.book.put_flavor, self.book.put_cohort, self.book.put_check)
+        for informer, put, kind in zip(others, puts, (names.FLAVOR, names.COHORT, names.CHECK), strict=True):
+            informer.on_change(self._follow(put, kind.kind))
+        self.cluster_queues.on_change(self._follow(self.book.put_queue, names.CLUSTER_QUEUE.kind))
+        self.local_queues.on_change(self._follow(self.book.put_local, names.LOCAL_QUEUE.kind, namespaced=True))
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Called whenever there may be something to decide."""
+        self._listeners.append(listener)
+
+    def now(self) -> float:
+        return self.clock().timestamp()
+
+    def changed(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    async def write(self, key: Key, obj: Object, status: Object) -> Object | None:
+        """Write a workload's status as decided for `obj`; None if somebody else was faster, and the book is right.
+
+        Until the answer comes the book keeps what was assumed, whatever the informer brings.
+        """
+        self._writing.add(key)
+        try:
+            written = await self.client.update(WORKLOADS, {**obj, "status": status}, subresource="status")
+        except YardError as error:
+            self._writing.discard(key)
+            self.reread(key)
+            if isinstance(error, StatusError) and error.status in (404, 409):
+                return None
+            raise
+        self._writing.discard(key)
+        self.book.put(written)
+        newer = self.workloads.get(*key)
+        if newer is not None:
+            self.book.put(newer)
+        self.changed()
+        return written
+
+    def is_writing(self, key: Key) -> bool:
+        return key in self._writing
+
+    def reread(self, key: Key) -> None:
+        """Forget what was assumed of a workload."""
+        current = self.workloads.get(*key)
+        if current is None:
+            self.book.remove(key)
+        else:
+            self.book.put(current, again=True)
+        self.changed()
+
+    def current(self, key: Key) -> Object | None:
+        """The newest that is known of a workload."""
+        item = self.book.items.get(key)
+        return item.obj if item is not None else None
+
+    def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
+        found = self.namespaces.get("", namespace)
+        return (found["metadata"].get("labels") or {}) if found is not None else None
+
+    def _namespace_changed(self, _change: str, obj: Object, before: Object | None) -> None:
+        if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
+            self.book.namespace_changed()
+            self.changed()
+
+    def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
+        metadata = obj["metadata"]
+        key = (metadata["namespace"], metadata["name"])
+        if change == "DELETED":
+            self.book.remove(key)
+        elif key not in self._writing:
+            self.book.put(obj)
+        else:
+            return
+        self.changed()
+
+    def _follow(
+        self, put: Callable[[Object], None], kind: str, *, namespaced: bool = False
+    ) -> Callable[[str, Object, Object | None], None]:
+        def follow(change: str, obj: Object, _before: Object | None) -> None:
+            metadata = obj["metadata"]
+            if change == "DELETED":
+                self.book.drop(kind, (metadata["namespace"], metadata["name"]) if namespaced else metadata["name"])
+            else:
+                put(obj)
+            self.changed()
+
+        return follow

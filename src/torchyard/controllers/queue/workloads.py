@@ -1,0 +1,99 @@
+"""Workloads over time: what `core.queue.lifecycle` makes of checks, limits of time and stopped queues, written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.queue import names, words
+from torchyard.controllers.loop import Controller
+from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.refs import WORKLOADS
+from torchyard.controllers.queue.state import State
+from torchyard.core.queue.conditions import find, is_true
+from torchyard.core.queue.lifecycle import Outcome, Settings, look
+from torchyard.kube.informer import Key
+from torchyard.kube.recorder import Recorder
+
+Object = dict[str, Any]
+
+
+class WorkloadController:
+    def __init__(self, state: State, recorder: Recorder, metrics: Metrics, settings: Settings) -> None:
+        self._state, self._recorder, self._metrics, self._settings = state, recorder, metrics, settings
+        self._controller = Controller("kueue-workloads", self._reconcile, state.informers)
+        state.workloads.on_change(self._workload_changed)
+        for informer in (state.cluster_queues, state.local_queues):
+            informer.on_change(self._queue_changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
+        if change == "DELETED":
+            return
+        outcome = self._look(obj)
+        key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
+        if outcome.status is not None or outcome.deactivate:
+            self._controller.queue.add(key)
+        elif outcome.wake_after is not None:
+            self._controller.queue.add_after(key, outcome.wake_after)
+
+    def _queue_changed(self, _change: str, obj: Object, before: Object | None) -> None:
+        """A queue that was stopped may have to give back what it holds."""
+        policy = (obj.get("spec") or {}).get("stopPolicy")
+        if before is None or policy == (before.get("spec") or {}).get("stopPolicy"):
+            return
+        for item in list(self._state.book.items.values()):
+            if item.place:
+                self._controller.queue.add(item.key)
+
+    def _look(self, obj: Object) -> Outcome:
+        has_owner = bool(obj["metadata"].get("ownerReferences"))
+        return look(obj, self._state.now(), self._settings, stops=self._stops(obj), has_owner=has_owner)
+
+    def _stops(self, obj: Object) -> dict[str, str]:
+        """The policies of the queues that stop this workload."""
+        namespace, name = obj["metadata"]["namespace"], (obj.get("spec") or {}).get("queueName", "")
+        place = ((obj.get("status") or {}).get("admission") or {}).get("clusterQueue", "")
+        found = {
+            names.CLUSTER_QUEUE.kind: self._state.cluster_queues.get("", place) if place else None,
+            names.LOCAL_QUEUE.kind: self._state.local_queues.get(namespace, name) if place else None,
+        }
+        policies = {
+            kind: (queue.get("spec") or {}).get("stopPolicy", names.NO_STOP)
+            for kind, queue in found.items()
+            if queue is not None
+        }
+        return {kind: policy for kind, policy in policies.items() if policy != names.NO_STOP}
+
+    async def _reconcile(self, key: Key) -> float | None:
+        obj = self._state.current(key)
+        if obj is None or self._state.is_writing(key):
+            return None  # what is being written comes back as a change
+        outcome = self._look(obj)
+        written: Object | None = obj
+        if outcome.status is not None:
+            written = await self._state.write(key, obj, outcome.status)
+            if written is None:
+                return 0.05
+            self._tell(written, obj, outcome)
+        if outcome.deactivate and written is not None:
+            revision = {"resourceVersion": written["metadata"]["resourceVersion"]}
+            patch = {"metadata": revision, "spec": {"active": False}}
+            await self._state.client.patch(WORKLOADS, key[1], patch, key[0])
+        return outcome.wake_after
+
+    def _tell(self, obj: Object, before: Object, outcome: Outcome) -> None:
+        about = {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": obj["metadata"]}
+        for event in outcome.events:
+            self._recorder.event(about, event.kind, event.reason, event.message)
+        conditions, old = obj["status"].get("conditions") or (), (before.get("status") or {}).get("conditions") or ()
+        queue = (obj["status"].get("admission") or {}).get("clusterQueue", "")
+        evicted = find(conditions, words.EVICTED)
+        if evicted is not None and evicted["status"] == "True" and not is_true(old, words.EVICTED):
+            self._metrics.evicted(queue, evicted["reason"])
+        if is_true(conditions, words.ADMITTED) and not is_true(old, words.ADMITTED):
+            item = self._state.book.items.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+            waited = max(0.0, self._state.now() - item.reserved_at) if item is not None else 0.0
+            self._recorder.event(about, "Normal", words.ADMITTED, words.admitted_event(queue, waited))
+            self._metrics.admitted(queue, waited)

@@ -1,0 +1,135 @@
+"""Queues on a plane of their own, with a kubelet that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support import queues
+
+from torchyard.controllers.queue.refs import (
+    CLUSTER_QUEUES,
+    FLAVORS,
+    JOBS,
+    LOCAL_QUEUES,
+    PODS,
+    PRIORITY_CLASSES,
+    WORKLOADS,
+)
+from torchyard.core.queue.conditions import find
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.recorder import EVENTS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+PATIENCE = 30.0
+_KINDS = {
+    "ResourceFlavor": FLAVORS,
+    "ClusterQueue": CLUSTER_QUEUES,
+    "LocalQueue": LOCAL_QUEUES,
+    "WorkloadPriorityClass": PRIORITY_CLASSES,
+    "Workload": WORKLOADS,
+}
+
+
+class Cluster:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def make(self, kind: str, obj: Object) -> Object:
+        return await self.client.create(_KINDS[kind], {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **obj})
+
+    async def with_queue(self, *, flavor: Object | None = None, **spec: Any) -> None:
+        """A queue `q` with two cpus, or as told."""
+        await self.make("ResourceFlavor", flavor or queues.flavor())
+        await self.make("ClusterQueue", queues.queue("team", **{"cpu": 2, **spec}))
+        await self.make("LocalQueue", queues.local())
+        await self.make("WorkloadPriorityClass", {"metadata": {"name": "high"}, "value": 100})
+
+    async def job(self, name: str, *, cpu: str | int = 1, labels: Object | None = None, **spec: Any) -> Object:
+        container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": str(cpu)}}}
+        annotations = spec.pop("annotations", {})
+        pod = {"restartPolicy": "Never", "containers": [container], **spec.pop("pod", {})}
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "labels": {"kueue.x-k8s.io/queue-name": "q", **(labels or {})},
+            "annotations": annotations,
+        }
+        body = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata,
+            "spec": {**spec, "template": {"spec": pod}},
+        }
+        return await self.client.create(JOBS, body)
+
+    async def workload(self, job: str) -> Object | None:
+        found = (await self.client.list(WORKLOADS, "default")).items
+        return next((one for one in found if one["metadata"]["ownerReferences"][0]["name"] == job), None)
+
+    async def until(self, what: Callable[[], Awaitable[Any]], about: str = "it") -> Any:
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while not (answer := await what()):
+            assert asyncio.get_running_loop().time() < deadline, f"{about} did not happen in time"
+            await asyncio.sleep(0.02)
+        return answer
+
+    async def condition(self, job: str, type: str, status: str = "True", reason: str = "") -> Object:
+        """Wait for a condition of a job's workload; answers the workload's."""
+
+        async def reached() -> Object | None:
+            workload = await self.workload(job)
+            found = find(((workload or {}).get("status") or {}).get("conditions") or (), type)
+            if found is None or found["status"] != status or (reason and found["reason"] != reason):
+                return None
+            return found
+
+        found: Object = await self.until(reached, f"{type}={status} {reason} of {job}")
+        return found
+
+    async def running(self, job: str, *, is_running: bool = True, ref: Ref = JOBS) -> Object:
+        async def reached() -> Object | None:
+            found = await self.client.get(ref, job, "default")
+            spec = found["spec"] if ref is JOBS else found["spec"]["runPolicy"]
+            return found if bool(spec.get("suspend")) is not is_running else None
+
+        found: Object = await self.until(reached, f"{job} {'starting' if is_running else 'stopping'}")
+        return found
+
+    async def move_pods(self, job: str, phase: str, count: int = 1) -> None:
+        """What a kubelet would report of some of a job's pods."""
+
+        async def there() -> list[Object] | None:
+            listed = (await self.client.list(PODS, "default", labels=f"batch.kubernetes.io/job-name={job}")).items
+            alive = [one for one in listed if (one.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+            return alive if len(alive) >= count else None
+
+        pods = await self.until(there, f"pods of {job}")
+        ready = [{"type": "Ready", "status": "True" if phase == "Running" else "False"}]
+        for pod in sorted(pods, key=lambda one: str(one["metadata"]["name"]))[:count]:
+            status = {"phase": phase, "conditions": ready}
+            await self.client.patch(PODS, pod["metadata"]["name"], {"status": status}, "default", subresource="status")
+
+    async def events(self, *reasons: str) -> list[Object]:
+        async def told() -> list[Object] | None:
+            items = (await self.client.list(EVENTS, "default")).items
+            return items if set(reasons) <= {one["reason"] for one in items} else None
+
+        found: list[Object] = await self.until(told, f"events {reasons}")
+        return found
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
+    async with Plane(Settings(state=tmp_path / "state", port=0)) as found:
+        yield found
+
+
+@pytest.fixture
+async def cluster(plane: Plane) -> Cluster:
+    return Cluster(plane.client("test"))
