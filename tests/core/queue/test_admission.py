@@ -211,3 +211,12 @@ def test_a_shared_quota_of_the_cohort_itself_is_used() -> None:
     }
     world = World(flavor(), shared, queue(cpu=1, cohort="all"), local(), *(workload(f"w{i}", at=i) for i in range(9)))
     assert len(world.settle()) == 4
+
+
+def test_a_pod_set_pushed_to_another_flavor_does_not_keep_the_rest_out_for_ever() -> None:
+    flavors = group(("one", [quota("cpu", 1)]), ("two", [quota("cpu", 6)]))
+    large = workload("large", pod_set("a", cpu="500m"), pod_set("b", count=3, cpu=2), at=1)
+    world = World(flavor("one"), flavor("two"), queue("team", flavors), local(), workload("small", cpu=1), large)
+    assert world.settle() == ["small"]
+    world.finish("small")
+    assert world.settle() == ["large"]

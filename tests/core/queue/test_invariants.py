@@ -64,7 +64,7 @@ def jobs(draw: st.DrawFn, number: int) -> Object:
 STEPS = st.lists(st.sampled_from(["come", "come", "come", "end", "round", "evict"]), min_size=1, max_size=30)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data(), configurations(), STEPS)
 def test_quota_is_never_exceeded(data: st.DataObject, configuration: list[Object], steps: list[str]) -> None:
     world = World(*configuration)
@@ -84,7 +84,7 @@ def test_quota_is_never_exceeded(data: st.DataObject, configuration: list[Object
         assert is_never_exceeded(world.book)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.data(), configurations(preemption=NO_PREEMPTION))
 def test_nobody_starves_who_ever_fits(data: st.DataObject, configuration: list[Object]) -> None:
     """Everything that ends makes room: sooner or later all are admitted but those no queue is large enough for."""
@@ -113,7 +113,7 @@ def usage_of(world: World) -> dict[str, Amounts]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data(), configurations())
 def test_preemption_takes_nothing_it_does_not_need(data: st.DataObject, configuration: list[Object]) -> None:
     world = World(*configuration)
@@ -150,7 +150,7 @@ def _must_not_borrow(pool: Any, usage: Amounts) -> bool:
     return any(pool.node.usage.get(key, 0) + amount > pool.node.nominal(key) for key, amount in usage.items())
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data(), configurations())
 def test_giving_back_restores_exactly(data: st.DataObject, configuration: list[Object]) -> None:
     world = World(*configuration)
@@ -164,7 +164,7 @@ def test_giving_back_restores_exactly(data: st.DataObject, configuration: list[O
     assert usage_of(world) == empty
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data(), configurations())
 def test_the_order_is_the_same_however_they_arrive(data: st.DataObject, configuration: list[Object]) -> None:
     made = [data.draw(jobs(number)) for number in range(data.draw(st.integers(1, 15)))]
@@ -178,7 +178,7 @@ def test_the_order_is_the_same_however_they_arrive(data: st.DataObject, configur
     assert outcome(made) == outcome(data.draw(st.permutations(made)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(st.data(), configurations())
 def test_a_book_kept_up_to_date_is_the_book_made_anew(data: st.DataObject, configuration: list[Object]) -> None:
     world = World(*configuration)

@@ -154,6 +154,21 @@ class Plan:
             return None
         return self.assign(node, {pod_set.name: pod_set.least})
 
+    def needs(self, node: Node, assignment: Assignment) -> Amounts:
+        """What must be available of one of these keys before another look can come to another answer."""
+        if len(self._steps) == 1:
+            return assignment.short
+        # Which flavor is left for a pod set depends on those the sets before it got: anything more may change it.
+        keys = {
+            (name, resource)
+            for step in self._steps
+            for part in step.parts
+            for name, refusal in part.flavors
+            if not refusal
+            for resource in part.per_pod
+        }
+        return {key: node.available(key) + 1 for key in keys}
+
     def _best(self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts) -> _Attempt:
         queue, attempts = self._queue, []
         for name, refusal in part.flavors:

@@ -80,7 +80,7 @@ def cycle(book: Book, now: float) -> list[Decision]:
         elif taken.isdisjoint(target.item.key for target in one.targets):
             taken.update(target.item.key for target in one.targets)
             decisions.append(_preemption(book, one))
-            _block(one.lane, one.assignment)
+            _block(one.lane, one.pool, one.assignment)
             # Nobody else of this round takes what is being freed.
             one.pool.node.add(one.assignment.usage)
             promised.append(one)
@@ -103,14 +103,14 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> _Nominee | N
         smaller = lane.plan.assign_partly(pool.node)
         if smaller is not None:
             return _Nominee(item, pool, lane, smaller, [])
-        _block(lane, lane.plan.assign_least(pool.node) or assignment)
+        _block(lane, pool, lane.plan.assign_least(pool.node) or assignment)
         lane.said = assignment.reason, assignment.message
         decisions.append(Wait(item, lane, *lane.said))
     return None
 
 
-def _block(lane: Lane, assignment: Assignment) -> None:
-    lane.is_blocked, lane.needs = True, assignment.short
+def _block(lane: Lane, pool: Pool, assignment: Assignment) -> None:
+    lane.is_blocked, lane.needs = True, lane.plan.needs(pool.node, assignment)
 
 
 def _is_current(nominee: _Nominee) -> bool:
