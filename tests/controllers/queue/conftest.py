@@ -15,13 +15,12 @@ from torchyard.controllers.queue.refs import (
     FLAVORS,
     JOBS,
     LOCAL_QUEUES,
-    PODS,
     PRIORITY_CLASSES,
     WORKLOADS,
 )
 from torchyard.core.queue.conditions import find
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.recorder import EVENTS
+from torchyard.kube.refs import EVENTS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -14,7 +14,6 @@ from torchyard.controllers.queue.refs import (
     COHORTS,
     FLAVORS,
     LOCAL_QUEUES,
-    NAMESPACES,
     WORKLOADS,
 )
 from torchyard.core.queue.book import Book
@@ -22,6 +21,7 @@ from torchyard.core.queue.items import Key
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, by_owner
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import NAMESPACES
 
 Object = dict[str, Any]
 
