@@ -7,7 +7,7 @@ import sys
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.cli import doctor, elastic, images, operator, plane, run, store
+from torchyard.cli import doctor, elastic, images, operator, plane, queue, run, store
 
 app = typer.Typer(
     name="yard",
@@ -28,6 +28,7 @@ app.command("install")(operator.install)
 app.command("uninstall")(operator.uninstall)
 app.command("run")(run.run)
 app.add_typer(images.app, name="image")
+app.add_typer(queue.app, name="queue")
 # Everything after `elastic` is for the runtime's own parser, its --help included.
 app.command(
     "elastic",

@@ -33,6 +33,16 @@ def up(
     node_name: Annotated[
         str, typer.Option(metavar="NAME", help="What the node is called; default: the host name.")
     ] = "",
+    local_queues: Annotated[
+        bool,
+        typer.Option(
+            "--local-queues/--no-local-queues",
+            help="With a node: a ClusterQueue from what the machine has, and queues in every namespace.",
+        ),
+    ] = True,
+    assume_gpu_product: Annotated[
+        str, typer.Option(metavar="NAME", help="Label the node's GPUs as this product, for manifests that select one.")
+    ] = "",
     python: Annotated[
         str, typer.Option(metavar="PATH", help="Interpreter for well-known images; default: the active environment.")
     ] = "",
@@ -53,6 +63,8 @@ def up(
         controllers=controllers,
         node=node,
         node_name=node_name or default_node_name(),
+        local_queues=local_queues,
+        gpu_product=assume_gpu_product,
         python=python,
     )
     if detach:

@@ -32,6 +32,8 @@ from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 
 Work = Coroutine[Any, Any, None]
+# Not a controller of its own: a part of `kueue` that can be turned off.
+LOCAL_QUEUES = "local-queues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,14 @@ def _pytorchjobs(shop: Shop) -> Work:
 
 
 def _queues(shop: Shop) -> Work:
-    served = "pytorchjob" in shop.api.controllers
-    return QueueController(shop.client, shop.informers, clock=shop.api.clock, pytorchjobs=served).run()
+    queues = QueueController(
+        shop.client,
+        shop.informers,
+        clock=shop.api.clock,
+        pytorchjobs="pytorchjob" in shop.api.controllers,
+        conveniences=LOCAL_QUEUES in shop.api.controllers,
+    )
+    return queues.run()
 
 
 MAKERS: dict[str, Callable[[Shop], Work]] = {

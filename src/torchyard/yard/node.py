@@ -15,7 +15,14 @@ from torchyard.yard.settings import Settings
 
 def node_settings(settings: Settings, port: int) -> NodeSettings:
     root = settings.state / "node"
-    return NodeSettings(root=root, name=settings.node_name, python=settings.python, api_address=(settings.host, port))
+    labels = {"nvidia.com/gpu.product": settings.gpu_product} if settings.gpu_product else {}
+    return NodeSettings(
+        root=root,
+        name=settings.node_name,
+        python=settings.python,
+        api_address=(settings.host, port),
+        labels=labels,
+    )
 
 
 async def make_agent(settings: NodeSettings, client: Client, api: Api) -> Agent:

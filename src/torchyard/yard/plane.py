@@ -52,7 +52,7 @@ from torchyard.apiserver.upkeep import Upkeep
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
-from torchyard.yard.controllers import KNOWN, controllers
+from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
 from torchyard.yard.lock import Holder, StateLock
 from torchyard.yard.selection import selected
 from torchyard.yard.settings import Settings
@@ -93,7 +93,7 @@ class Plane:
 
     async def _start(self) -> None:
         settings = self.settings
-        chosen = selected(settings.controllers, KNOWN) | (frozenset({"node"}) if settings.node else frozenset())
+        chosen = selected(settings.controllers, KNOWN) | _parts(settings)
         settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = StateLock(settings.lock)
         lock.acquire()
@@ -210,6 +210,12 @@ class Plane:
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()
         )
         kubeconfig_entry.write(self.settings.kubeconfig, config)
+
+
+def _parts(settings: Settings) -> frozenset[str]:
+    """What comes with a node."""
+    found = ("node", *((LOCAL_QUEUES,) if settings.local_queues else ()))
+    return frozenset(found if settings.node else ())
 
 
 def _resources(settings: Settings) -> list[Resource]:

@@ -102,7 +102,8 @@ def _arguments(settings: Settings) -> list[str]:
     arguments = ["--state", str(settings.state), "--host", settings.host, "--port", str(settings.port)]
     arguments += ["--fsync", settings.fsync, "--controllers", settings.controllers]
     arguments += ["--node" if settings.node else "--no-node", "--python", settings.python]
-    arguments += ["--node-name", settings.node_name]
+    arguments += ["--node-name", settings.node_name, "--assume-gpu-product", settings.gpu_product]
+    arguments += ["--local-queues" if settings.local_queues else "--no-local-queues"]
     if settings.token_auth_file is not None:
         arguments += ["--token-auth-file", str(settings.token_auth_file)]
     return arguments

@@ -33,6 +33,8 @@ class Settings:
     names: tuple[str, ...] = ()  # further host names for the server's certificate
     node: bool = False  # run pods on this machine
     node_name: str = field(default_factory=default_node_name)
+    local_queues: bool = True  # with a node: a ClusterQueue from what the machine has, and queues in every namespace
+    gpu_product: str = ""  # what feature discovery would call this machine's GPUs; empty: what they are
     python: str = ""  # the interpreter that mapped images run; empty: the active environment
 
     @property

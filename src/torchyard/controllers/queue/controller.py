@@ -11,6 +11,7 @@ from torchyard.api.queue import words
 from torchyard.controllers.queue.admission import Admission
 from torchyard.controllers.queue.figures import Figures
 from torchyard.controllers.queue.jobs import JobController
+from torchyard.controllers.queue.local import LocalQueues
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import JOBS, PYTORCHJOBS
 from torchyard.controllers.queue.state import State
@@ -27,7 +28,7 @@ class _Part(Protocol):
 
 
 class QueueController:
-    """`run` until cancelled. `pytorchjobs`: whether that kind is served here."""
+    """`run` until cancelled. `pytorchjobs`: whether that kind is served here; `conveniences`: see `local`."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class QueueController:
         clock: Callable[[], datetime],
         settings: Settings | None = None,
         pytorchjobs: bool = True,
+        conveniences: bool = False,
     ) -> None:
         self.state = State(client, informers, clock)
         self.metrics = Metrics()
@@ -52,7 +54,9 @@ class QueueController:
             Figures(self.state, self.metrics),
             *self._jobs,
         ]
-        self._recorders = [told, kept, *(one.recorder for one in self._jobs)]
+        self._local = [LocalQueues(self.state, informers)] if conveniences else []
+        self._parts += self._local
+        self._recorders = [told, kept, *(one.recorder for one in self._jobs), *(one.recorder for one in self._local)]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

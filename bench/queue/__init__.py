@@ -1,0 +1,1 @@
+"""How fast queues admit: Kueue's own generator shapes, driven through the API."""

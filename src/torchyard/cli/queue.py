@@ -1,0 +1,197 @@
+"""`yard queue`: who waits where, why and for how long; hold, resume, move."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from torchyard.api.errors import YardError
+from torchyard.api.queue import names
+from torchyard.cli.options import State, say
+from torchyard.yard.settings import Settings, default_state
+
+if TYPE_CHECKING:
+    from torchyard.core.queue.line import Place
+    from torchyard.kube.client import Client
+
+app = typer.Typer(help="Queues: who waits where, why and for how long.", no_args_is_help=True)
+
+Namespace = Annotated[str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of the job.")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's or a workload's name.")]
+
+
+T = TypeVar("T")
+
+
+def _run(state: Path | None, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Ask the plane of this state directory, or the cluster of $KUBECONFIG where there is none."""
+    from torchyard.kube.client import Client
+    from torchyard.kube.http import HttpTransport
+    from torchyard.kube.kubeconfig import load
+
+    file = Settings(state=(state or default_state()).absolute()).kubeconfig
+    if not file.exists() and not os.environ.get("KUBECONFIG"):
+        raise YardError("there is no plane and no KUBECONFIG", hint="start a plane with `yard up`")
+
+    async def whole() -> T:
+        client = Client(HttpTransport(load(file if file.exists() else None), user_agent="yard"), manager="yard")
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(whole())
+
+
+async def _places(client: Client) -> list[Place]:
+    from torchyard.controllers.queue.refs import LOCAL_QUEUES, WORKLOADS
+    from torchyard.core.queue.line import places
+
+    queues = (await client.list(LOCAL_QUEUES)).items
+    doors = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"].get("clusterQueue", "") for one in queues
+    }
+    return places((await client.list(WORKLOADS)).items, doors)
+
+
+def _find(places: list[Place], name: str, namespace: str) -> Place:
+    for one in places:
+        owners = [each["name"] for each in one.item.obj["metadata"].get("ownerReferences") or ()]
+        if one.item.key[0] == namespace and name in (one.item.key[1], *owners):
+            return one
+    waiting = ", ".join(sorted(_job(one) for one in places if one.item.key[0] == namespace)) or "none"
+    raise YardError(f"nothing called {name} is in a queue of {namespace}", hint=f"in queues there: {waiting}")
+
+
+def _job(place: Place) -> str:
+    owners = place.item.obj["metadata"].get("ownerReferences") or ()
+    return str(owners[0]["name"]) if owners else place.item.key[1]
+
+
+@app.command("list")
+def list_queues(
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", metavar="NAME", help="One namespace; all if empty.")
+    ] = "",
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FORMAT", help="table or json.")] = "table",
+    state: State = None,
+) -> None:
+    """List what is in queues, first in line first."""
+    found = [one for one in _run(state, _places) if not namespace or one.item.key[0] == namespace]
+    rows = [
+        {
+            "namespace": one.item.key[0],
+            "job": _job(one),
+            "workload": one.item.key[1],
+            "queue": one.item.queue,
+            "clusterQueue": one.cluster_queue,
+            "priority": one.item.priority,
+            "state": one.state,
+            "position": one.position,
+            "why": one.why,
+        }
+        for one in found
+    ]
+    if output == "json":
+        say(json.dumps(rows))
+        return
+    widths = (
+        ("NAMESPACE", "namespace", 16),
+        ("JOB", "job", 28),
+        ("QUEUE", "queue", 22),
+        ("CLUSTERQUEUE", "clusterQueue", 16),
+    )
+    head = "".join(f"{title:<{width}}" for title, _, width in widths)
+    say(f"{head}{'STATE':<10}{'POSITION':<9}")
+    for row in rows:
+        position = "" if row["position"] is None else str(row["position"])
+        cells = "".join(f"{str(row[key])!s:<{width}}" for _, key, width in widths)
+        say(f"{cells}{row['state']!s:<10}{position:<9}".rstrip())
+
+
+@app.command("position")
+def position(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+    """Say where a job is in line, and when it is likely to start."""
+    from torchyard.core.queue.line import estimate
+
+    places = _run(state, _places)
+    place = _find(places, job, namespace)
+    if place.position is None:
+        say(f"{job} does not wait: {place.state.lower()}")
+        return
+    say(f"{job} is number {place.position} in ClusterQueue {place.cluster_queue} (0 is next)")
+    guess = estimate(place, places, time.time())
+    if guess is None:
+        say("no estimate: fewer than three jobs have finished in this queue yet")
+    else:
+        say(f"likely to start in {guess.after:.0f} s ± {guess.error:.0f} s")
+
+
+@app.command("why")
+def why(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+    """Say why a job waits, or what became of it."""
+    place = _find(_run(state, _places), job, namespace)
+    say(f"{place.state}: {place.why}")
+
+
+def _change(state: Path | None, job: str, namespace: str, change: Callable[[Client, Place], Awaitable[Any]]) -> None:
+    async def work(client: Client) -> None:
+        await change(client, _find(await _places(client), job, namespace))
+
+    _run(state, work)
+
+
+def _set_active(active: bool) -> Callable[[Client, Place], Awaitable[Any]]:
+    async def change(client: Client, place: Place) -> None:
+        from torchyard.controllers.queue.refs import WORKLOADS
+
+        await client.patch(WORKLOADS, place.item.key[1], {"spec": {"active": active}}, place.item.key[0])
+
+    return change
+
+
+@app.command("hold")
+def hold(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+    """Take a job out of its line; one that runs is stopped and keeps what it can."""
+    _change(state, job, namespace, _set_active(False))
+    say(f"{job} is on hold; `yard queue resume {job}` puts it back")
+
+
+@app.command("resume")
+def resume(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+    """Put a job that was on hold back in line."""
+    _change(state, job, namespace, _set_active(True))
+    say(f"{job} waits in its queue again")
+
+
+@app.command("move")
+def move(
+    job: Job,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The LocalQueue to move it to.")],
+    namespace: Namespace = "default",
+    state: State = None,
+) -> None:
+    """Move a waiting job to another queue of its namespace."""
+
+    async def change(client: Client, place: Place) -> None:
+        from torchyard.controllers.queue.refs import JOBS, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
+
+        if await client.find(LOCAL_QUEUES, queue, namespace) is None:
+            known = ", ".join(one["metadata"]["name"] for one in (await client.list(LOCAL_QUEUES, namespace)).items)
+            raise YardError(f"LocalQueue {queue} doesn't exist in {namespace}", hint=f"there are: {known or 'none'}")
+        owners = place.item.obj["metadata"].get("ownerReferences") or ()
+        if not owners:
+            await client.patch(WORKLOADS, place.item.key[1], {"spec": {"queueName": queue}}, namespace)
+            return
+        ref = JOBS if owners[0]["kind"] == "Job" else PYTORCHJOBS
+        await client.patch(ref, owners[0]["name"], {"metadata": {"labels": {names.QUEUE_NAME: queue}}}, namespace)
+
+    _change(state, job, namespace, change)
+    say(f"{job} waits in {queue} now")

@@ -1,0 +1,155 @@
+"""The document about a PyTorch task on a shared service, with the real kubectl on a plane that really runs the pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.node import support
+from tests.support import kubectl as kubectls
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import ROOT
+from tests.support.waiting import eventually
+from tests.support.yard import Yard
+
+from torchyard.node.shutdown import stop_pods
+from torchyard.yard.controllers import KNOWN
+
+pytestmark = pytest.mark.clients
+
+DOCUMENT = ROOT / "examples" / "003"
+PLACEHOLDER, QUEUE = "<project namespace>-user-queue", "default-user-queue"
+CLAIM = "persistentVolumeClaim:\n            claimName: pytorch-pvc"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    support.need_sandbox()
+    made = Yard(tmp_path_factory.mktemp("queues"), flags=("--node", "--node-name", "here"))
+    with made:
+        yield made
+        asyncio.run(stop_pods(made.state / "node"))
+
+
+@pytest.fixture
+def kubectl(plane: Yard, tmp_path: Path) -> Kubectl:
+    found = kubectls.newest()
+    if found is None:
+        pytest.skip("no kubectl in PATH")
+    kube = found.using(plane.kubeconfig, tmp_path / "cache", "default")
+    eventually(lambda: QUEUE in kube.run("get", "localqueues").stdout, "the namespace's queues")
+    return kube
+
+
+def manifest(name: str, *, claim: bool = False) -> str:
+    """A manifest of the document with the reader's queue in it; without a claim its volume is an empty one."""
+    text = (DOCUMENT / name).read_text().replace(PLACEHOLDER, QUEUE)
+    return text if claim else text.replace(CLAIM, "emptyDir: {}")
+
+
+def created(kubectl: Kubectl, text: str) -> str:
+    return kubectl("create", "-f", "-", "-o", "name", stdin=text).strip().removeprefix("job.batch/")
+
+
+def workload(kubectl: Kubectl, job: str) -> dict[str, dict[str, str]]:
+    """The conditions of a job's workload by type."""
+    for one in json.loads(kubectl("get", "workloads", "-o", "json"))["items"]:
+        if one["metadata"]["ownerReferences"][0]["name"] == job:
+            return {each["type"]: each for each in (one.get("status") or {}).get("conditions") or ()}
+    return {}
+
+
+def pods_of(kubectl: Kubectl, job: str) -> list[dict[str, object]]:
+    listed = kubectl("get", "pods", "-l", f"job-name={job}", "-o", "json")
+    found: list[dict[str, object]] = json.loads(listed)["items"]
+    return found
+
+
+def test_s3_2_the_placeholder_is_refused_with_what_to_write(kubectl: Kubectl) -> None:
+    said = kubectl.fails("create", "-f", str(DOCUMENT / "lightweight-pod-job.yaml"))
+    assert f'replace the placeholder in "{PLACEHOLDER}" by your own queue, e.g. {QUEUE}' in said
+
+
+def test_s3_2_to_4_and_7_a_job_is_held_admitted_run_and_deleted(kubectl: Kubectl, tmp_path: Path) -> None:
+    job = created(kubectl, manifest("lightweight-pod-job.yaml"))
+    assert job.startswith("lightweight-job-")
+    eventually(lambda: any(one["status"]["phase"] == "Running" for one in pods_of(kubectl, job)), "a running pod")  # type: ignore[index]
+    pod = kubectl("get", "pods", "-l", f"job-name={job}", "-o", "name").strip().removeprefix("pod/")
+    code = tmp_path / "example_pytorch_code.py"
+    code.write_text("print('trained')\n" * 1000)
+    kubectl("cp", str(code), f"{pod}:/mnt/ceph/")
+    assert "example_pytorch_code.py" in kubectl("exec", pod, "--", "ls", "/mnt/ceph")
+    kubectl("cp", f"{pod}:/mnt/ceph/example_pytorch_code.py", str(tmp_path / "back.py"))
+    assert (tmp_path / "back.py").read_bytes() == code.read_bytes()
+    assert workload(kubectl, job)["Admitted"]["message"] == "The workload is admitted"
+    eventually(lambda: "SuccessfulCreate" in kubectl("describe", "job", job), "the events")
+    described = kubectl("describe", "job", job)
+    steps = ("Suspended", "CreatedWorkload", "Started", "SuccessfulCreate", "Resumed")
+    assert [described.index(f"  {one} ") for one in steps] == sorted(described.index(f"  {one} ") for one in steps)
+    assert "Admitted by clusterQueue local" in described
+    header, *lines = kubectl("get", "workloads").splitlines()
+    assert header.split() == ["NAME", "QUEUE", "RESERVED", "IN", "ADMITTED", "FINISHED", "AGE"]
+    assert any(line.split()[:4] == [line.split()[0], QUEUE, "local", "True"] for line in lines if job in line)
+    header = kubectl("get", "localqueues").splitlines()[0]
+    assert header.split() == ["NAME", "CLUSTERQUEUE", "PENDING", "WORKLOADS", "ADMITTED", "WORKLOADS"]
+    assert kubectl("get", "clusterqueues").splitlines()[0].split() == ["NAME", "COHORT", "PENDING", "WORKLOADS"]
+    kubectl("delete", "job", job)
+    eventually(lambda: not pods_of(kubectl, job), "the end of its pods")
+    eventually(lambda: not workload(kubectl, job), "the end of its workload")
+
+
+@pytest.mark.skipif("persistentvolume-binder-controller" not in KNOWN, reason="claims are not bound on this plane")
+def test_s3_1_the_claim_is_bound(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", str(DOCUMENT / "pytorch-pvc.yaml"))
+    eventually(lambda: "Bound" in kubectl("get", "pvc", "pytorch-pvc"), "the claim")
+    kubectl("delete", "pvc", "pytorch-pvc")
+
+
+def test_s3_5_hardware_this_machine_lacks_is_waited_for_with_the_reason(kubectl: Kubectl) -> None:
+    node = json.loads(kubectl("get", "node", "here", "-o", "json"))
+    if "nvidia.com/gpu" in node["status"]["allocatable"]:
+        pytest.skip("this machine has GPUs")
+    job = created(kubectl, manifest("pytorch-job.yaml"))
+    eventually(lambda: "QuotaReserved" in workload(kubectl, job), "the reason")
+    said = workload(kubectl, job)["QuotaReserved"]
+    assert said["status"] == "False"
+    assert "resource nvidia.com/gpu unavailable in ClusterQueue; this machine has no GPU" in said["message"]
+    assert json.loads(kubectl("get", "job", job, "-o", "json"))["spec"]["suspend"] is True
+    kubectl("delete", "job", job)
+
+
+def test_s3_6_three_successes_one_after_the_other(kubectl: Kubectl) -> None:
+    text = manifest("pytorch-job-three-times.yaml").replace("cpu: 4", "cpu: 2").replace("cpu: 2", "cpu: 1", 1)
+    text = text.replace("            nvidia.com/gpu: 1\n", "").replace(
+        '["/mnt/ceph/example_pytorch_code.py"]', '["-c", "pass"]'
+    )
+    text = "\n".join(line for line in text.splitlines() if "nodeSelector" not in line and "gpu.product" not in line)
+    text = text.replace("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel", "python:3.11").replace("3600", "1")
+    job = created(kubectl, text)
+    seen: dict[str, object] = {}
+
+    def is_done() -> bool:
+        found = json.loads(kubectl.run("get", "job", job, "-o", "json").stdout or "{}")
+        seen.update(found.get("status") or {})
+        return not found
+
+    eventually(is_done, "the job's end after its time", 90)
+    assert seen.get("succeeded") == 3
+    assert "FinishedWorkload" in kubectl("get", "events", "--field-selector", f"involvedObject.name={job}")
+
+
+def test_s3_8_a_sweep_is_an_indexed_job_in_the_queue(kubectl: Kubectl) -> None:
+    text = manifest("lightweight-pod-job.yaml").replace('["sleep", "infinity"]', '["true"]')
+    text = text.replace("completions: 1", "completions: 4\n  parallelism: 2\n  completionMode: Indexed")
+    job = created(kubectl, text.replace("cpu: 1", "cpu: 100m").replace("1Gi", "16Mi"))
+    eventually(lambda: "Finished" in workload(kubectl, job), "the end of all trials", 60)
+    assert workload(kubectl, job)["Finished"]["reason"] == "Succeeded"
+    kubectl("delete", "job", job)
+
+
+def test_queues_are_told_about_when_they_are_made(kubectl: Kubectl) -> None:
+    eventually(lambda: "LocalQueueCreated" in kubectl("get", "events"), "the event")
+    assert "yard up --no-local-queues" in kubectl("get", "events", "-o", "yaml")
