@@ -76,6 +76,8 @@ class Api:
     # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing
     # is stored, and the writer is told so.
     controllers: frozenset[str] = frozenset()
+    # Figures of other parts of this process, in Prometheus' text format, shown with the server's own.
+    figures: list[Callable[[], bytes]] = field(default_factory=list)
     # Definitions whose objects are being deleted: no new ones are taken.
     terminating: set[str] = field(default_factory=set)
 

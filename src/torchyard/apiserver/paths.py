@@ -46,6 +46,7 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 class Paths:
     def __init__(self, api: Api, accounts: AccountTokens, metrics: Metrics) -> None:
         self._accounts = accounts
+        self._api = api
         self._metrics = metrics
         self._descriptions = Descriptions(api.catalog)
         self._checks: dict[str, Check] = {"ping": lambda: "", "store": lambda: ""}
@@ -69,7 +70,8 @@ class Paths:
             case "/version":
                 return Response(200, orjson.dumps(VERSION))
             case "/metrics":
-                return Response(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+                text = b"".join((self._metrics.text(), *(figures() for figures in self._api.figures)))
+                return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
             case "/openid/v1/jwks":
                 return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")
             case "/.well-known/openid-configuration":

@@ -78,6 +78,7 @@ def _queues(shop: Shop) -> Work:
         pytorchjobs="pytorchjob" in shop.api.controllers,
         conveniences=LOCAL_QUEUES in shop.api.controllers,
     )
+    shop.api.figures.append(queues.metrics.text)
     return queues.run()
 
 

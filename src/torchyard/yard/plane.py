@@ -19,7 +19,7 @@ from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver import usage
+from torchyard.apiserver import usage, visibility
 from torchyard.apiserver.access import certificates
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.guard import Guard
@@ -129,7 +129,8 @@ class Plane:
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
 
     def _api(self, store: Store, chosen: frozenset[str]) -> Api:
-        api = Api(store, Catalog(with_expressions(with_definitions(_resources(self.settings)))), controllers=chosen)
+        served = with_expressions(with_definitions(_resources(self.settings, chosen)))
+        api = Api(store, Catalog(served), controllers=chosen)
         api.allocators[("", "services")] = ServiceAddresses(store)
         return api
 
@@ -218,9 +219,10 @@ def _parts(settings: Settings) -> frozenset[str]:
     return frozenset(found if settings.node else ())
 
 
-def _resources(settings: Settings) -> list[Resource]:
-    """What is served from the start; usage figures only where there is a node to tell them."""
-    return [*builtin_resources(), *(usage.RESOURCES if settings.node else ())]
+def _resources(settings: Settings, chosen: frozenset[str]) -> list[Resource]:
+    """What is served from the start; usage figures and lines of queues only where there is somebody to tell them."""
+    extra = [*(usage.RESOURCES if settings.node else ()), *(visibility.RESOURCES if "kueue" in chosen else ())]
+    return [*builtin_resources(), *extra]
 
 
 def _authority(host: str, port: int) -> str:

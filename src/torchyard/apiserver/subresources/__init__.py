@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from torchyard.apiserver import visibility
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
@@ -37,6 +38,8 @@ SUBRESOURCES: dict[tuple[str, str, str], Handler] = {
     ("", "pods", "attach"): stream,
     ("", "pods", "portforward"): stream,
     ("", "serviceaccounts", "token"): request_token,
+    (visibility.GROUP, "clusterqueues", visibility.PENDING): visibility.pending,
+    (visibility.GROUP, "localqueues", visibility.PENDING): visibility.pending,
     ("", "nodes", "proxy"): refuse,
     ("", "pods", "proxy"): refuse,
     ("", "services", "proxy"): refuse,

@@ -1,0 +1,90 @@
+"""visibility.kueue.x-k8s.io: who waits in a queue and at which place, answered from the store and never kept there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from torchyard.api import errors
+from torchyard.api.queue import names
+from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.apiserver.call import Call
+from torchyard.apiserver.exchange import Request, Response
+from torchyard.apiserver.route import Route
+from torchyard.core.queue.line import places
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.server import Server
+
+Object = dict[str, Any]
+GROUP = "visibility.kueue.x-k8s.io"
+PENDING = "pendingworkloads"
+_SUMMARY = "PendingWorkloadsSummary"
+_MOST = 1000
+
+
+def _resource(version: str, kind: names.Kind) -> Resource:
+    summary = Subresource(PENDING, GroupVersionKind(GROUP, version, _SUMMARY), ("get",))
+    return Resource(
+        GROUP, version, kind.plural, kind.kind.lower(), kind.kind, kind.namespaced, (), subresources={PENDING: summary}
+    )
+
+
+RESOURCES = tuple(
+    _resource(version, kind)
+    for version in (names.OLD, names.STORED)
+    for kind in (names.CLUSTER_QUEUE, names.LOCAL_QUEUE)
+)
+
+
+async def pending(server: Server, call: Call, _request: Request, _route: Route) -> Response:
+    """The workloads that wait, first in line first; `offset` and `limit` choose a part of them."""
+    if call.verb != "get":
+        raise errors.method_not_allowed()
+    lookup = server.api.lookup
+    resource = call.resource
+    if lookup.get(names.GROUP, resource.plural, call.namespace, call.name) is None:
+        raise errors.not_found(resource.plural, names.GROUP, call.name)
+    doors = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]): (one.get("spec") or {}).get("clusterQueue", "")
+        for one in lookup.list(names.GROUP, names.LOCAL_QUEUE.plural)
+    }
+    queue = call.name if resource.plural == names.CLUSTER_QUEUE.plural else doors[call.namespace, call.name]
+    items: list[Object] = []
+    counts: dict[tuple[str, str], int] = {}
+    for one in places(lookup.list(names.GROUP, names.WORKLOAD.plural), doors):
+        if one.position is None or one.cluster_queue != queue:
+            continue
+        door = (one.item.key[0], one.item.queue)
+        place = counts[door] = counts.get(door, -1) + 1
+        if resource.plural == names.LOCAL_QUEUE.plural and door != (call.namespace, call.name):
+            continue
+        metadata = one.item.obj["metadata"]
+        kept = ("name", "namespace", "creationTimestamp", "ownerReferences")
+        items.append(
+            {
+                "metadata": {key: metadata[key] for key in kept if key in metadata},
+                "priority": one.item.priority,
+                "localQueueName": one.item.queue,
+                "positionInClusterQueue": one.position,
+                "positionInLocalQueue": place,
+            }
+        )
+    offset, limit = _number(call, "offset", 0), _number(call, "limit", _MOST)
+    summary = {
+        "kind": _SUMMARY,
+        "apiVersion": resource.api_version,
+        "metadata": {"name": call.name},
+        "items": items[offset : offset + limit],
+    }
+    return Response(200, orjson.dumps(summary))
+
+
+def _number(call: Call, name: str, default: int) -> int:
+    said = call.query.get(name)
+    if not said:
+        return default
+    if not said.isdigit():
+        raise errors.bad_request(f"{name} must be a number of workloads, not {said!r}")
+    return int(said)
