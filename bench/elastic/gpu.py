@@ -189,17 +189,20 @@ def g6() -> bool:
     import torch
     import torch.distributed as dist
 
-    from torchyard.elastic.worker.group import nccl_group
+    from torchyard.elastic.worker.group import abort_aside, nccl_group
 
-    spent = []
-    for attempt in range(6):
-        begun = time.perf_counter()
+    def made() -> Any:
         group = nccl_group(dist.HashStore(), 0, 1)
         group.allreduce([torch.ones(1000, device="cuda")]).wait()
         torch.cuda.synchronize()
-        group.abort()
-        if attempt:
-            spent.append(time.perf_counter() - begun)
+        return group
+
+    group, spent = made(), []
+    for _ in range(5):
+        begun = time.perf_counter()
+        abort_aside(group)
+        group = made()
+        spent.append(time.perf_counter() - begun)
     figures = f"{median(spent):.2f} s of {len(spent)} (floor 0.52 s)"
     return show("G6", "NCCL abort and new group, one rank", figures, "0.7 s", met=median(spent) <= 0.7)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.util
+import lzma
 import os
 import re
 import struct
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.train
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "elastic" / "elasticdl_mnist.py"
 STANDIN = Path(__file__).parent / "programs" / "standin"
-PLACES = (ROOT / "examples" / "data" / "mnist", ROOT.parent / "shared" / "data" / "mnist")
+MNIST = ROOT / "examples" / "mnist" / "data" / "mnist"
 
 
-def images(folder: Path, kind: str, count: int) -> list[tuple[int, bytes]]:
-    pixels = gzip.decompress((folder / f"{kind}-images-idx3-ubyte.gz").read_bytes())
-    labels = gzip.decompress((folder / f"{kind}-labels-idx1-ubyte.gz").read_bytes())[8:]
+def images(kind: str, count: int) -> list[tuple[int, bytes]]:
+    pixels = lzma.decompress((MNIST / f"{kind}-images-idx3-ubyte.xz").read_bytes())
+    labels = lzma.decompress((MNIST / f"{kind}-labels-idx1-ubyte.xz").read_bytes())[8:]
     assert struct.unpack(">4I", pixels[:16])[0] == 2051
     return [(labels[n], pixels[16 + 784 * n : 16 + 784 * (n + 1)]) for n in range(count)]
 
@@ -36,15 +36,12 @@ def mnist_png(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A part of MNIST as the tutorial wants it: one PNG per image, in a folder per digit."""
     if importlib.util.find_spec("cv2") is None:
         pytest.skip("the tutorial's program needs cv2, which is not installed")
-    found = next((place for place in PLACES if place.exists()), None)
-    if found is None:
-        pytest.skip("no MNIST beside the checkout")
     cv2, numpy = importlib.import_module("cv2"), importlib.import_module("numpy")
     root = tmp_path_factory.mktemp("mnist_png")
     for part, kind, count in (("training", "train", 2400), ("testing", "t10k", 500)):
         for digit in range(10):
             (root / part / str(digit)).mkdir(parents=True)
-        for number, (label, pixels) in enumerate(images(found, kind, count)):
+        for number, (label, pixels) in enumerate(images(kind, count)):
             image = numpy.frombuffer(pixels, numpy.uint8).reshape(28, 28)
             cv2.imwrite(str(root / part / str(label) / f"{number}.png"), image)
     return root

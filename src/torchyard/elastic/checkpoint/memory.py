@@ -27,8 +27,6 @@ ALIGNED = 64
 """Every tensor begins at a multiple of this, so that it can be read in place."""
 SMALL = 1 << 16
 """Step counters and the like stay on the CPU even when a model does not."""
-PINNED_AT_ONCE = 256 << 20
-"""Pinning holds the driver up: other calls get their turn in between."""
 
 
 def places(tensors: list[torch.Tensor], start: int) -> tuple[list[int], int]:
@@ -101,9 +99,8 @@ class _Slot:
         self._bytes: Any = torch.frombuffer(self._map, dtype=torch.uint8)
         self._bytes.zero_()
         if pinned:
-            for start in range(0, room, PINNED_AT_ONCE):
-                size = min(PINNED_AT_ONCE, room - start)
-                torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._bytes.data_ptr() + start, size, 0))
+            # In one piece: a copy that crosses from one registration into the next is refused.
+            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._bytes.data_ptr(), room, 0))
 
     def head(self, step: int, sizes: tuple[int, int], *, whole: bool) -> None:
         told = json.dumps({"step": step, "header": sizes[0], "body": sizes[1], "whole": whole}).encode()

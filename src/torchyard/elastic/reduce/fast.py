@@ -27,11 +27,20 @@ class FastReducer:
         self._waiting: set[int] = set()
         self._works: list[Any] = []
         self._fault: GroupBroken | None = None
-        for place, parameter in enumerate(self.layout.parameters):
-            parameter.register_post_accumulate_grad_hook(self._hook(place))
+        self._hooks: list[Any] = []
 
     def enter(self, group: Group, blocks: tuple[range, ...]) -> None:
+        """Hooks interrupt backward for every parameter: alone there is nothing they could start."""
         self._group = group
+        if self._alone:
+            for hook in self._hooks:
+                hook.remove()
+            self._hooks = []
+        elif not self._hooks:
+            self._hooks = [
+                parameter.register_post_accumulate_grad_hook(self._hook(place))
+                for place, parameter in enumerate(self.layout.parameters)
+            ]
 
     def begin(self) -> None:
         forget_gradients(self.layout)

@@ -72,6 +72,11 @@ def nccl_group(store: Any, rank: int, size: int) -> Any:
     return dist.ProcessGroupNCCL(store, rank, size, options)
 
 
+def abort_aside(communicator: Any) -> None:
+    """An abort waits for NCCL's own threads, about a second: neither the next group nor the control thread needs to."""
+    threading.Thread(target=communicator.abort, name="elastic-abort", daemon=True).start()
+
+
 def watch(finished: Callable[[], bool], severed: threading.Event) -> None:
     """Wait for the device. An aborted communicator's kernels finish too, with garbage: then nothing may be used."""
     while not finished() and not severed.is_set():
@@ -159,8 +164,7 @@ class Group:
         """Safe from any thread. Listeners are spared: cutting one ends the process."""
         self._severed.set()
         if self._nccl is not None:
-            # An abort may itself wait for the device: the control thread must not.
-            threading.Thread(target=self._nccl.abort, name="elastic-abort", daemon=True).start()
+            abort_aside(self._nccl)
         with self._closing:
             for number in self._sockets:
                 try:
@@ -180,7 +184,7 @@ class Group:
             self._pg.abort()
             self._pg = None
         if self._nccl is not None:
-            self._nccl.abort()
+            abort_aside(self._nccl)
             self._nccl = None
 
 

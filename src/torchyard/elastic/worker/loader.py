@@ -80,12 +80,18 @@ class Loader:
         return future.result()
 
     def prepare(self, step: int, block: range) -> None:
-        """Load what this worker will need next, if nothing changes; forget what it no longer needs."""
+        """Forget what this worker no longer needs; begin to load what this step needs and is not there yet."""
+        self._want([(step, micro) for micro in block], keep=range(step, step + self._ahead + 1), block=block)
+
+    def look_ahead(self, step: int, block: range) -> None:
+        """Begin to load the steps after this one: best told when the device is at work and this process is idle."""
+        coming = range(step + 1, min(step + self._ahead, self._order.steps) + 1)
+        self._want([(s, micro) for s in coming for micro in block], keep=coming, block=block)
+
+    def _want(self, wanted: list[tuple[int, int]], *, keep: range, block: range) -> None:
         if self._thread is None:
             return
-        last = min(step + self._ahead, self._order.steps)
-        wanted = [(s, micro) for s in range(step, last + 1) for micro in block]
-        for key in [key for key in self._loading if key not in wanted]:
+        for key in [key for key in self._loading if key[0] not in keep or key[1] not in block]:
             self._loading.pop(key).cancel()
         for key in wanted:
             if key not in self._loading and self._order.micro_span(*key).records:

@@ -132,6 +132,7 @@ class Trainer:
         if self._keeper is not None:
             self._keeper.before_update()
         self._update.apply()
+        self._loader.look_ahead(step, runtime.block)
         runtime.step = step
         return total, change
 
