@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -66,6 +67,14 @@ while True:
 """
 )
 
+# In a process of its own: it writes every quorum to its output.
+LIGHTHOUSE = """
+import time
+from torchft.coordination import LighthouseServer
+held = LighthouseServer(bind="0.0.0.0:{port}", min_replicas=1, {timing})
+time.sleep(1000)
+"""
+
 
 def _reached(folder: Path) -> dict[int, float]:
     """The first time each step was logged by anyone."""
@@ -122,11 +131,13 @@ def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | Non
     """Survivors go on after a quorum, without the dead worker's records of that step. None where it is absent."""
     if importlib.util.find_spec("torchft") is None:
         return None
-    from torchft.coordination import LighthouseServer
-
-    timing = {"join_timeout_ms": 200, "quorum_tick_ms": 50, "heartbeat_timeout_ms": 1000} if tuned else {}
-    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, **timing)
-    address = lighthouse.address()
+    timing = "join_timeout_ms=200, quorum_tick_ms=50, heartbeat_timeout_ms=1000" if tuned else ""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    lighthouse = subprocess.Popen(
+        [sys.executable, "-c", LIGHTHOUSE.format(port=port, timing=timing)], stdout=subprocess.DEVNULL
+    )
+    address = f"http://127.0.0.1:{port}"
     with workspace() as folder:
         (folder / "train.py").write_text(TORCHFT)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHFT_LIGHTHOUSE": address}
@@ -139,10 +150,9 @@ def torchft(workers: int, *, tuned: bool, patience: float = 40.0) -> float | Non
             _running(folder, workers)
             return _after_kill(folder, ranks[-1].pid, patience=patience)
         finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
-            lighthouse.shutdown()
+            for process in [*ranks, lighthouse]:
+                process.kill()
+                process.wait()
 
 
 def told(workers: int) -> str:
