@@ -1,0 +1,137 @@
+"""A master on a real API server, with its real coordinator; pods are only objects here, and this test ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.elasticdl.test_pods import TUTORIAL
+
+from torchyard.api.errors import StatusError
+from torchyard.elastic.cli import ask
+from torchyard.elasticdl import cli, pods, serve
+from torchyard.elasticdl.master import PODS, SERVICES, Master
+from torchyard.kube.client import Client
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+MASTER = "elasticdl-test-mnist-allreduce-master"
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    async with Plane(Settings(state=tmp_path / "state", port=0)) as plane:
+        yield plane.client("test")
+
+
+async def until(look: Callable[[], Awaitable[Any]], seconds: float = 120.0) -> Any:
+    async with asyncio.timeout(seconds):
+        while not (found := await look()):
+            await asyncio.sleep(0.1)
+    return found
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
+
+
+class Stage:
+    def __init__(self, client: Client, folder: Path, *more: str) -> None:
+        self.client = client
+        self.folder = folder
+        arguments = [*TUTORIAL[1:], f"--port={free_port()}", *more]
+        self.given = serve.parse(arguments)
+        self.task: asyncio.Task[int] | None = None
+
+    async def __aenter__(self) -> Stage:
+        asked = cli.parser().parse_args(TUTORIAL)
+        await until(lambda: self._made(pods.master(asked, "true")))
+        self.task = asyncio.create_task(Master(self.given, self.client, self.folder).run())
+        return self
+
+    async def __aexit__(self, *how: object) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+
+    async def _made(self, pod: Object) -> bool:
+        """True once it is there; a namespace's account comes a moment after the namespace."""
+        try:
+            await self.client.create(PODS, pod)
+        except StatusError as error:
+            return error.status == 409
+        return True
+
+    async def workers(self) -> list[str]:
+        found = (await self.client.list(PODS, "default", labels=f"{pods.TYPE}={pods.WORKER}")).items
+        return sorted(
+            pod["metadata"]["name"].rpartition("-")[2] for pod in found if not pod["metadata"].get("deletionTimestamp")
+        )
+
+    async def have(self, *numbers: str) -> None:
+        async def look() -> bool:
+            return set(numbers) <= set(await self.workers())
+
+        await until(look)
+
+    async def fail(self, number: str, code: int) -> None:
+        state = {"terminated": {"exitCode": code, "reason": "Error"}}
+        status = {
+            "phase": "Failed",
+            "containerStatuses": [
+                {"name": "w", "state": state, "image": "", "imageID": "", "ready": False, "restartCount": 0}
+            ],
+        }
+        name = f"test-mnist-allreduce-edljob-worker-{number}"
+        await self.client.patch(PODS, name, {"status": status}, "default", subresource="status")
+
+
+async def test_a_master_keeps_its_workers_and_numbers_are_never_used_twice(client: Client, tmp_path: Path) -> None:
+    async with Stage(client, tmp_path / "job") as stage:
+        await stage.have("0", "1")
+        service = await client.get(SERVICES, MASTER, "default")
+        assert service["spec"]["clusterIP"] == "None"
+        assert (await client.get(PODS, MASTER, "default"))["metadata"]["labels"]["status"] == "Running"
+        await client.delete(PODS, "test-mnist-allreduce-edljob-worker-0", "default", grace=0)
+        await stage.have("1", "2")
+        await stage.fail("1", 137)
+        await stage.have("2", "3")
+    async with Stage(client, tmp_path / "job") as again:
+        await client.delete(PODS, "test-mnist-allreduce-edljob-worker-3", "default", grace=0)
+        await again.have("2", "4")
+
+
+async def test_scaling_is_asked_for_on_the_master_pod_and_remembered_by_its_coordinator(
+    client: Client, tmp_path: Path
+) -> None:
+    async with Stage(client, tmp_path / "job") as stage:
+        await stage.have("0", "1")
+        await client.patch(PODS, MASTER, {"metadata": {"annotations": {pods.WANTED: "1"}}}, "default")
+
+        async def scaled() -> bool:
+            status = await asyncio.to_thread(ask, tmp_path / "job", "/status")
+            return bool(status["limits"]["want"] == 1)
+
+        await until(scaled)
+
+
+async def test_a_job_whose_workers_only_fail_ends_as_failed(client: Client, tmp_path: Path) -> None:
+    async with Stage(client, tmp_path / "job") as stage:
+        assert stage.task is not None
+        failed: set[str] = set()
+        while not stage.task.done():
+            for number in set(await stage.workers()) - failed:
+                failed.add(number)
+                await stage.fail(number, 1)
+            await asyncio.sleep(0.1)
+        assert stage.task.result() == 1
+    assert (await client.get(PODS, MASTER, "default"))["metadata"]["labels"]["status"] == "Failed"
+    assert len(failed) <= 6
