@@ -154,9 +154,11 @@ class Fleet:
 
     def consider(self, reason: str) -> list[Order]:
         """Change the world at a step boundary if it should look different. Never disturbs a change under way."""
+        needed = self.limits.least if self.started else min(self.limits.want, self.limits.most)
+        if self.forming or self.awaited or len(self.members) < needed:
+            return []
         chosen = self._choose()
-        enough = len(chosen) >= (self.limits.least if self.started else min(self.limits.want, self.limits.most))
-        if self.forming or self.awaited or not enough or set(chosen) == set(self.world):
+        if len(chosen) < needed or set(chosen) == set(self.world):
             return []
         return self._reform(reason, urgent=False)
 
