@@ -1,0 +1,122 @@
+"""The commands of the document about Jobs on a shared service, with a real kubectl on a plane that runs pods.
+
+Without a queue controller its jobs run as plain Jobs. Where no claim can be bound, a directory stands for the volume.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.node.support import need_network
+from tests.support import kubectl as kubectls
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import ROOT, Server
+from tests.support.waiting import eventually
+from tests.support.yard import Yard, yard
+
+pytestmark = pytest.mark.clients
+
+Object = dict[str, Any]
+DOCUMENT = ROOT / "examples" / "003"
+PATIENCE = 120
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    need_network()
+    made = Yard(tmp_path_factory.mktemp("jobs"), controllers="*", flags=("--node",))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+        yard("down", state=made.state, timeout=120)
+
+
+@pytest.fixture
+def shell(plane: Server, tmp_path: Path) -> Kubectl:
+    found = kubectls.newest()
+    if found is None:
+        pytest.skip("no kubectl in PATH")
+    path = "/api/v1/namespaces/default/serviceaccounts/default"
+    eventually(lambda: plane.admin.get(path).status == 200, "the service account")
+    return found.using(plane.kubeconfig, tmp_path, "default")
+
+
+def manifest(name: str, volume: Path, **spec: Any) -> Object:
+    """A job of the document, out of its queue, with its files in a directory."""
+    read: Object = yaml.safe_load((DOCUMENT / name).read_text())
+    del read["metadata"]["labels"]
+    read["spec"] |= spec
+    read["spec"]["template"]["spec"]["volumes"] = [{"name": "volume", "hostPath": {"path": str(volume)}}]
+    return read
+
+
+def created(shell: Kubectl, obj: Object) -> str:
+    """The name it got."""
+    said = shell("create", "-f", "-", stdin=yaml.safe_dump(obj))
+    assert said.startswith(f"job.batch/{obj['metadata']['generateName']}")
+    return said.split()[0].removeprefix("job.batch/")
+
+
+def pods(shell: Kubectl, job: str) -> list[Object]:
+    found: list[Object] = json.loads(shell("get", "pods", "-l", f"job-name={job}", "-o", "json"))["items"]
+    return found
+
+
+def test_s3_3_and_4_files_are_copied_both_ways_and_stay_when_the_job_goes(shell: Kubectl, tmp_path: Path) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    job = created(shell, manifest("lightweight-pod-job.yaml", volume))
+    eventually(lambda: any(one["status"]["phase"] == "Running" for one in pods(shell, job)), "the pod", PATIENCE)
+    (pod,) = [one["metadata"]["name"] for one in pods(shell, job)]
+    program = DOCUMENT / "example_pytorch_code.py"
+    shell("cp", str(program), f"{pod}:/mnt/ceph/")
+    assert shell("exec", pod, "--", "ls", "/mnt/ceph") == "example_pytorch_code.py\n"
+    shell("cp", f"{pod}:mnt/ceph/example_pytorch_code.py", str(tmp_path / "back.py"))
+    assert (tmp_path / "back.py").read_bytes() == program.read_bytes()
+    assert shell("delete", "job", job) == f'job.batch "{job}" deleted from default namespace\n'
+    eventually(lambda: pods(shell, job) == [], "the pod gone", PATIENCE)
+    assert (volume / "example_pytorch_code.py").read_bytes() == program.read_bytes()
+
+
+def test_s3_5_a_training_waits_for_a_machine_that_has_its_gpu(shell: Kubectl, tmp_path: Path) -> None:
+    job = created(shell, manifest("pytorch-job.yaml", tmp_path))
+    eventually(lambda: len(pods(shell, job)) == 1, "the pod", PATIENCE)
+    name = pods(shell, job)[0]["metadata"]["name"]
+    reason = "1 node(s) didn't match Pod's node affinity/selector"
+    eventually(lambda: reason in shell("describe", "pod", name), "the reason", PATIENCE)
+    assert "Pending" in shell("get", "pod", name)
+    shell("delete", "job", job)
+
+
+def test_s3_6_three_successes_one_after_the_other_then_the_job_goes(shell: Kubectl, tmp_path: Path) -> None:
+    """The first try fails, and is tried again after a pause."""
+    obj = manifest("pytorch-job-three-times.yaml", tmp_path, ttlSecondsAfterFinished=5)
+    script = "if mkdir /mnt/ceph/tried; then exit 1; fi; date +%s%N >> /mnt/ceph/times"
+    container = {
+        **obj["spec"]["template"]["spec"]["containers"][0],
+        "image": "busybox",
+        "command": ["sh", "-c", script],
+    }
+    del container["args"], container["resources"]
+    obj["spec"]["template"]["spec"] |= {"containers": [container], "nodeSelector": {}}
+    job = created(shell, obj)
+    seen: list[Object] = []
+
+    def complete() -> bool:
+        done = shell.run("get", "job", job, "-o", "json")
+        if done.returncode == 0:
+            seen.append(json.loads(done.stdout)["status"])
+        return any(one.get("completionTime") for one in seen)
+
+    eventually(complete, "three successes", PATIENCE)
+    assert (seen[-1]["succeeded"], seen[-1]["failed"]) == (3, 1)
+    assert all((status.get("active") or 0) <= 1 for status in seen), "one at a time"
+    assert len((tmp_path / "times").read_text().split()) == 3
+    eventually(lambda: "not found" in shell.run("get", "job", job).stderr, "the job gone after its time", PATIENCE)
+    eventually(lambda: pods(shell, job) == [], "its pods gone", PATIENCE)
