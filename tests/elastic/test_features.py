@@ -18,7 +18,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from torchyard import elastic
-from torchyard.elastic.checkpoint.memory import Memory, newest_copy
+from torchyard.elastic.checkpoint.memory import Memory, newest_copy, onto
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.worker.group import Group, GroupBroken, watch
 from torchyard.elastic.worker.state import State
@@ -207,20 +207,22 @@ def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
         watch(lambda: True, group._severed)
 
 
-def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path) -> None:
+def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchyard.elastic.checkpoint.memory.SMALL", 16)
+    monkeypatch.setattr("torchyard.elastic.checkpoint.memory.FED_AT_ONCE", 64)
     net, optimizer = parts()
     list(elastic.join().train(net, optimizer, loss=loss_with(net), data=DATA, batch=24))
     state = State({"model": net, "optimizer": optimizer})
     memory = Memory(tmp_path, "w")
     memory.begin(4, state.capture())
     memory.settle()
-    for in_place in (False, True):
+    copy = newest_copy(tmp_path)
+    assert copy is not None
+    assert copy.step == 4
+    for loaded in (copy.load(), copy.load(in_place=True), onto(copy.load(in_place=True), torch.device("cpu"))):
         other, slower = parts(seed=9)
         fresh = State({"model": other, "optimizer": slower})
-        copy = newest_copy(tmp_path)
-        assert copy is not None
-        assert copy.step == 4
-        fresh.restore(copy.load(in_place=in_place))
+        fresh.restore(loaded)
         assert fresh.digest() == state.digest()
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.memory import Memory, newest_copy
+from torchyard.elastic.checkpoint.memory import Memory, newest_copy, onto
 from torchyard.elastic.checkpoint.remote import Cache, Store, is_remote
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.order import Order
@@ -71,7 +71,8 @@ class Keeper(Restorable):
         """Memory wins over disk when it is newer. A fresh model is step 0."""
         copy, saved = newest_copy(self._folder), self._sound()
         if copy is not None and (saved is None or copy.step >= saved[1].step):
-            state.restore(copy.load(in_place=state.on_gpu))
+            gpu = state.gpu
+            state.restore(copy.load() if gpu is None else onto(copy.load(in_place=True), gpu))
             return copy.step
         if saved is not None:
             from torchyard.elastic.checkpoint.writer import load

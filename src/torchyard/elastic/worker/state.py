@@ -98,8 +98,9 @@ class State:
                 ) from error
 
     @property
-    def on_gpu(self) -> bool:
-        return any(tensor.is_cuda for tensor in self.capture().tensors)
+    def gpu(self) -> torch.device | None:
+        """The device of a state that lies on one."""
+        return next((tensor.device for tensor in self.capture().tensors if tensor.is_cuda), None)
 
     def digest(self) -> str:
         return self.capture().digest()
