@@ -19,7 +19,7 @@ Document = dict[str, Any]
 Aggregated = Literal["v2", "v2beta1"]
 
 # Served by an extension, which a cluster lists behind everything else.
-_LAST_GROUP = "metrics.k8s.io"
+_LAST_GROUPS = ("metrics.k8s.io", "visibility.kueue.x-k8s.io")
 
 
 def content_type(version: Aggregated) -> str:
@@ -109,8 +109,8 @@ def _groups(resources: Iterable[Resource]) -> list[tuple[str, list[tuple[str, li
         if one.group not in found and one.custom is not None:
             custom.add(one.group)
         found.setdefault(one.group, {}).setdefault(one.version, []).append(one)
-    builtin = [group for group in found if group not in custom and group != _LAST_GROUP]
-    last = [_LAST_GROUP] if _LAST_GROUP in found and _LAST_GROUP not in custom else []
+    builtin = [group for group in found if group not in custom and group not in _LAST_GROUPS]
+    last = [group for group in _LAST_GROUPS if group in found and group not in custom]
     ordered = []
     for group in (*builtin, *sorted(custom), *last):
         versions = sorted(found[group].items(), key=lambda item: stability(item[0]), reverse=True)
