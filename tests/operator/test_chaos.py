@@ -1,0 +1,103 @@
+"""The operator is killed at random points while jobs run: every job ends as it would have, no replica is made twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.operator.conftest import PODS, Installed
+from tests.support.effort import rounds
+from tests.support.kubernetes import Server
+from tests.support.process import Process
+from tests.support.pytorchjobs import job
+
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import SERVICES
+
+pytestmark = pytest.mark.cluster
+Object = dict[str, Any]
+JOB_COUNT = rounds(4, 25)
+KILLS = rounds(4, 50)
+REPLICAS = 3
+
+
+def operator(kubeconfig: Path, log: Path) -> Process:
+    """As two copies of a Deployment are: one acts, the other waits."""
+    command = [sys.executable, "-m", "torchyard.cli", "operator", "--kubeconfig", str(kubeconfig), "--no-webhook"]
+    command += ["--host", "127.0.0.1", "--metrics-port", "0", "--health-port", "0", "--beside-upstream"]
+    return Process(command, log, env={"PYTHONPATH": os.pathsep.join(sys.path)})
+
+
+class Kubelet:
+    """Moves pods on, and remembers every one that was ever there."""
+
+    def __init__(self, installed: Installed, informers: Informers) -> None:
+        self._client = installed.admin
+        self._pods = informers.of(PODS)
+        self.made: dict[str, set[str]] = {}
+        self._pods.on_change(self._seen)
+
+    def _seen(self, _change: str, pod: Object, _before: Object | None) -> None:
+        self.made.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
+
+    async def step(self) -> None:
+        """One random pod goes one phase further."""
+        phases = {"Pending": "Running", "Running": "Succeeded"}
+        waiting = [pod for pod in self._pods.all() if pod["status"].get("phase") in phases]
+        if waiting:
+            pod = random.choice(waiting)
+            patch = {"status": {"phase": phases[pod["status"]["phase"]]}}
+            metadata = pod["metadata"]
+            await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
+
+
+async def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(
+    installed: Installed, kube: Server, tmp_path: Path
+) -> None:
+    random.seed(7)
+    namespace = await installed.namespace("chaos")
+    informers = Informers(installed.admin, namespace=namespace)
+    kubelet = Kubelet(installed, informers)
+    watching = asyncio.create_task(informers.run())
+    await informers.synced()
+    copies = [operator(kube.kubeconfig, tmp_path / f"{name}.log") for name in ("a", "b")]
+    for number in range(JOB_COUNT):
+        made = job()
+        made["metadata"] = {"name": f"train-{number}", "namespace": namespace}
+        await installed.admin.create(JOBS, made)
+    try:
+        for _ in range(KILLS):
+            for _ in range(random.randrange(4)):
+                await kubelet.step()
+            await asyncio.sleep(random.random() * 4)
+            victim = random.randrange(2)
+            copies[victim].kill()
+            copies[victim] = operator(kube.kubeconfig, tmp_path / f"{'ab'[victim]}.log")
+
+        async def all_succeeded() -> bool:
+            await kubelet.step()
+            jobs = (await installed.admin.list(JOBS, namespace)).items
+            return all(_is(one, "Succeeded") for one in jobs) and len(jobs) == JOB_COUNT
+
+        await installed.until(all_succeeded, seconds=240)
+    finally:
+        for copy in copies:
+            copy.kill()
+        watching.cancel()
+        await asyncio.wait([watching])
+    twice = {name: uids for name, uids in kubelet.made.items() if len(uids) > 1}
+    assert not twice and len(kubelet.made) == JOB_COUNT * REPLICAS
+    services = Counter(one["metadata"]["name"] for one in (await installed.admin.list(SERVICES, namespace)).items)
+    assert len(services) == JOB_COUNT * REPLICAS and set(services.values()) == {1}
+
+
+def _is(found: Object, condition: str) -> bool:
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
