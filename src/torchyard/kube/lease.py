@@ -33,9 +33,9 @@ class LeaseLost(YardError):
 class Terms:
     """A leader that is not heard of for `duration` is replaced; it stops by itself after the shorter `deadline`."""
 
-    duration: float = 4.0
-    deadline: float = 3.0
-    retry: float = 0.5
+    duration: float = 3.0
+    deadline: float = 2.2
+    retry: float = 0.4
 
 
 TERMS = Terms()
