@@ -17,17 +17,13 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import EVENTS
+from torchyard.kube.refs import EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
-NODES = Ref("", "v1", "nodes", namespaced=False)
-PODS = Ref("", "v1", "pods")
 PATIENCE = 60.0
 _numbers = itertools.count()
 
@@ -133,7 +129,7 @@ class Place:
 async def _namespace(client: Client) -> str:
     name = f"place-{next(_numbers)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
-    while await client.find(ACCOUNTS, "default", name) is None:
+    while await client.find(SERVICE_ACCOUNTS, "default", name) is None:
         await asyncio.sleep(0.02)
     return name
 
@@ -159,7 +155,10 @@ def kube_full(kubernetes_assets: Path, tmp_path_factory: pytest.TempPathFactory)
     missing = [name for name in ("kube-controller-manager", "kube-scheduler") if not real.has(name)]
     if missing:
         pytest.skip(f"this Kubernetes has no {', '.join(missing)}")
-    with Kubernetes(tmp_path_factory.mktemp("kube-full"), controllers="*", scheduler=True) as server:
+    # What it does by the clock it does more often, so that nobody waits for it.
+    often = ("--pvclaimbinder-sync-period=2s",)
+    directory = tmp_path_factory.mktemp("kube-full")
+    with Kubernetes(directory, controllers="*", scheduler=True, manager_flags=often) as server:
         yield server
 
 

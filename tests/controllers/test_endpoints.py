@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.controllers.conftest import PODS, Object, Place
+from tests.controllers.conftest import Object, Place
 
-from torchyard.controllers.endpoints import ENDPOINTS
-from torchyard.kube.refs import SERVICES, SLICES
+from torchyard.kube.refs import ENDPOINTS, PODS, SERVICES, SLICES
 
 
 def service(name: str, **spec: Any) -> Object:

@@ -118,6 +118,7 @@ class Kubernetes:
         scheduler: bool = False,
         users: str = "",
         flags: tuple[str, ...] = (),
+        manager_flags: tuple[str, ...] = (),
         fsync: bool = False,
     ) -> None:
         found = assets()
@@ -129,6 +130,7 @@ class Kubernetes:
         self.scheduler = scheduler
         self.users = users
         self.flags = flags
+        self.manager_flags = manager_flags
         self.fsync = fsync
         self.processes: list[Process] = []
         self.etcd_url = ""
@@ -225,6 +227,7 @@ class Kubernetes:
             *("--use-service-account-credentials", "--service-account-private-key-file", str(key)),
             *("--root-ca-file", str(server.ca), "--kube-api-qps", "300", "--kube-api-burst", "600"),
             *("--controllers", self.controllers),
+            *self.manager_flags,
         )
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         manager.wait_until(lambda: server.admin.get(account).status == 200, "the default service account")

@@ -9,13 +9,12 @@ from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
 from torchyard.core.service.endpoints import MANAGED_BY, MANAGER, OVER_CAPACITY, wanted_endpoints
 from torchyard.core.service.slices import has_slices
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
+from torchyard.kube.refs import ENDPOINTS
 
 Object = dict[str, Any]
-
-ENDPOINTS = Ref("", "v1", "endpoints")
 
 
 class EndpointsController:

@@ -10,12 +10,15 @@ from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339
+from torchyard.controllers.volume_binder import by_claim
 from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
 from torchyard.core.placement.view import NodeView
+from torchyard.core.volume.placement import Storage
+from torchyard.core.volume.view import CLAIM
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import CLAIMS, NODES, PODS
+from torchyard.kube.refs import CLAIMS, CLASSES, NODES, PODS, VOLUMES
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +36,20 @@ class Scheduler:
         self._client, self._clock = client, clock
         self.recorder = Recorder(client, NAME)
         self._nodes = informers.of(NODES)
-        self._pods = informers.of(PODS)
-        self._claims = informers.of(CLAIMS)
+        self._pods = informers.of(PODS, indexes={"claim": by_claim})
+        self._claims, self._volumes, self._classes = (informers.of(ref) for ref in (CLAIMS, VOLUMES, CLASSES))
+        self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
+        self._storage = Storage(
+            self._claims.get,
+            lambda name: self._volumes.get("", name),
+            self._volumes.all,
+            self._classes.all,
+            lambda namespace, name: self._pods.by("claim", f"{namespace}/{name}"),
+        )
         self._changed = asyncio.Event()
         self._assumed: dict[str, str] = {}  # uid → node, until the watch shows it
         self._told: dict[str, str] = {}  # uid → the refusal last written
-        for informer in (self._nodes, self._pods, self._claims):
+        for informer in self._sources:
             informer.on_change(lambda *_: self._changed.set())
 
     async def run(self) -> None:
@@ -47,7 +58,7 @@ class Scheduler:
             group.create_task(self._passes())
 
     async def _passes(self) -> None:
-        for informer in (self._nodes, self._pods, self._claims):
+        for informer in self._sources:
             await informer.synced.wait()
         while True:
             self._changed.clear()
@@ -70,7 +81,9 @@ class Scheduler:
             if gang:
                 gangs.setdefault(gang, []).append(pod)
             else:
-                await self._settle(pod, place(pod, views, blocked=self._blocked(pod)), views)
+                blocked = self._storage.blocked(pod)
+                answer = place(pod, views, blocked=blocked, unreachable=self._storage.unreachable)
+                await self._settle(pod, answer, views)
         for gang, pods in gangs.items():
             await self._settle_gang(gang, pods, views)
 
@@ -92,39 +105,39 @@ class Scheduler:
         spec, metadata = pod["spec"], pod["metadata"]
         if spec.get("nodeName") or metadata["uid"] in self._assumed or metadata.get("deletionTimestamp"):
             return False
-        return not spec.get("schedulingGates") and (spec.get("schedulerName") or NAME) == NAME
-
-    def _blocked(self, pod: Object) -> str:
-        """A claim the pod cannot do without; one that waits for its first consumer is no hindrance."""
-        namespace = pod["metadata"]["namespace"]
-        for volume in pod["spec"].get("volumes") or ():
-            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            if not name:
-                continue
-            claim = self._claims.get(namespace, name)
-            if claim is None:
-                return f'persistentvolumeclaim "{name}" not found'
-            if (claim.get("status") or {}).get("phase") == "Lost":
-                return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume'
-            if not claim["spec"].get("volumeName") and not _waits_for_consumer(claim):
-                return "pod has unbound immediate PersistentVolumeClaims"
-        return ""
+        if spec.get("schedulingGates") or (spec.get("schedulerName") or NAME) != NAME:
+            return False
+        return not self._storage.waits(pod)
 
     async def _settle(self, pod: Object, answer: str | Refusal, views: list[NodeView]) -> None:
         if isinstance(answer, Refusal):
             await self._refuse(pod, str(answer))
             return
-        next(view for view in views if view.name == answer).assume(pod)
-        await self._bind(pod, answer)
+        view = next(view for view in views if view.name == answer)
+        view.assume(pod)
+        if not await self._ask_for_volumes(pod, view):
+            await self._bind(pod, answer)
+
+    async def _ask_for_volumes(self, pod: Object, view: NodeView) -> bool:
+        """Whether the pod waits for volumes on its node; it is bound once they are there."""
+        choices = self._storage.choices(pod, view)
+        for write in choices:
+            try:
+                await self._client.update(CLAIMS if write.kind == CLAIM else VOLUMES, write.object)
+            except StatusError as failed:
+                if failed.status not in (404, 409):  # somebody was faster: the next pass sees what they did
+                    raise
+        return bool(choices)
 
     async def _settle_gang(self, gang: tuple[str, str], pods: list[Object], views: list[NodeView]) -> None:
         members = [pod for pod in self._pods.all() if gang_of(pod) == gang]
         placed = len(members) - len(pods)
-        blocked = next((said for pod in pods if (said := self._blocked(pod))), "")
+        blocked = next((said for pod in pods if (said := self._storage.blocked(pod))), "")
         if blocked:
             answer: dict[str, str] | Refusal = Refusal(f"gang waits: {blocked}")
         else:
-            answer = place_gang(pods, views, size=gang_size(members), placed=placed)
+            size = gang_size(members)
+            answer = place_gang(pods, views, size=size, placed=placed, unreachable=self._storage.unreachable)
         for pod in pods:
             chosen = answer if isinstance(answer, Refusal) else answer[pod["metadata"]["uid"]]
             await self._settle(pod, chosen, views)
@@ -183,11 +196,6 @@ def _usable(node: Object) -> bool:
     """A node that was heard of lately; a silent one gets no new pods."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def _waits_for_consumer(claim: Object) -> bool:
-    annotations = claim["metadata"].get("annotations") or {}
-    return annotations.get("torchyard.dev/binding-mode") == "WaitForFirstConsumer"
 
 
 def _about(pod: Object) -> Object:

@@ -15,6 +15,7 @@ from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
 from torchyard.controllers.garbage import GarbageCollector
 from torchyard.controllers.job import JobController
+from torchyard.controllers.local_volumes import LocalVolumes
 from torchyard.controllers.mirror import OperatorMirror
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
@@ -25,11 +26,14 @@ from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.controllers.ttl import TtlController
+from torchyard.controllers.volume_binder import VolumeBinder
+from torchyard.controllers.volume_protection import claim_protection, volume_protection
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
+from torchyard.yard.settings import Settings
 
 Work = Coroutine[Any, Any, None]
 # Not a controller of its own: a part of `kueue` that can be turned off.
@@ -45,6 +49,7 @@ class Shop:
     recorder: Recorder
     api: Api
     authority: str
+    settings: Settings
 
 
 def _namespaces(shop: Shop) -> Work:
@@ -90,8 +95,16 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     "garbage-collector-controller": _garbage,
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "kueue": _queues,
+    "local-volumes": lambda shop: LocalVolumes(
+        shop.client, shop.informers, root=shop.settings.volumes, node=shop.settings.node_name
+    ).run(),
     "namespace-controller": _namespaces,
     "node-lifecycle-controller": lambda shop: NodeTaintController(shop.client, shop.informers).run(),
+    "persistentvolume-binder-controller": lambda shop: VolumeBinder(
+        shop.client, shop.informers, clock=shop.api.clock
+    ).run(),
+    "persistentvolume-protection-controller": lambda shop: volume_protection(shop.client, shop.informers).run(),
+    "persistentvolumeclaim-protection-controller": lambda shop: claim_protection(shop.client, shop.informers).run(),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
     "root-ca-certificate-publisher-controller": lambda shop: root_authority(
@@ -110,9 +123,11 @@ _WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {
 KNOWN = tuple(MAKERS)
 
 
-def controllers(client: Client, api: Api, chosen: frozenset[str], *, authority: str) -> Iterator[tuple[str, Work]]:
+def controllers(
+    client: Client, api: Api, chosen: frozenset[str], settings: Settings, *, authority: str
+) -> Iterator[tuple[str, Work]]:
     """The coroutines of the chosen controllers, by name, and what feeds them."""
-    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), api, authority)
+    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), api, authority, settings)
     for name in sorted(chosen):
         makers = {name: MAKERS[name]} if name in MAKERS else {}
         for each, make in (makers | _WITH.get(name, {})).items():

@@ -117,9 +117,9 @@ class Plane:
         self._run("crds", keeper.run())
         self._run("certificates", keep_current(credentials, context, names=settings.names))
         self._run("upkeep", Upkeep(self.api).run())
-        for name, work in controllers(
-            self.client("torchyard-controllers"), self.api, chosen, authority=credentials.authority.read_text()
-        ):
+        authority = credentials.authority.read_text()
+        client = self.client("torchyard-controllers")
+        for name, work in controllers(client, self.api, chosen, settings, authority=authority):
             self._run(name, work)
         if settings.node:
             from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it

@@ -51,6 +51,11 @@ class Settings:
         return self.state / "pki"
 
     @property
+    def volumes(self) -> Path:
+        """The directories of volumes that are made for claims."""
+        return self.state / "volumes"
+
+    @property
     def kubeconfig(self) -> Path:
         return self.state / "kubeconfig"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +29,15 @@ class Refusal:
         return f"{self.message} {self.hint}".rstrip()
 
 
-def place(pod: Object, nodes: list[NodeView], *, blocked: str = "") -> str | Refusal:
-    """The best node's name. `blocked` is a reason that holds whatever the node: an unbound claim, say."""
+def _nothing(_pod: Object, _node: NodeView) -> str:
+    return ""
+
+
+def place(
+    pod: Object, nodes: list[NodeView], *, blocked: str = "", unreachable: Callable[[Object, NodeView], str] = _nothing
+) -> str | Refusal:
+    """The best node's name. `blocked` is a reason that holds whatever the node: an unbound claim, say; `unreachable`
+    says why the pod's volumes cannot be had on a node."""
     if not nodes:
         return Refusal("no nodes available to schedule pods", "Start the plane with a node: yard up --node.")
     if blocked:
@@ -41,6 +49,8 @@ def place(pod: Object, nodes: list[NodeView], *, blocked: str = "") -> str | Ref
     preemptible = False
     for view in nodes:
         said = fit.reasons(pod, view, nodes)
+        if not said and (why := unreachable(pod, view)):
+            said = [why]
         counted.update(said)
         preemptible |= bool(fit.insufficient(pod, view)) and not _never_fits(pod, view)
         if not said:
@@ -94,7 +104,14 @@ def gang_size(pods: list[Object]) -> int:
     return max(stated, default=len(pods))
 
 
-def place_gang(pods: list[Object], nodes: list[NodeView], *, size: int, placed: int = 0) -> dict[str, str] | Refusal:
+def place_gang(
+    pods: list[Object],
+    nodes: list[NodeView],
+    *,
+    size: int,
+    placed: int = 0,
+    unreachable: Callable[[Object, NodeView], str] = _nothing,
+) -> dict[str, str] | Refusal:
     """A node for every pod of a gang (by uid), or the reason why the whole gang waits."""
     missing = size - placed - len(pods)
     if missing > 0:
@@ -103,7 +120,7 @@ def place_gang(pods: list[Object], nodes: list[NodeView], *, size: int, placed: 
     trial = [view.copy() for view in nodes]
     chosen: dict[str, str] = {}
     for pod in sorted(pods, key=lambda one: (-sum(requests(one).values()), one["metadata"]["name"])):
-        answer = place(pod, trial)
+        answer = place(pod, trial, unreachable=unreachable)
         if isinstance(answer, Refusal):
             fits = len(chosen) + placed
             return Refusal(f"gang of {size} fits only {fits} at once: {answer.message}", answer.hint)

@@ -1,0 +1,135 @@
+"""Claims and volumes: looks at one or the other, lets `core.volume` decide, and carries it out.
+
+Each of the two has a queue of its own, as in kube-controller-manager: what one pass leaves half done another ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from torchyard.api.times import to_rfc3339
+from torchyard.controllers.loop import Controller
+from torchyard.core.volume.claims import ClaimView, decide_claim
+from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Object, Write, claims_of, phase
+from torchyard.core.volume.volumes import VolumeView, decide_volume
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import CLAIMS, CLASSES, PODS, VOLUMES
+
+REFS = {CLAIM: CLAIMS, VOLUME: VOLUMES}
+NAME = "persistentvolume-controller"  # as its events say
+# What nothing tells about, such as a provisioner that never came, is looked at and told again: upstream's resync.
+_AGAIN = 15.0
+
+
+class VolumeBinder:
+    def __init__(
+        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._client, self._clock = client, clock
+        self.recorder = Recorder(client, NAME, clock=clock)
+        self._claims = informers.of(CLAIMS, indexes={"unbound": unbound})
+        self._volumes = informers.of(VOLUMES)
+        self._classes = informers.of(CLASSES)
+        self._pods = informers.of(PODS, indexes={"claim": by_claim})
+        sources = (self._claims, self._volumes, self._classes, self._pods)
+        self.claims = Controller("persistentvolume-binder-controller claims", self._look_at_claim, sources)
+        self.volumes = Controller("persistentvolume-binder-controller volumes", self._look_at_volume, sources)
+        self._claims.on_change(self._claim_changed)
+        self._volumes.on_change(self._volume_changed)
+        self._classes.on_change(lambda *_: self._look_at_unbound())
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for work in (self.recorder.run(), self.claims.run(), self.volumes.run()):
+                group.create_task(work)
+
+    def _claim_changed(self, _change: str, claim: Object, before: Object | None) -> None:
+        self.claims.queue.add(key_of(claim))
+        for state in (claim, before):
+            if state is not None and (name := state["spec"].get("volumeName")):
+                self.volumes.queue.add(("", name))
+
+    def _volume_changed(self, _change: str, volume: Object, before: Object | None) -> None:
+        self.volumes.queue.add(key_of(volume))
+        for state in (volume, before):
+            if state is not None and (reference := state["spec"].get("claimRef")):
+                self.claims.queue.add((reference.get("namespace", ""), reference["name"]))
+        if not volume["spec"].get("claimRef"):
+            self._look_at_unbound()
+
+    def _pod_changed(self, _change: str, pod: Object, before: Object | None) -> None:
+        if before is None or before["spec"].get("nodeName") != pod["spec"].get("nodeName"):
+            for name in claims_of(pod).values():
+                self.claims.queue.add((pod["metadata"]["namespace"], name))
+
+    def _look_at_unbound(self) -> None:
+        for claim in self._claims.by("unbound", "yes"):
+            self.claims.queue.add(key_of(claim))
+
+    async def _look_at_claim(self, key: Key) -> float | None:
+        claim = self._claims.get(*key)
+        if claim is None:
+            return None
+        waiting = [pod for pod in self._pods.by("claim", "/".join(key)) if not pod["spec"].get("nodeName")]
+        view = ClaimView(
+            claim,
+            named=self._volumes.get("", claim["spec"].get("volumeName") or ""),
+            volumes=self._volumes.all(),
+            classes=self._classes.all(),
+            waiting_pods=sorted(pod["metadata"]["name"] for pod in waiting),
+        )
+        await self._carry_out(claim, CLAIM, decide_claim(view))
+        return None if phase(claim) in ("Bound", "Lost") else _AGAIN
+
+    async def _look_at_volume(self, key: Key) -> None:
+        volume = self._volumes.get(*key)
+        if volume is not None:
+            await self._carry_out(volume, VOLUME, decide_volume(VolumeView(volume, await self._claim_of(volume))))
+
+    async def _claim_of(self, volume: Object) -> Object | None:
+        """From the cache; whether it is really gone is asked of the server, since data may be deleted by that."""
+        reference = volume["spec"].get("claimRef") or {}
+        if not reference.get("uid"):
+            return None
+        namespace, name = reference.get("namespace", ""), reference["name"]
+        cached = self._claims.get(namespace, name)
+        if cached is not None and cached["metadata"]["uid"] == reference["uid"]:
+            return cached
+        return await self._client.find(CLAIMS, name, namespace)
+
+    async def _carry_out(self, about: Object, kind: str, decision: Decision) -> None:
+        latest: dict[tuple[str, Key], Object] = {}
+        for write in decision.writes:
+            key = (write.kind, key_of(write.object))
+            current = latest.get(key, write.object)
+            if write.status is not None:
+                sent: Object = {**current, "status": self._timed(write)}
+                latest[key] = await self._client.update(REFS[write.kind], sent, subresource="status")
+            else:
+                revision = current["metadata"]["resourceVersion"]
+                sent = {**write.object, "metadata": {**write.object["metadata"], "resourceVersion": revision}}
+                latest[key] = await self._client.update(REFS[write.kind], sent)
+        for event in decision.events:
+            self.recorder.event({"apiVersion": "v1", "kind": kind, **about}, event.kind, event.reason, event.message)
+
+    def _timed(self, write: Write) -> Object:
+        """A volume's status says when its phase changed."""
+        status = write.status or {}
+        if write.kind != VOLUME or status["phase"] == phase(write.object):
+            return status
+        return {**status, "lastPhaseTransitionTime": to_rfc3339(self._clock())}
+
+
+def unbound(claim: Object) -> tuple[str, ...]:
+    return () if phase(claim) in ("Bound", "Lost") else ("yes",)
+
+
+def by_claim(pod: Object) -> list[str]:
+    """The claims a pod uses, as `namespace/name`."""
+    return [f"{pod['metadata']['namespace']}/{name}" for name in claims_of(pod).values()]

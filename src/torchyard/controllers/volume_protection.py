@@ -1,0 +1,58 @@
+"""Takes the finalizers off claims and volumes that are to go and that nobody uses any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torchyard.controllers.loop import Controller
+from torchyard.controllers.volume_binder import by_claim
+from torchyard.core.volume.protection import released_claim, released_volume
+from torchyard.core.volume.view import Object, claims_of
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Informer, Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import CLAIMS, PODS, VOLUMES
+
+
+class _Protection:
+    """`released` answers an object without its finalizer when that may go."""
+
+    def __init__(
+        self, name: str, client: Client, sources: tuple[Informer, ...], released: Callable[[Object], Object | None]
+    ) -> None:
+        self._client, self._released = client, released
+        self._objects = sources[0]
+        self._ref: Ref = self._objects.ref
+        self.controller = Controller(name, self._reconcile, sources)
+        self._objects.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
+
+    async def run(self) -> None:
+        await self.controller.run()
+
+    async def _reconcile(self, key: Key) -> None:
+        found = self._objects.get(*key)
+        changed = self._released(found) if found is not None else None
+        if changed is not None:
+            await self._client.update(self._ref, changed)
+
+
+def claim_protection(client: Client, informers: Informers) -> _Protection:
+    pods = informers.of(PODS, indexes={"claim": by_claim})
+
+    def released(claim: Object) -> Object | None:
+        return released_claim(claim, pods.by("claim", "/".join(key_of(claim))))
+
+    name = "persistentvolumeclaim-protection-controller"
+    made = _Protection(name, client, (informers.of(CLAIMS), pods), released)
+
+    def pod_changed(_change: str, pod: Object, _before: Object | None) -> None:
+        for claim in claims_of(pod).values():
+            made.controller.queue.add((pod["metadata"]["namespace"], claim))
+
+    pods.on_change(pod_changed)
+    return made
+
+
+def volume_protection(client: Client, informers: Informers) -> _Protection:
+    name = "persistentvolume-protection-controller"
+    return _Protection(name, client, (informers.of(VOLUMES),), released_volume)

@@ -1,0 +1,92 @@
+"""The four writes that bind a volume and a claim, each left out where it is done already."""
+
+from __future__ import annotations
+
+from torchyard.api.volume import words
+from torchyard.core.volume.view import (
+    CLAIM,
+    VOLUME,
+    Decision,
+    Event,
+    Object,
+    Write,
+    attributes_class,
+    marks_of,
+    phase,
+)
+
+
+def bind(volume: Object, claim: Object, decision: Decision) -> None:
+    """Volume, its phase, claim, its phase: whoever finds a half of it goes on from there."""
+    referring = reserved(volume, claim)
+    if referring is not volume:
+        decision.writes.append(Write(VOLUME, referring))
+    set_volume_phase(volume, "Bound", decision)
+    named = _naming(claim, volume)
+    if named is not claim:
+        decision.writes.append(Write(CLAIM, named))
+    status = _bound_status(claim, volume)
+    if status != (claim.get("status") or {}):
+        decision.writes.append(Write(CLAIM, claim, status))
+
+
+def reserved(volume: Object, claim: Object) -> Object:
+    """The volume with a complete reference; it is marked as ours unless the user had reserved it."""
+    reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
+    if reference.get("uid") == metadata["uid"]:
+        return volume
+    complete = {
+        "apiVersion": "v1",
+        "kind": CLAIM,
+        "namespace": metadata["namespace"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
+    }
+    changed = {**volume, "spec": {**volume["spec"], "claimRef": complete}}
+    return changed if reference else _marked(changed, words.BOUND_BY_CONTROLLER)
+
+
+def _naming(claim: Object, volume: Object) -> Object:
+    changed, name = claim, volume["metadata"]["name"]
+    if claim["spec"].get("volumeName") != name:
+        changed = _marked({**claim, "spec": {**claim["spec"], "volumeName": name}}, words.BOUND_BY_CONTROLLER)
+    if words.BIND_COMPLETED not in marks_of(claim):
+        changed = _marked(changed, words.BIND_COMPLETED)
+    return changed
+
+
+def _marked(obj: Object, mark: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {**marks_of(obj), mark: words.YES}}}
+
+
+def _bound_status(claim: Object, volume: Object) -> Object:
+    before = claim.get("status") or {}
+    status = {**before, "phase": "Bound", "accessModes": volume["spec"].get("accessModes") or []}
+    # A bound claim's capacity changes only when its file system does, which is the resizer's to say.
+    if before.get("phase") != "Bound" or "storage" not in (before.get("capacity") or {}):
+        status["capacity"] = dict(volume["spec"].get("capacity") or {})
+    if name := attributes_class(volume):
+        status["currentVolumeAttributesClassName"] = name
+    return status
+
+
+def set_claim_phase(claim: Object, wanted: str, decision: Decision, event: Event | None = None) -> None:
+    """Pending or Lost: it has no modes and no capacity. The event is told when the phase changes."""
+    before = claim.get("status") or {}
+    status = {name: value for name, value in before.items() if name not in ("accessModes", "capacity")}
+    status["phase"] = wanted
+    if status != before:
+        decision.writes.append(Write(CLAIM, claim, status))
+    if event is not None and phase(claim) != wanted:
+        decision.events.append(event)
+
+
+def set_volume_phase(volume: Object, wanted: str, decision: Decision, message: str = "") -> None:
+    before = volume.get("status") or {}
+    status = {name: value for name, value in before.items() if name not in ("message", "reason")}
+    status["phase"] = wanted
+    if message:
+        status["message"] = message
+    if status != before:
+        decision.writes.append(Write(VOLUME, volume, status))

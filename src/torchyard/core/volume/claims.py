@@ -1,0 +1,123 @@
+"""What is done about a claim: as kube-controller-manager's binder does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torchyard.api.volume import words
+from torchyard.api.volume.admission import default_class
+from torchyard.core.volume.bind import bind, set_claim_phase
+from torchyard.core.volume.match import best_volume, mismatch
+from torchyard.core.volume.view import (
+    CLAIM,
+    Decision,
+    Event,
+    Object,
+    Write,
+    class_of,
+    is_for,
+    is_going,
+    marks_of,
+    says_class,
+    storage_class,
+    waits_for_consumer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimView:
+    """A claim, the volume it names, and what else there is."""
+
+    claim: Object
+    named: Object | None = None
+    volumes: Sequence[Object] = ()
+    classes: Sequence[Object] = ()
+    waiting_pods: Sequence[str] = ()  # that use it and have no node yet
+
+
+def decide_claim(view: ClaimView) -> Decision:
+    decision = Decision()
+    if words.BIND_COMPLETED in marks_of(view.claim):
+        _keep_bound(view, decision)
+    elif is_going(view.claim):
+        pass  # whoever deletes a claim wants no volume for it any more
+    elif view.claim["spec"].get("volumeName"):
+        _bind_named(view, decision)
+    else:
+        _find_volume(view, decision)
+    return decision
+
+
+def _keep_bound(view: ClaimView, decision: Decision) -> None:
+    claim, volume = view.claim, view.named
+    if not claim["spec"].get("volumeName"):
+        set_claim_phase(claim, "Lost", decision, Event("Warning", words.LOST, words.LOST_REFERENCE))
+    elif volume is None:
+        set_claim_phase(claim, "Lost", decision, Event("Warning", words.LOST, words.LOST_VOLUME))
+    elif not volume["spec"].get("claimRef") or volume["spec"]["claimRef"].get("uid") == claim["metadata"]["uid"]:
+        bind(volume, claim, decision)
+    else:
+        set_claim_phase(claim, "Lost", decision, Event("Warning", words.MISBOUND, words.TWO_CLAIMS))
+
+
+def _bind_named(view: ClaimView, decision: Decision) -> None:
+    """The user says which volume. It may come later."""
+    claim, volume = view.claim, view.named
+    if volume is None:
+        set_claim_phase(claim, "Pending", decision)
+        return
+    if is_for(volume, claim):
+        bind(volume, claim, decision)
+        return
+    name = volume["metadata"]["name"]
+    if volume["spec"].get("claimRef"):
+        decision.events.append(Event("Warning", words.FAILED_BINDING, words.taken(name)))
+    elif why := mismatch(volume, claim):
+        decision.events.append(Event("Warning", words.MISMATCH, words.mismatch(name, why)))
+    else:
+        bind(volume, claim, decision)
+        return
+    set_claim_phase(claim, "Pending", decision)
+
+
+def _find_volume(view: ClaimView, decision: Decision) -> None:
+    claim = view.claim
+    found, by_alias = storage_class(class_of(claim), view.classes)
+    delayed = waits_for_consumer(found)
+    volume = best_volume(claim, view.volumes, delayed=delayed)
+    if volume is not None:
+        bind(volume, claim, decision)
+        return
+    if not says_class(claim) and (default := default_class(view.classes)) is not None:
+        name = default["metadata"]["name"]
+        decision.writes.append(Write(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": name}}))
+        return
+    if delayed and words.SELECTED_NODE not in marks_of(claim):
+        decision.events.append(Event("Normal", *words.waiting(view.waiting_pods)))
+    elif class_of(claim):
+        _ask_provisioner(claim, found, decision, by_alias=by_alias)
+    else:
+        decision.events.append(Event("Normal", words.FAILED_BINDING, words.NO_VOLUME))
+    set_claim_phase(claim, "Pending", decision)
+
+
+def _ask_provisioner(claim: Object, found: Object | None, decision: Decision, *, by_alias: bool) -> None:
+    """Write on the claim who shall make its volume; that one acts by itself."""
+    name = class_of(claim)
+    if found is None:
+        decision.events.append(Event("Warning", words.PROVISIONING_FAILED, words.no_class(name)))
+        return
+    provisioner = found["provisioner"]
+    if provisioner == words.NO_PROVISIONER:
+        decision.events.append(Event("Warning", words.PROVISIONING_FAILED, words.no_provisioner(provisioner)))
+        return
+    marks = marks_of(claim)
+    if marks.get(words.PROVISIONER) != provisioner:
+        both = {words.PROVISIONER: provisioner, words.OLD_PROVISIONER: provisioner}
+        metadata = {**claim["metadata"], "annotations": {**marks, **both}}
+        decision.writes.append(Write(CLAIM, {**claim, "metadata": metadata}))
+        if by_alias:
+            stands_for = found["metadata"]["name"]
+            decision.events.append(Event("Normal", words.ALIAS_USED, words.alias_used(name, stands_for)))
+    decision.events.append(Event("Normal", *words.external(provisioner)))

@@ -1,0 +1,75 @@
+"""Which volume fits a claim: the smallest with all it asks for, of those that can do the least beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from torchyard.api import selectors
+from torchyard.api.volume import words
+from torchyard.core.volume.view import (
+    Object,
+    attributes_class,
+    class_of,
+    is_for,
+    is_going,
+    modes,
+    phase,
+    size,
+    volume_mode,
+    wanted_size,
+)
+
+
+def best_volume(
+    claim: Object,
+    volumes: Iterable[Object],
+    *,
+    delayed: bool = False,
+    reachable: Callable[[Object], bool] = lambda _: True,
+) -> Object | None:
+    """A volume reserved for the claim wins; of a class that waits for a consumer only such a one is taken."""
+    usable = [one for one in volumes if _could_serve(one, claim)]
+    reserved = sorted((one for one in usable if is_for(one, claim)), key=_order)
+    if reserved or delayed:
+        return reserved[0] if reserved else None
+    free = [one for one in usable if _is_free_for(one, claim) and reachable(one)]
+    return min(free, key=_order, default=None)
+
+
+def _order(volume: Object) -> tuple[int, int, str]:
+    """Fewest modes first, then the smallest; the name only so that the choice is always the same."""
+    return len(modes(volume)), size(volume).nano, volume["metadata"]["name"]
+
+
+def _could_serve(volume: Object, claim: Object) -> bool:
+    if volume["spec"].get("claimRef") and not is_for(volume, claim):
+        return False
+    return (
+        modes(claim) <= modes(volume)
+        and size(volume) >= wanted_size(claim)
+        and volume_mode(volume) == volume_mode(claim)
+        and attributes_class(volume) == attributes_class(claim)
+        and not is_going(volume)
+    )
+
+
+def _is_free_for(volume: Object, claim: Object) -> bool:
+    if phase(volume) != "Available" or class_of(volume) != class_of(claim):
+        return False
+    selector = claim["spec"].get("selector")
+    return selector is None or selectors.from_object(selector).matches(volume["metadata"].get("labels") or {})
+
+
+def mismatch(volume: Object, claim: Object) -> str:
+    """Why a volume that the claim names cannot be bound to it; empty if it can. Labels are the user's business then."""
+    if wanted_size(claim) > size(volume):
+        return words.TOO_SMALL
+    if class_of(volume) != class_of(claim):
+        return words.OTHER_CLASS
+    if attributes_class(volume) != attributes_class(claim):
+        return words.OTHER_ATTRIBUTES
+    if volume_mode(volume) != volume_mode(claim):
+        return words.OTHER_MODE
+    if not modes(claim) <= modes(volume):
+        return words.OTHER_ACCESS
+    return ""

@@ -1,0 +1,34 @@
+"""What keeps a claim or a volume from going while it is in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchyard.api.volume.admission import CLAIM_PROTECTION, VOLUME_PROTECTION
+from torchyard.core.volume.view import Object, claims_of, is_going, phase
+
+
+def claim_is_used(claim: Object, pods: Iterable[Object]) -> bool:
+    """By a pod that has a node, even one that has ended; a pod without one cannot start with a claim that goes."""
+    name = claim["metadata"]["name"]
+    return any(pod["spec"].get("nodeName") and name in claims_of(pod).values() for pod in pods)
+
+
+def volume_is_used(volume: Object) -> bool:
+    return phase(volume) == "Bound"
+
+
+def released_claim(claim: Object, pods: Iterable[Object]) -> Object | None:
+    """The claim without its protection, if it waits for nothing else; None to leave it as it is."""
+    return _without(claim, CLAIM_PROTECTION) if is_going(claim) and not claim_is_used(claim, pods) else None
+
+
+def released_volume(volume: Object) -> Object | None:
+    return _without(volume, VOLUME_PROTECTION) if is_going(volume) and not volume_is_used(volume) else None
+
+
+def _without(obj: Object, finalizer: str) -> Object | None:
+    left = [one for one in obj["metadata"].get("finalizers") or () if one != finalizer]
+    if len(left) == len(obj["metadata"].get("finalizers") or ()):
+        return None
+    return {**obj, "metadata": {**obj["metadata"], "finalizers": left}}

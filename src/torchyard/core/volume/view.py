@@ -1,0 +1,118 @@
+"""What the decisions about storage read of claims, volumes and classes, and what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from torchyard.api import quantity
+from torchyard.api.volume import words
+from torchyard.api.volume.admission import CLASS_ANNOTATION
+
+Object = dict[str, Any]
+
+CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """An object to be written, or only its status."""
+
+    kind: str
+    object: Object
+    status: Object | None = None
+
+
+@dataclass(slots=True)
+class Decision:
+    """Writes in their order: each leaves a state from which the next pass goes on, should the process end there."""
+
+    writes: list[Write] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    delete: bool = False
+
+
+def marks_of(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def class_of(obj: Object) -> str:
+    """The class's name; a claim without one and a claim with the empty one want the same volumes."""
+    return marks_of(obj).get(CLASS_ANNOTATION) or obj["spec"].get("storageClassName") or ""
+
+
+def says_class(claim: Object) -> bool:
+    return CLASS_ANNOTATION in marks_of(claim) or claim["spec"].get("storageClassName") is not None
+
+
+def wanted_size(claim: Object) -> quantity.Quantity:
+    return quantity.parse(str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")))
+
+
+def size(volume: Object) -> quantity.Quantity:
+    return quantity.parse(str((volume["spec"].get("capacity") or {}).get("storage", "0")))
+
+
+def modes(obj: Object) -> frozenset[str]:
+    return frozenset(obj["spec"].get("accessModes") or ())
+
+
+def volume_mode(obj: Object) -> str:
+    return obj["spec"].get("volumeMode") or "Filesystem"
+
+
+def attributes_class(obj: Object) -> str:
+    return obj["spec"].get("volumeAttributesClassName") or ""
+
+
+def phase(obj: Object) -> str:
+    return (obj.get("status") or {}).get("phase") or ""
+
+
+def is_going(obj: Object) -> bool:
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def is_for(volume: Object, claim: Object) -> bool:
+    """Whether the volume's claimRef means this claim: by name, and by uid once it is filled in."""
+    reference, metadata = volume["spec"].get("claimRef"), claim["metadata"]
+    if not reference:
+        return False
+    same = (reference.get("namespace", ""), reference.get("name", "")) == (metadata["namespace"], metadata["name"])
+    return same and reference.get("uid", "") in ("", metadata["uid"])
+
+
+def storage_class(name: str, classes: Iterable[Object]) -> tuple[Object | None, bool]:
+    """The class of a name, and whether the name is only an alias: one class may say which names it stands for."""
+    known = sorted(classes, key=lambda one: str(one["metadata"]["name"]))
+    for one in known:
+        if one["metadata"]["name"] == name:
+            return one, False
+    for one in known:
+        aliases = {alias.strip() for alias in marks_of(one).get(words.ALIASES, "").split(",")}
+        if name and (name in aliases or "*" in aliases):
+            return one, True
+    return None, False
+
+
+def waits_for_consumer(found: Object | None) -> bool:
+    return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
+
+
+def claims_of(pod: Object) -> dict[str, str]:
+    """The claims a pod uses, by the names of its volumes; an ephemeral volume's is named after the pod."""
+    found = {}
+    for volume in pod["spec"].get("volumes") or ():
+        if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+            found[volume["name"]] = claim
+        elif volume.get("ephemeral"):
+            found[volume["name"]] = f"{pod['metadata']['name']}-{volume['name']}"
+    return found

@@ -1,0 +1,73 @@
+"""What is done about a volume: its phase, and what becomes of it when its claim goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torchyard.api.volume import words
+from torchyard.core.volume.bind import set_volume_phase
+from torchyard.core.volume.view import VOLUME, Decision, Event, Object, Write, marks_of, phase
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeView:
+    """A volume, and the claim its claimRef names, if that is there and the very one that was bound."""
+
+    volume: Object
+    claim: Object | None = None
+
+
+def decide_volume(view: VolumeView) -> Decision:
+    decision = Decision()
+    volume, claim = view.volume, view.claim
+    reference = volume["spec"].get("claimRef")
+    if not reference or not reference.get("uid"):
+        set_volume_phase(volume, "Available", decision)  # free, or reserved for a claim that is yet to come
+    elif claim is None or claim["metadata"]["uid"] != reference["uid"]:
+        _release(volume, decision)
+    elif not claim["spec"].get("volumeName"):
+        pass  # half bound: the claim's own pass completes it
+    elif claim["spec"]["volumeName"] == volume["metadata"]["name"]:
+        set_volume_phase(volume, "Bound", decision)
+    elif words.PROVISIONED_BY in marks_of(volume) and _policy(volume) == "Delete":
+        _release(volume, decision)  # made for a claim that got another one meanwhile
+    else:
+        _unbind(volume, decision)
+    return decision
+
+
+def _policy(volume: Object) -> str:
+    return volume["spec"].get("persistentVolumeReclaimPolicy") or "Retain"
+
+
+def _release(volume: Object, decision: Decision) -> None:
+    if phase(volume) == "Failed":
+        return
+    policy, message = _policy(volume), ""
+    if policy == "Delete" and words.PROVISIONED_BY not in marks_of(volume):
+        message = words.no_deleter(volume["metadata"]["name"])
+        event = Event("Warning", "VolumeFailedDelete", message)
+    elif policy == "Recycle":
+        message = words.RECYCLE
+        event = Event("Warning", "VolumeFailedRecycle", message)
+    if not message:
+        set_volume_phase(volume, "Released", decision)
+        return
+    set_volume_phase(volume, "Failed", decision, message)
+    decision.events.append(event)
+
+
+def _unbind(volume: Object, decision: Decision) -> None:
+    """The claim took another volume. Who reserved this one by hand keeps the reservation, without its uid."""
+    spec, metadata = dict(volume["spec"]), dict(volume["metadata"])
+    if words.BOUND_BY_CONTROLLER in marks_of(volume):
+        del spec["claimRef"]
+        marks = dict(marks_of(volume))
+        del marks[words.BOUND_BY_CONTROLLER]
+        metadata["annotations"] = marks
+    else:
+        spec["claimRef"] = {
+            key: value for key, value in spec["claimRef"].items() if key not in ("uid", "resourceVersion")
+        }
+    decision.writes.append(Write(VOLUME, {**volume, "metadata": metadata, "spec": spec}))
+    set_volume_phase(volume, "Available", decision)

@@ -1,0 +1,417 @@
+"""Persistent volumes and claims, point by point: our controllers on our plane, and a real cluster's on itself.
+
+The tests are the same for both, so the real controllers judge ours. What only a node can show is in
+`test_volumes_on_a_node.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.controllers.conftest import Object, Place
+from tests.support import kubectl as kubectls
+from tests.support.storage import claim, on_node, storage_class, volume
+
+from torchyard.api.volume import words
+from torchyard.controllers.local_volumes import LocalVolumes
+from torchyard.core.volume.local import PROVISIONER
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import CLAIMS, CLASSES, PODS, VOLUMES
+
+
+class Storage:
+    """A class of its own for every test, since volumes belong to no namespace."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.cls = f"class-{place.namespace}"
+
+    def named(self, name: str) -> str:
+        return f"{self.place.namespace}-{name}"
+
+    async def volume(self, name: str, size: str = "1Gi", *, free: bool = True, **more: Any) -> None:
+        """Make one, and wait until it is seen to be free, if nobody is to take it at once."""
+        await self.place.create(VOLUMES, volume(self.named(name), size, **{"cls": self.cls, **more}))
+        if free:
+            await self.phase(VOLUMES, self.named(name), "Available")
+
+    async def claim(self, name: str = "data", size: str = "1Gi", **more: Any) -> Object:
+        return await self.place.create(CLAIMS, claim(name, size, **{"cls": self.cls, **more}))
+
+    async def phase(self, ref: Any, name: str, phase: str) -> Object:
+        return await self.place.becomes(ref, name, lambda one: (one.get("status") or {}).get("phase") == phase)
+
+    async def bound(self, name: str, to: str) -> Object:
+        found = await self.phase(CLAIMS, name, "Bound")
+        assert found["spec"]["volumeName"] == self.named(to)
+        return found
+
+    async def pending(self, name: str, reason: str, part: str) -> None:
+        await self.place.told(name, reason, part=part)
+        assert (await self.place.get(CLAIMS, name))["status"]["phase"] == "Pending"
+
+    async def unscheduled(self, name: str, part: str) -> None:
+        def holds(pod: Object) -> bool:
+            conditions = (pod.get("status") or {}).get("conditions") or ()
+            return any(one["type"] == "PodScheduled" and part in one.get("message", "") for one in conditions)
+
+        await self.place.becomes(PODS, name, holds)
+
+    async def user(self, name: str, claim_name: str = "data", **spec: Any) -> None:
+        await self.place.pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}], **spec)
+
+    async def default(self, name: str, **more: Any) -> None:
+        await self.place.create(
+            CLASSES,
+            storage_class(name, annotations={"storageclass.kubernetes.io/is-default-class": "true"}, **more),
+        )
+
+
+@pytest.fixture
+async def storage(place: Place) -> AsyncIterator[Storage]:
+    if place.server is None:
+        # The class this plane comes with would answer for what the tests leave open.
+        await place.becomes(CLASSES, "local", lambda _: True)
+        await place.delete(CLASSES, "local")
+    yield Storage(place)
+    for one in (await place.client.list(CLASSES)).items:
+        await place.delete(CLASSES, one["metadata"]["name"])
+
+
+@asynccontextmanager
+async def provisioner(place: Place, root: Path) -> AsyncIterator[Path]:
+    """Our provisioner: the plane's own, or one beside a real cluster's binder."""
+    if place.state is not None:
+        yield place.state / "volumes"
+        return
+    informers = Informers(place.client)
+    maker = LocalVolumes(place.client, informers, root=root, node="here")
+    tasks = [asyncio.create_task(work) for work in (maker.run(), informers.run())]
+    try:
+        yield root
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def test_01_the_smallest_volume_that_is_large_enough_is_taken(storage: Storage) -> None:
+    for name, size in (("large", "9Gi"), ("right", "3Gi"), ("small", "1Gi")):
+        await storage.volume(name, size)
+    await storage.claim(size="2Gi")
+    await storage.bound("data", "right")
+
+
+async def test_02_of_volumes_that_can_do_more_the_one_with_the_fewest_modes_is_taken(storage: Storage) -> None:
+    await storage.volume("all", accessModes=["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"])
+    await storage.volume("two", "5Gi", accessModes=["ReadWriteOnce", "ReadWriteMany"])
+    await storage.volume("none", accessModes=["ReadOnlyMany"])
+    await storage.claim(accessModes=["ReadWriteMany"])
+    await storage.bound("data", "two")
+
+
+async def test_03_classes_must_be_equal_and_the_empty_one_is_a_class_too(storage: Storage) -> None:
+    await storage.volume("other", cls=f"{storage.cls}-other")
+    label = {"for": storage.place.namespace}
+    await storage.volume("without", cls="", labels=label)
+    await storage.claim("classy")
+    await storage.claim("without", cls="", selector={"matchLabels": label})
+    await storage.bound("without", "without")
+    await storage.pending("classy", words.PROVISIONING_FAILED, words.no_class(storage.cls))
+
+
+async def test_04_a_selector_chooses_by_labels(storage: Storage) -> None:
+    await storage.volume("slow", labels={"disk": "spinning"})
+    await storage.volume("fast", "7Gi", labels={"disk": "flash"})
+    await storage.claim(selector={"matchExpressions": [{"key": "disk", "operator": "In", "values": ["flash"]}]})
+    await storage.bound("data", "fast")
+
+
+async def test_05_a_block_device_and_a_file_system_never_meet(storage: Storage) -> None:
+    await storage.volume("files")
+    await storage.volume("raw", "7Gi", volumeMode="Block")
+    await storage.claim(volumeMode="Block")
+    await storage.bound("data", "raw")
+
+
+async def test_06_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None:
+    await storage.volume("free")
+    reference = {"namespace": storage.place.namespace, "name": "data"}
+    await storage.volume("reserved", "9Gi", claimRef=reference)
+    await storage.claim()
+    await storage.bound("data", "reserved")
+    found = await storage.place.get(VOLUMES, storage.named("reserved"))
+    assert words.BOUND_BY_CONTROLLER not in (found["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize(
+    ("has", "why"),
+    [
+        ({"size": "1Mi"}, words.TOO_SMALL),
+        ({"cls": "another"}, words.OTHER_CLASS),
+        ({"volumeMode": "Block"}, words.OTHER_MODE),
+        ({"accessModes": ["ReadOnlyMany"]}, words.OTHER_ACCESS),
+    ],
+    ids=["size", "class", "mode", "access"],
+)
+async def test_07_a_volume_named_by_the_claim_must_fit(storage: Storage, has: Object, why: str) -> None:
+    await storage.volume("named", **has)
+    name = storage.named("named")
+    await storage.claim(volumeName=name)
+    await storage.pending("data", words.MISMATCH, words.mismatch(name, why))
+
+
+async def test_07_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_taken_is_not(storage: Storage) -> None:
+    await storage.volume("named", "5Gi")
+    name = storage.named("named")
+    await storage.claim("first", volumeName=name, selector={"matchLabels": {"no": "such"}})
+    found = await storage.bound("first", "named")
+    assert words.BOUND_BY_CONTROLLER not in found["metadata"]["annotations"]
+    await storage.claim("second", volumeName=name)
+    await storage.pending("second", words.FAILED_BINDING, words.taken(name))
+
+
+async def test_08_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: Storage) -> None:
+    await storage.volume("big", "10Gi", accessModes=["ReadWriteOnce", "ReadWriteMany"])
+    await storage.claim(size="3Gi")
+    status = (await storage.bound("data", "big"))["status"]
+    assert (status["capacity"], status["accessModes"]) == ({"storage": "10Gi"}, ["ReadWriteOnce", "ReadWriteMany"])
+
+
+@pytest.mark.parametrize("written", ["volume", "volume and phase", "claim"])
+async def test_09_a_binding_left_half_done_is_completed(storage: Storage, written: str) -> None:
+    """Each state that a binder leaves behind when it dies between two of its four writes."""
+    place, name = storage.place, storage.named("half")
+    made = await place.create(CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}}))
+    metadata = made["metadata"]
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        **{key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion")},
+    }
+    half = volume(name, cls="", claimRef=reference)
+    half["metadata"]["annotations"] = {words.BOUND_BY_CONTROLLER: words.YES}
+    await place.create(VOLUMES, half)
+    if written != "volume":
+        await place.patch(VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
+    if written == "claim":
+        marks = {words.BOUND_BY_CONTROLLER: words.YES, words.BIND_COMPLETED: words.YES}
+        await place.patch(CLAIMS, "data", {"metadata": {"annotations": marks}, "spec": {"volumeName": name}})
+    found = await storage.bound("data", "half")
+    assert found["status"]["capacity"] == {"storage": "1Gi"}
+    assert found["metadata"]["annotations"][words.BIND_COMPLETED] == words.YES
+    await storage.phase(VOLUMES, name, "Bound")
+
+
+async def test_10_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> None:
+    await asyncio.gather(*(storage.claim(name) for name in ("a", "b", "c")))
+    await storage.volume("only", free=False)
+    found = await storage.phase(VOLUMES, storage.named("only"), "Bound")
+    winner = found["spec"]["claimRef"]["name"]
+    await storage.bound(winner, "only")
+    for name in {"a", "b", "c"} - {winner}:
+        await storage.pending(name, words.PROVISIONING_FAILED, storage.cls)
+
+
+async def test_11_a_claim_without_a_class_gets_the_default_one_now_or_later(storage: Storage) -> None:
+    await storage.claim("early", cls=None)
+    await storage.claim("none", cls="")
+    await storage.pending("early", words.FAILED_BINDING, words.NO_VOLUME)
+    await storage.default(storage.cls)
+    await storage.claim("late", cls=None)
+    assert (await storage.place.get(CLAIMS, "late"))["spec"]["storageClassName"] == storage.cls
+    await storage.place.becomes(CLAIMS, "early", lambda one: one["spec"].get("storageClassName") == storage.cls)
+    assert (await storage.place.get(CLAIMS, "none"))["spec"]["storageClassName"] == ""
+
+
+async def test_12_an_unknown_class_is_told_and_one_that_comes_later_is_taken(storage: Storage) -> None:
+    await storage.claim()
+    await storage.pending("data", words.PROVISIONING_FAILED, words.no_class(storage.cls))
+    await storage.place.create(CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
+    await storage.pending("data", *words.external("example.com/disks"))
+    found = await storage.place.get(CLAIMS, "data")
+    assert found["metadata"]["annotations"][words.PROVISIONER] == "example.com/disks"
+
+
+async def test_13_a_claim_that_waits_for_its_consumer_says_for_whom(storage: Storage) -> None:
+    place = storage.place
+    await place.create(CLASSES, storage_class(storage.cls, waits=True))
+    await storage.claim()
+    await storage.pending("data", *words.waiting([]))
+    assert words.PROVISIONER not in ((await place.get(CLAIMS, "data"))["metadata"].get("annotations") or {})
+    await storage.user("late", nodeSelector={"no": "such"})
+    await storage.pending("data", *words.waiting(["late"]))
+
+
+async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(storage: Storage) -> None:
+    place, node = storage.place, f"{storage.place.namespace}-node"
+    await place.create(CLASSES, storage_class(storage.cls, provisioner="example.com/disks", waits=True))
+    await storage.claim()
+    await place.node(node)
+    await storage.user("p", nodeSelector={"kubernetes.io/hostname": node})
+    found = await place.becomes(
+        CLAIMS, "data", lambda one: words.PROVISIONER in (one["metadata"].get("annotations") or {})
+    )
+    assert found["metadata"]["annotations"][words.SELECTED_NODE] == node
+    # What a provisioner does then.
+    reference = {key: found["metadata"][key] for key in ("namespace", "name", "uid")}
+    reference |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    await place.create(VOLUMES, volume(storage.named("made"), cls=storage.cls, claimRef=reference))
+    await storage.bound("data", "made")
+    await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == node)
+
+
+async def test_13_a_volume_that_lies_on_one_node_takes_its_pod_there(storage: Storage) -> None:
+    place, nodes = storage.place, [f"{storage.place.namespace}-{name}" for name in ("a", "b")]
+    await place.create(CLASSES, storage_class(storage.cls, provisioner=words.NO_PROVISIONER, waits=True))
+    for node in nodes:
+        await place.node(node)
+    await storage.volume("there", nodeAffinity=on_node(nodes[1]))
+    await storage.claim()
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    await storage.user("p", affinity={"nodeAffinity": required})
+    await storage.bound("data", "there")
+    await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == nodes[1])
+
+
+async def test_14_a_pod_waits_for_its_claim_and_says_so(storage: Storage) -> None:
+    place, node = storage.place, f"{storage.place.namespace}-node"
+    await place.node(node)
+    await storage.claim()
+    await storage.user("unbound", nodeSelector={"kubernetes.io/hostname": node})
+    await storage.user("missing", "nothing", nodeSelector={"kubernetes.io/hostname": node})
+    await storage.unscheduled("unbound", words.UNBOUND)
+    await storage.unscheduled("missing", words.claim_missing("nothing"))
+    await storage.volume("late", free=False)
+    await place.becomes(PODS, "unbound", lambda pod: pod["spec"].get("nodeName") == node)
+
+
+async def test_15_a_claim_in_use_stays_until_its_pod_is_gone(storage: Storage) -> None:
+    place = storage.place
+    await storage.volume("v")
+    await storage.claim()
+    await storage.bound("data", "v")
+    await storage.user("user", node="some-node")
+    await place.delete(CLAIMS, "data")
+    held = await place.becomes(CLAIMS, "data", lambda one: one["metadata"].get("deletionTimestamp"))
+    assert held["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
+    await storage.claim("unused", cls=f"{storage.cls}-nothing")
+    await place.delete(CLAIMS, "unused")
+    await place.gone(CLAIMS, "unused")
+    assert await place.find(CLAIMS, "data") is not None
+    await place.delete(PODS, "user", grace=0)
+    await place.gone(CLAIMS, "data")
+
+
+async def test_16_a_retained_volume_is_released_and_free_again_when_its_reference_is_cleared(storage: Storage) -> None:
+    place, name = storage.place, storage.named("kept")
+    await storage.volume("kept")
+    await storage.claim("first")
+    await storage.bound("first", "kept")
+    await place.delete(CLAIMS, "first")
+    await storage.phase(VOLUMES, name, "Released")
+    await storage.claim("second")
+    await storage.pending("second", words.PROVISIONING_FAILED, storage.cls)
+    await place.patch(VOLUMES, name, {"spec": {"claimRef": None}})
+    await storage.bound("second", "kept")
+
+
+async def test_17_a_deleted_claim_takes_its_volume_and_data_along(storage: Storage, tmp_path: Path) -> None:
+    place = storage.place
+    async with provisioner(place, tmp_path / "volumes") as root:
+        await place.create(CLASSES, storage_class(storage.cls, provisioner=PROVISIONER, reclaimPolicy="Delete"))
+        await storage.claim()
+        found = await storage.phase(CLAIMS, "data", "Bound")
+        name = found["spec"]["volumeName"]
+        assert name == f"pvc-{found['metadata']['uid']}"
+        await place.told("data", "ProvisioningSucceeded", part=f"Successfully provisioned volume {name}")
+        directory = root / f"{name}_{place.namespace}_data"
+        assert directory.stat().st_mode & 0o777 == 0o700
+        (directory / "model.pt").write_text("weights")
+        await place.delete(CLAIMS, "data")
+        await place.gone(VOLUMES, name)
+        assert not directory.exists()
+
+
+async def test_17_a_volume_that_nobody_can_delete_fails_and_says_why(storage: Storage) -> None:
+    place, name = storage.place, storage.named("stuck")
+    reference = {"namespace": place.namespace, "name": "gone", "uid": "gone"}
+    made = volume(name, cls=storage.cls, persistentVolumeReclaimPolicy="Delete", claimRef=reference)
+    del made["spec"]["hostPath"]
+    made["spec"]["nfs"] = {"server": "example.com", "path": "/x"}
+    await place.create(VOLUMES, made)
+    found = await storage.phase(VOLUMES, name, "Failed")
+    assert found["status"]["message"] == words.no_deleter(name)
+    await place.told(name, "VolumeFailedDelete", namespace="default")
+
+
+async def test_18_a_bound_volume_stays_while_its_claim_does_and_a_claim_without_its_volume_is_lost(
+    storage: Storage,
+) -> None:
+    place, name = storage.place, storage.named("v")
+    await storage.volume("v")
+    await storage.claim()
+    await storage.bound("data", "v")
+    await storage.phase(VOLUMES, name, "Bound")
+    await place.delete(VOLUMES, name)
+    held = await place.becomes(VOLUMES, name, lambda one: one["metadata"].get("deletionTimestamp"))
+    assert held["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
+    assert (await place.get(CLAIMS, "data"))["status"]["phase"] == "Bound"
+    await place.patch(VOLUMES, name, {"metadata": {"finalizers": None}})
+    await place.gone(VOLUMES, name)
+    await storage.phase(CLAIMS, "data", "Lost")
+    await place.told("data", words.LOST, part=words.LOST_VOLUME)
+
+
+async def test_20_a_volume_for_one_pod_refuses_a_second(storage: Storage) -> None:
+    place, node = storage.place, f"{storage.place.namespace}-node"
+    await place.node(node)
+    await storage.volume("one", accessModes=["ReadWriteOncePod"])
+    await storage.claim(accessModes=["ReadWriteOncePod"])
+    await storage.bound("data", "one")
+    here = {"kubernetes.io/hostname": node}
+    await storage.user("first", nodeSelector=here)
+    await place.becomes(PODS, "first", lambda pod: pod["spec"].get("nodeName"))
+    await storage.user("second", nodeSelector=here)
+    await storage.unscheduled("second", words.ONE_POD)
+    await place.delete(PODS, "first", grace=0)
+    await place.becomes(PODS, "second", lambda pod: pod["spec"].get("nodeName"))
+
+
+async def test_21_kubectl_prints_the_columns_people_know(storage: Storage, tmp_path: Path) -> None:
+    place = storage.place
+    await storage.default(storage.cls)
+    await storage.volume("v", "10Gi")
+    await storage.claim(size="3Gi")
+    await storage.bound("data", "v")
+    newest = kubectls.newest()
+    if newest is None:
+        pytest.skip("no kubectl in PATH")
+    config = place.server.kubeconfig if place.server else place.state / "kubeconfig" if place.state else tmp_path
+    kubectl = newest.using(config, tmp_path, place.namespace)
+    name = storage.named("v")
+    lines = {
+        what: (await asyncio.to_thread(kubectl.run, "get", *what.split())).stdout.splitlines()
+        for what in (f"pv {name}", "pvc data", f"sc {storage.cls}")
+    }
+    shown = {what: (" ".join(head.split()), " ".join(row.split()[:-1])) for what, (head, row) in lines.items()}
+    assert shown == {
+        f"pv {name}": (
+            "NAME CAPACITY ACCESS MODES RECLAIM POLICY STATUS CLAIM STORAGECLASS VOLUMEATTRIBUTESCLASS REASON AGE",
+            f"{name} 10Gi RWO Retain Bound {place.namespace}/data {storage.cls} <unset>",
+        ),
+        "pvc data": (
+            "NAME STATUS VOLUME CAPACITY ACCESS MODES STORAGECLASS VOLUMEATTRIBUTESCLASS AGE",
+            f"data Bound {name} 10Gi RWO {storage.cls} <unset>",
+        ),
+        f"sc {storage.cls}": (
+            "NAME PROVISIONER RECLAIMPOLICY VOLUMEBINDINGMODE ALLOWVOLUMEEXPANSION AGE",
+            f"{storage.cls} (default) example.com/none Delete Immediate false",
+        ),
+    }

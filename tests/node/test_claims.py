@@ -1,0 +1,108 @@
+"""Claims on a real node: pods write and read what their claims hold, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from tests.node.conftest import Node, Object
+from tests.support.storage import claim, volume
+
+from torchyard.kube.refs import CLAIMS, EVENTS, PODS, VOLUMES
+
+T = TypeVar("T")
+PATIENCE = 60.0
+MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/mnt/ceph"}]}
+
+
+def uses(name: str) -> list[Object]:
+    return [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+
+
+async def eventually(what: Callable[[], Awaitable[T | None]]) -> T:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not (answer := await what()):
+        assert asyncio.get_running_loop().time() < deadline, f"it did not happen in {PATIENCE:.0f} s"
+        await asyncio.sleep(0.05)
+    return answer
+
+
+async def told(node: Node, name: str, reason: str, part: str) -> None:
+    async def look() -> bool:
+        found = (await node.client.list(EVENTS, "default")).items
+        about = [one for one in found if one["involvedObject"].get("name") == name and one["reason"] == reason]
+        return any(part in one["message"] for one in about)
+
+    await eventually(look)
+
+
+async def bound(node: Node, name: str) -> Object:
+    async def look() -> Object | None:
+        found = await node.client.get(CLAIMS, name, "default")
+        return found if (found.get("status") or {}).get("phase") == "Bound" else None
+
+    return await eventually(look)
+
+
+async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: Node, tmp_path: Path) -> None:
+    """A class that exists only by name, a selector, and a claim that shows more than it asked for."""
+    where = tmp_path / "mnt"
+    made = volume("mnist", "10Gi", labels={"app": "mnist"}, hostPath={"path": str(where)})
+    await node.client.create(VOLUMES, made)
+    wanted = claim("mnist", "3Gi", selector={"matchLabels": {"app": "mnist"}})
+    await node.client.create(CLAIMS, wanted, "default")
+    assert (await bound(node, "mnist"))["status"]["capacity"] == {"storage": "10Gi"}
+    await node.script("train", "echo weights > /mnt/ceph/mnist_cnn.pt", container=MOUNT, volumes=uses("mnist"))
+    await node.phase("train", "Succeeded")
+    assert (where / "mnist_cnn.pt").read_text() == "weights\n"
+
+
+@pytest.mark.parametrize("cls", ["csi-cephfs-sc", "k8s-storage-policy", None])
+async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(node: Node, cls: str | None) -> None:
+    """Classes of other clusters stand for this machine's own, and the claim says so."""
+    await node.client.create(CLAIMS, claim(cls=cls, accessModes=["ReadWriteMany"]), "default")
+    found = await bound(node, "data")
+    persistent = await node.client.get(VOLUMES, found["spec"]["volumeName"])
+    where = Path(persistent["spec"]["local"]["path"])
+    assert where.parent == node.plane.settings.volumes
+    if cls is not None:
+        await told(node, "data", "StorageClassAlias", f'there is no storage class "{cls}" here')
+    await node.script("first", "echo hello > /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
+    await node.phase("first", "Succeeded")
+    await node.script("second", "grep hello /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
+    await node.phase("second", "Succeeded")
+    await node.client.delete(CLAIMS, "data", "default")
+    assert (where / "code.py").read_text() == "hello\n", "used by a pod, though one that has ended"
+    for name in ("first", "second"):
+        await node.client.delete(PODS, name, "default")
+
+    async def gone() -> bool:
+        return not where.exists() and await node.client.find(VOLUMES, persistent["metadata"]["name"]) is None
+
+    await eventually(gone)
+
+
+async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: Node, tmp_path: Path) -> None:
+    wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "none"), "type": "Directory"}}]
+    await node.script("p", "true", container=MOUNT, volumes=wrong)
+    await told(node, "p", "FailedMount", f"hostPath type check failed: {tmp_path / 'none'} is not a directory")
+    pod = await node.get("p")
+    assert pod is not None and pod["status"]["phase"] == "Pending"
+
+
+async def test_a_claim_grows_as_its_class_allows(node: Node) -> None:
+    await node.client.create(CLAIMS, claim(cls=None), "default")
+    found = await bound(node, "data")
+    await node.client.patch(CLAIMS, "data", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}}, "default")
+
+    async def grown() -> bool:
+        now = await node.client.get(CLAIMS, "data", "default")
+        persistent = await node.client.get(VOLUMES, found["spec"]["volumeName"])
+        sizes = (now["status"]["capacity"], persistent["spec"]["capacity"])
+        return sizes == ({"storage": "5Gi"}, {"storage": "5Gi"})
+
+    await eventually(grown)
+    await told(node, "data", "VolumeResizeSuccessful", "Resize volume succeeded")
