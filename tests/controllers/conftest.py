@@ -37,6 +37,7 @@ class Place:
         self.client, self.namespace = client, namespace
         self.server = server  # the real one, or None for ours
         self.state = state
+        self.patience = PATIENCE
 
     async def create(self, ref: Ref, obj: Object) -> Object:
         return await self.client.create(ref, obj, self.namespace if ref.namespaced else "")
@@ -56,12 +57,12 @@ class Place:
 
     async def until(self, what: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
         """The first answer of an async question that is true."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + self.patience
         while True:
             answer = await what()
             if answer:
                 return answer
-            assert asyncio.get_running_loop().time() < deadline, f"{why} did not happen in {PATIENCE:.0f} s"
+            assert asyncio.get_running_loop().time() < deadline, f"{why} did not happen in {self.patience:.0f} s"
             await asyncio.sleep(0.05)
 
     async def becomes(self, ref: Ref, name: str, holds: Callable[[Object], object]) -> Object:

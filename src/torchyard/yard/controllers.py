@@ -19,7 +19,8 @@ from torchyard.controllers.local_volumes import LocalVolumes
 from torchyard.controllers.mirror import OperatorMirror
 from torchyard.controllers.namespace_content import default_account, root_authority
 from torchyard.controllers.namespaces import NamespaceController
-from torchyard.controllers.node_taints import NodeTaintController
+from torchyard.controllers.node_lifecycle import NodeLifecycle
+from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.queue.controller import QueueController
 from torchyard.controllers.quotas import QuotaController
@@ -99,12 +100,15 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
         shop.client, shop.informers, root=shop.settings.volumes, node=shop.settings.node_name
     ).run(),
     "namespace-controller": _namespaces,
-    "node-lifecycle-controller": lambda shop: NodeTaintController(shop.client, shop.informers).run(),
+    "node-lifecycle-controller": lambda shop: NodeLifecycle(shop.client, shop.informers, clock=shop.api.clock).run(),
     "persistentvolume-binder-controller": lambda shop: VolumeBinder(
         shop.client, shop.informers, clock=shop.api.clock
     ).run(),
     "persistentvolume-protection-controller": lambda shop: volume_protection(shop.client, shop.informers).run(),
     "persistentvolumeclaim-protection-controller": lambda shop: claim_protection(shop.client, shop.informers).run(),
+    "pod-garbage-collector-controller": lambda shop: PodCollector(
+        shop.client, shop.informers, clock=shop.api.clock
+    ).run(),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
     "root-ca-certificate-publisher-controller": lambda shop: root_authority(
@@ -114,6 +118,7 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     "ttl-after-finished-controller": lambda shop: TtlController(
         shop.client, shop.informers, clock=shop.api.clock
     ).run(),
+    "taint-eviction-controller": lambda shop: TaintEviction(shop.client, shop.informers, clock=shop.api.clock).run(),
 }
 # What comes with another part, and cannot be chosen by itself.
 _WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {

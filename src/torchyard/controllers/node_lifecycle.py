@@ -1,0 +1,117 @@
+"""Nodes: gives up those that are silent, and writes on each what keeps pods away, as `core.node` says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.times import to_rfc3339
+from torchyard.controllers.loop import Controller
+from torchyard.core.node.health import GRACE_SECONDS, ready, silent_conditions, with_eviction
+from torchyard.core.node.taints import taints
+from torchyard.core.service.slices import is_ready
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Key
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import LEASES, NODES, PODS
+
+Object = dict[str, Any]
+_LEASE_NAMESPACE = "kube-node-lease"
+
+
+class NodeLifecycle:
+    """A sign of life is a change, seen at this process's own time: nodes may have wrong clocks."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        *,
+        grace: float = GRACE_SECONDS,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client, self._grace, self._clock = client, grace, clock
+        self.recorder = Recorder(client, "node-controller", clock=clock)
+        self._nodes = informers.of(NODES)
+        self._leases = informers.of(LEASES, namespace=_LEASE_NAMESPACE)
+        self._pods = informers.of(PODS, indexes={"node": by_node})
+        self._heard: dict[str, tuple[tuple[str, ...], float]] = {}
+        sources = (self._nodes, self._leases, self._pods)
+        self.controller = Controller("node-lifecycle-controller", self._reconcile, sources, workers=1)
+        for informer in (self._nodes, self._leases):
+            informer.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.recorder.run())
+            group.create_task(self.controller.run())
+
+    async def _reconcile(self, key: Key) -> float | None:
+        node = self._nodes.get(*key)
+        if node is None:
+            self._heard.pop(key[1], None)
+            return None
+        left = self._grace - self._silence(node)
+        if left <= 0:
+            node = await self._give_up(node)
+        await self._taint(node)
+        return left if left > 0 else None
+
+    def _silence(self, node: Object) -> float:
+        """Seconds since the last sign of life."""
+        name, now = node["metadata"]["name"], asyncio.get_running_loop().time()
+        lease = self._leases.get(_LEASE_NAMESPACE, name) or {"spec": {}}
+        conditions = (node.get("status") or {}).get("conditions") or ()
+        beats = [one.get("lastHeartbeatTime") or "" for one in conditions if one["type"] == "Ready"]
+        sign = (node["metadata"]["uid"], str(lease["spec"].get("renewTime")), *beats)
+        known = self._heard.get(name)
+        if known is None or known[0] != sign:
+            known = self._heard[name] = (sign, now)
+        return now - known[1]
+
+    async def _give_up(self, node: Object) -> Object:
+        name, before = node["metadata"]["name"], ready(node)
+        conditions = silent_conditions(node, to_rfc3339(self._clock()))
+        if conditions is None:
+            return node
+        status = {**(node.get("status") or {}), "conditions": conditions}
+        node = await self._client.update(NODES, {**node, "status": status}, subresource="status")
+        if before == "True":
+            about = {"apiVersion": "v1", "kind": "Node", **node}
+            self.recorder.event(about, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            for pod in self._pods.by("node", name):
+                await self._mark_unready(pod)
+        return node
+
+    async def _mark_unready(self, pod: Object) -> None:
+        """Services must not lead to a pod that nobody hears of."""
+        if not is_ready(pod):
+            return
+        metadata, now = pod["metadata"], to_rfc3339(self._clock())
+        conditions = [
+            {**one, "status": "False", "lastTransitionTime": now} if one["type"] == "Ready" else one
+            for one in pod["status"]["conditions"]
+        ]
+        patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": conditions}}
+        try:
+            await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
+        except StatusError as error:
+            if error.status not in (404, 409):
+                raise
+
+    async def _taint(self, node: Object) -> None:
+        wanted = with_eviction(node, taints(node), to_rfc3339(self._clock()))
+        if wanted != (node["spec"].get("taints") or []):
+            metadata = node["metadata"]
+            # only if nobody, such as `kubectl taint`, has written since
+            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"taints": wanted or None}}
+            await self._client.patch(NODES, metadata["name"], patch)
+
+
+def by_node(pod: Object) -> tuple[str, ...]:
+    name = pod["spec"].get("nodeName")
+    return (name,) if name else ()

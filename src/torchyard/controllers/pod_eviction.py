@@ -1,0 +1,140 @@
+"""Pods that must go: driven out by a node's taints, left behind by a node that is gone, or ended too many."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.times import to_rfc3339
+from torchyard.controllers.loop import Controller
+from torchyard.controllers.node_lifecycle import by_node
+from torchyard.core.node.eviction import ended_beyond, ending_without_node, leaves_at, orphans
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import NODES, PODS
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+
+
+class TaintEviction:
+    """Deletes a pod when its toleration of a NoExecute taint has run out."""
+
+    def __init__(
+        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._client, self._clock = client, clock
+        self.recorder = Recorder(client, "taint-eviction-controller", clock=clock)
+        self._nodes = informers.of(NODES)
+        self._pods = informers.of(PODS, indexes={"node": by_node})
+        self.controller = Controller("taint-eviction-controller", self._reconcile, (self._nodes, self._pods))
+        self._nodes.on_change(self._node_changed)
+        self._pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.recorder.run())
+            group.create_task(self.controller.run())
+
+    def _node_changed(self, _change: str, node: Object, before: Object | None) -> None:
+        if before is None or before["spec"].get("taints") != node["spec"].get("taints"):
+            for pod in self._pods.by("node", node["metadata"]["name"]):
+                self.controller.queue.add(key_of(pod))
+
+    def _pod_changed(self, _change: str, pod: Object, before: Object | None) -> None:
+        if before is None or before["spec"] != pod["spec"]:
+            self.controller.queue.add(key_of(pod))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        pod = self._pods.get(*key)
+        if pod is None or pod["metadata"].get("deletionTimestamp") or not pod["spec"].get("nodeName"):
+            return None
+        node = self._nodes.get("", pod["spec"]["nodeName"])
+        now = self._clock()
+        moment = leaves_at(pod, (node or {"spec": {}})["spec"].get("taints") or (), now)
+        if moment is None:
+            return None
+        if moment > now:
+            return (moment - now).total_seconds()
+        about = {"apiVersion": "v1", "kind": "Pod", **pod}
+        self.recorder.event(about, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {'/'.join(key)}")
+        said = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        await _remove(self._client, pod, now, said=said)
+        return None
+
+
+class PodCollector:
+    """Looks now and then for pods that nobody else will ever remove."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        *,
+        period: float = 20.0,
+        quarantine: float = 40.0,  # a node may be made again at once
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client, self._clock = client, clock
+        self._period, self._quarantine = period, quarantine
+        self._nodes, self._pods = informers.of(NODES), informers.of(PODS, indexes={"node": by_node})
+        self._missing: dict[str, float] = {}  # node → since when it is gone
+
+    async def run(self) -> None:
+        await asyncio.gather(self._nodes.synced.wait(), self._pods.synced.wait())
+        while True:
+            try:
+                await self.collect()
+            except YardError as error:
+                log.warning("collecting pods: %s; again in %g s", error, self._period)
+            await asyncio.sleep(self._period)
+
+    async def collect(self) -> None:
+        pods = self._pods.all()
+        orphaned = self._orphans(pods)
+        said = ("DeletionByPodGC", "PodGC: node no longer exists")
+        for pod in orphaned:
+            if await self._client.find(NODES, pod["spec"]["nodeName"]) is None:
+                await _remove(self._client, pod, self._clock(), said=said, force=True)
+        for pod in [*ending_without_node(pods), *ended_beyond(pods)]:
+            await _remove(self._client, pod, self._clock(), force=True)
+
+    def _orphans(self, pods: Iterable[Object]) -> list[Object]:
+        there = {node["metadata"]["name"] for node in self._nodes.all()}
+        found, now = orphans(pods, there), asyncio.get_running_loop().time()
+        self._missing = {name: self._missing.get(name, now) for name in {pod["spec"]["nodeName"] for pod in found}}
+        return [pod for pod in found if now - self._missing[pod["spec"]["nodeName"]] >= self._quarantine]
+
+
+async def _remove(
+    client: Client, pod: Object, now: datetime, *, said: tuple[str, str] | None = None, force: bool = False
+) -> None:
+    """Write on a pod why it goes, so that its owner can tell, and delete it; force: at once, and ended before."""
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    try:
+        if said is not None:
+            target = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": said[0],
+                "message": said[1],
+                "lastTransitionTime": to_rfc3339(now),
+            }
+            others = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
+            wanted: Object = {"conditions": [*others, target]}
+            if force and status.get("phase") not in ("Succeeded", "Failed"):
+                wanted["phase"] = "Failed"
+            patch = {"metadata": {"uid": metadata["uid"]}, "status": wanted}
+            await client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
+        grace = 0 if force else None
+        await client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"], grace=grace)
+    except StatusError as error:
+        if error.status not in (404, 409):
+            raise

@@ -1,0 +1,61 @@
+"""When a pod must leave a node that drives it out, and which pods nobody looks after any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from torchyard.api.times import parse_rfc3339
+
+Object = dict[str, Any]
+
+# How many ended pods are kept: kube-controller-manager's --terminated-pod-gc-threshold.
+ENDED_KEPT = 12_500
+_ENDED = ("Succeeded", "Failed")
+
+
+def leaves_at(pod: Object, taints: Iterable[Object], now: datetime) -> datetime | None:
+    """When the first taint's toleration runs out; `now` if it has none, None if all are tolerated for ever."""
+    moments = []
+    for taint in taints:
+        if taint["effect"] != "NoExecute":
+            continue
+        tolerations = [one for one in pod["spec"].get("tolerations") or () if _tolerates(one, taint)]
+        if not tolerations:
+            return now
+        limits = [one["tolerationSeconds"] for one in tolerations if one.get("tolerationSeconds") is not None]
+        if limits:
+            since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
+            moments.append(since + timedelta(seconds=max(0, min(limits))))
+    return min(moments, default=None)
+
+
+def _tolerates(toleration: Object, taint: Object) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if (toleration.get("operator") or "Equal") == "Exists":
+        return True
+    return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
+
+
+def orphans(pods: Iterable[Object], nodes: Collection[str]) -> list[Object]:
+    """Pods of nodes that are not there."""
+    return [pod for pod in pods if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in nodes]
+
+
+def ending_without_node(pods: Iterable[Object]) -> list[Object]:
+    """Pods that are to end and that no node will end."""
+    return [pod for pod in pods if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName")]
+
+
+def ended_beyond(pods: Iterable[Object], kept: int = ENDED_KEPT) -> list[Object]:
+    """The oldest ended pods beyond the number that is kept."""
+    ended = [pod for pod in pods if (pod.get("status") or {}).get("phase") in _ENDED]
+    return sorted(ended, key=_age)[: max(0, len(ended) - kept)]
+
+
+def _age(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]

@@ -1,0 +1,99 @@
+"""Nodes that fall silent or are deleted, and their pods, on our plane and on a real cluster alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.controllers.conftest import Object, Place
+from tests.support.effort import FULL
+
+from torchyard.controllers.node_lifecycle import NodeLifecycle
+from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
+from torchyard.core.service.slices import is_ready
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import NODES, PODS
+
+AT_ONCE = [
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
+]
+NEVER = [{"operator": "Exists"}]
+
+
+@pytest.fixture
+async def hurried(place: Place) -> AsyncIterator[Place]:
+    """Ours beside the plane's own, with less patience. A real cluster's cannot be hurried, only waited for."""
+    if place.server is not None:
+        if not FULL:
+            pytest.skip("a real cluster takes its time with silent nodes; TORCHYARD_TESTS=full waits for it")
+        place.patience = 240
+        yield place
+        return
+    informers = Informers(place.client)
+    parts = [
+        NodeLifecycle(place.client, informers, grace=1.0).run(),
+        TaintEviction(place.client, informers).run(),
+        PodCollector(place.client, informers, period=0.2, quarantine=0.5).run(),
+    ]
+    tasks = [asyncio.create_task(work) for work in (*parts, informers.run())]
+    try:
+        yield place
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+def taints(node: Object) -> set[tuple[str, str]]:
+    return {(one["key"], one["effect"]) for one in node["spec"].get("taints") or ()}
+
+
+async def test_a_silent_node_is_given_up_and_its_pods_leave_as_they_tolerate_it(hurried: Place) -> None:
+    place, name = hurried, f"{hurried.namespace}-node"
+    await place.node(name)
+    for pod, tolerations in (("leaves", AT_ONCE), ("stays", NEVER)):
+        await place.pod(pod, node=name, tolerations=tolerations)
+        await place.move(pod, "Running", address="10.0.0.1")
+    unreachable = "node.kubernetes.io/unreachable"
+    node = await place.becomes(
+        NODES, name, lambda one: taints(one) == {(unreachable, "NoSchedule"), (unreachable, "NoExecute")}
+    )
+    ready = next(one for one in node["status"]["conditions"] if one["type"] == "Ready")
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
+    assert ready["message"] == "Kubelet stopped posting node status."
+    leaving = await place.becomes(PODS, "leaves", lambda one: one["metadata"].get("deletionTimestamp"))
+    targets = [one for one in leaving["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert [one["reason"] for one in targets] == ["DeletionByTaintManager"]
+    staying = await place.becomes(PODS, "stays", lambda one: not is_ready(one))
+    assert "deletionTimestamp" not in staying["metadata"]
+    await place.told(name, "NodeNotReady", namespace="default")
+    await place.delete(NODES, name)
+
+
+async def test_a_cordoned_node_is_marked_and_unmarked(place: Place) -> None:
+    name = f"{place.namespace}-node"
+    await place.node(name)
+    await place.patch(NODES, name, {"spec": {"unschedulable": True}})
+    await place.becomes(NODES, name, lambda one: ("node.kubernetes.io/unschedulable", "NoSchedule") in taints(one))
+    await place.patch(NODES, name, {"spec": {"unschedulable": None}})
+    await place.becomes(NODES, name, lambda one: ("node.kubernetes.io/unschedulable", "NoSchedule") not in taints(one))
+    await place.delete(NODES, name)
+
+
+async def test_pods_of_a_node_that_is_gone_are_collected(hurried: Place) -> None:
+    place, name = hurried, f"{hurried.namespace}-node"
+    await place.node(name)
+    await place.pod("orphan", node=name, tolerations=NEVER)
+    await place.move("orphan", "Running", address="10.0.0.1")
+    await place.delete(NODES, name)
+    await place.gone(PODS, "orphan")
+
+
+async def test_a_pod_that_ends_before_it_has_a_node_is_gone(hurried: Place) -> None:
+    place = hurried
+    await place.pod("held", nodeSelector={"no": "such"})
+    await place.patch(PODS, "held", {"metadata": {"finalizers": ["example.com/held"]}})
+    await place.delete(PODS, "held")
+    await place.patch(PODS, "held", {"metadata": {"finalizers": None}})
+    await place.gone(PODS, "held")

@@ -1,0 +1,97 @@
+"""Nodes that fall silent, and when pods must leave them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from torchyard.api.times import to_rfc3339
+from torchyard.core.node.eviction import ended_beyond, ending_without_node, leaves_at, orphans
+from torchyard.core.node.health import silent_conditions, with_eviction
+
+Object = dict[str, Any]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = to_rfc3339(NOW + timedelta(seconds=60))
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": to_rfc3339(NOW)}
+
+
+def node(status: str = "") -> Object:
+    conditions = [{"type": "Ready", "status": status, "reason": "KubeletReady"}] if status else []
+    return {"metadata": {"name": "n"}, "spec": {}, "status": {"conditions": conditions}}
+
+
+def pod(name: str = "p", *, phase: str = "Running", on: str = "n", tolerations: list[Object] | None = None) -> Object:
+    metadata = {"name": name, "namespace": "d", "creationTimestamp": to_rfc3339(NOW)}
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": on, "tolerations": tolerations or []},
+        "status": {"phase": phase},
+    }
+
+
+def test_a_silent_node_says_that_nothing_is_known_of_it_any_more() -> None:
+    found = silent_conditions(node("True"), LATER)
+    assert found is not None
+    assert {one["type"]: (one["status"], one["reason"]) for one in found} == {
+        "Ready": ("Unknown", "NodeStatusUnknown"),
+        **dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), ("Unknown", "NodeStatusNeverUpdated")),
+    }
+    assert silent_conditions({**node(), "status": {"conditions": found}}, LATER) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "before", "keys"),
+    [
+        ("True", [], []),
+        ("True", [UNREACHABLE], []),
+        ("Unknown", [], ["node.kubernetes.io/unreachable"]),
+        ("Unknown", [UNREACHABLE], ["node.kubernetes.io/unreachable"]),
+        ("False", [UNREACHABLE], ["node.kubernetes.io/not-ready"]),
+        ("", [], []),
+        ("True", [{"key": "mine", "effect": "NoExecute"}], ["mine"]),
+    ],
+)
+def test_a_node_drives_pods_out_while_it_is_not_ready(status: str, before: list[Object], keys: list[str]) -> None:
+    found = with_eviction(node(status), before, LATER)
+    assert [one["key"] for one in found] == keys
+    if status == "Unknown" and before:
+        assert found == before, "the time it came is kept"
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "seconds"),
+    [
+        ([], 30),  # at once, that is now
+        ([{"operator": "Exists"}], None),
+        ([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300}], 300),
+        ([{"operator": "Exists", "tolerationSeconds": 300}, {"operator": "Exists", "tolerationSeconds": 9}], 9),
+        ([{"key": "other", "operator": "Exists"}], 30),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], 30),
+        ([{"operator": "Exists", "tolerationSeconds": -1}], 0),
+    ],
+)
+def test_a_pod_leaves_when_its_toleration_runs_out(tolerations: list[Object], seconds: int | None) -> None:
+    moment = leaves_at(pod(tolerations=tolerations), [UNREACHABLE], NOW + timedelta(seconds=30))
+    assert moment == (None if seconds is None else NOW + timedelta(seconds=seconds))
+
+
+def test_a_taint_that_only_keeps_new_pods_away_drives_nobody_out() -> None:
+    assert leaves_at(pod(), [{**UNREACHABLE, "effect": "NoSchedule"}], NOW) is None
+
+
+def test_pods_that_nobody_looks_after_are_found() -> None:
+    ending = pod("ending", on="")
+    ending["metadata"]["deletionTimestamp"] = LATER
+    every = [pod("here"), pod("lost", on="gone"), pod("waiting", on=""), ending]
+    assert [one["metadata"]["name"] for one in orphans(every, {"n"})] == ["lost"]
+    assert [one["metadata"]["name"] for one in ending_without_node(every)] == ["ending"]
+
+
+@pytest.mark.parametrize(("kept", "found"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])
+def test_of_too_many_ended_pods_the_oldest_go(kept: int, found: list[str]) -> None:
+    every = [
+        pod(name, phase=phase) for name, phase in zip("abcd", ("Succeeded", "Failed", "Failed", "Running"), strict=True)
+    ]
+    assert [one["metadata"]["name"] for one in ended_beyond(every, kept)] == found
