@@ -1,0 +1,128 @@
+"""What happens at once, in the wrong order, or under a name that is not ours: on both planes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.controllers.pytorchjob.conftest import Cluster
+from tests.support.pytorchjobs import job
+
+from torchyard.api.pytorchjob import names, words
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
+from torchyard.core.pytorchjob.view import Settings
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import EVENTS, PODS, SERVICES
+
+
+async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) -> None:
+    stranger = {"metadata": {"name": "train-master-0"}, "spec": {"ports": [{"port": 1}]}}
+    await cluster.client.create(SERVICES, stranger, cluster.namespace)
+    await cluster.create(job(worker=None))
+    told = await cluster.events(words.SERVICE_NOT_CREATED)
+    (refusal,) = [one for one in told if one["reason"] == words.SERVICE_NOT_CREATED]
+    assert (refusal["type"], "already exists" in refusal["message"]) == ("Warning", True)
+    await cluster.client.delete(SERVICES, "train-master-0", cluster.namespace)
+
+    async def ours() -> bool:
+        found = await cluster.client.find(SERVICES, "train-master-0", cluster.namespace)
+        return bool(found and found["metadata"].get("ownerReferences"))
+
+    await cluster.until(ours)
+
+
+async def test_u17_a_pod_whose_index_cannot_be_read_is_left_alone(cluster: Cluster) -> None:
+    made = await cluster.create(job(worker=1))
+    await cluster.pods("train-master-0", "train-worker-0")
+    labels = {
+        names.OPERATOR_NAME: names.CONTROLLER,
+        names.JOB_NAME: "train",
+        names.REPLICA_TYPE: "worker",
+        names.REPLICA_INDEX: "first",
+    }
+    owner = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "name": "train",
+        "uid": made["metadata"]["uid"],
+        "controller": True,
+    }
+    odd = {
+        "metadata": {"name": "odd", "labels": labels, "ownerReferences": [owner]},
+        "spec": {"containers": [{"name": "pytorch", "image": "i"}]},
+    }
+    await cluster.client.create(PODS, odd, cluster.namespace)
+    await cluster.move("train-master-0", "Running")
+    await cluster.conditions(("Created", "True"), ("Running", "True"))
+    await cluster.patch("train", {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": 2}}}})
+    await cluster.pods("odd", "train-master-0", "train-worker-0", "train-worker-1")
+
+
+async def test_u17_two_controllers_at_once_make_every_replica_once(cluster: Cluster) -> None:
+    """Whatever a cache knows too late: names are the same for both, and a name that is taken by oneself is no error."""
+    informers = Informers(cluster.client, namespace=cluster.namespace)
+    second = PyTorchJobController(cluster.client, informers, Settings())
+    tasks = [asyncio.create_task(work) for work in (second.run(), informers.run())]
+    try:
+        await cluster.create(job(worker=8))
+        expected = ("train-master-0", *(f"train-worker-{index}" for index in range(8)))
+        await cluster.pods(*expected)
+        await cluster.services(*expected)
+        await cluster.move("train-master-0", "Running")
+        await cluster.conditions(("Created", "True"), ("Running", "True"))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    told = (await cluster.client.list(EVENTS, cluster.namespace)).items
+    assert not [one["message"] for one in told if one["type"] == "Warning"]
+
+
+async def test_edits_at_once_all_count(cluster: Cluster) -> None:
+    await cluster.create(job(worker=1))
+    await cluster.pods("train-master-0", "train-worker-0")
+
+    async def scale(count: int) -> None:
+        await cluster.patch("train", {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": count}}}})
+
+    async def mark(number: int) -> None:
+        await cluster.patch("train", {"metadata": {"labels": {f"edit-{number}": "made"}}})
+
+    await asyncio.gather(cluster.move("train-master-0", "Running"), *map(scale, (3, 5, 2)), *map(mark, range(6)))
+    await scale(4)
+    await cluster.pods("train-master-0", *(f"train-worker-{index}" for index in range(4)))
+    found = await cluster.get()
+    assert {f"edit-{number}" for number in range(6)} <= set(found["metadata"]["labels"])
+    await cluster.conditions(("Created", "True"), ("Running", "True"))
+
+
+async def test_an_error_exit_and_a_time_to_live_end_with_the_job_gone(cluster: Cluster) -> None:
+    """Upstream never sets the completion time here, and then cannot tell when the time is over."""
+    await cluster.create(job(worker=None, policy="ExitCode", run={"ttlSecondsAfterFinished": 1}))
+    await cluster.pods("train-master-0")
+    await cluster.move("train-master-0", "Running")
+    await cluster.move("train-master-0", "Failed", code=1)
+    await cluster.gone("train")
+
+
+async def test_replicas_made_anew_reach_the_limit(cluster: Cluster) -> None:
+    """Upstream counts restarts of containers only, and goes on for ever."""
+    await cluster.create(job(worker=None, policy="ExitCode", run={"backoffLimit": 2}))
+    before = ""
+
+    async def anew() -> str:
+        found = await cluster.client.find(PODS, "train-master-0", cluster.namespace)
+        uid = str(found["metadata"]["uid"]) if found else ""
+        return uid if uid != before else ""
+
+    for _ in range(2):
+        before = await cluster.until(anew)
+        await cluster.move("train-master-0", "Running")
+        await cluster.move("train-master-0", "Failed", code=137)
+
+    async def failed() -> bool:
+        conditions = ((await cluster.get()).get("status") or {}).get("conditions") or ()
+        return any((one["type"], one["status"]) == ("Failed", "True") for one in conditions)
+
+    await cluster.until(failed)
+    assert (await cluster.get())["status"]["completionTime"]
+    assert await cluster.client.find(JOBS, "train", cluster.namespace) is not None
