@@ -10,6 +10,7 @@ from typing import Any
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
+from torchyard.controllers.account_secrets import AccountSecrets
 from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
@@ -50,6 +51,7 @@ class Shop:
     recorder: Recorder
     api: Api
     authority: str
+    sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of a name
     settings: Settings
 
 
@@ -114,6 +116,9 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     "root-ca-certificate-publisher-controller": lambda shop: root_authority(
         shop.client, shop.informers, shop.authority
     ).run(),
+    "serviceaccount-token-controller": lambda shop: AccountSecrets(
+        shop.client, shop.informers, authority=shop.authority, sign=shop.sign
+    ).run(),
     "serviceaccount-controller": lambda shop: default_account(shop.client, shop.informers).run(),
     "ttl-after-finished-controller": lambda shop: TtlController(
         shop.client, shop.informers, clock=shop.api.clock
@@ -129,10 +134,16 @@ KNOWN = tuple(MAKERS)
 
 
 def controllers(
-    client: Client, api: Api, chosen: frozenset[str], settings: Settings, *, authority: str
+    client: Client,
+    api: Api,
+    chosen: frozenset[str],
+    settings: Settings,
+    *,
+    authority: str,
+    sign: Callable[[dict[str, Any], str], str],
 ) -> Iterator[tuple[str, Work]]:
     """The coroutines of the chosen controllers, by name, and what feeds them."""
-    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), api, authority, settings)
+    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), api, authority, sign, settings)
     for name in sorted(chosen):
         makers = {name: MAKERS[name]} if name in MAKERS else {}
         for each, make in (makers | _WITH.get(name, {})).items():

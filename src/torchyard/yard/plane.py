@@ -119,7 +119,8 @@ class Plane:
         self._run("upkeep", Upkeep(self.api).run())
         authority = credentials.authority.read_text()
         client = self.client("torchyard-controllers")
-        for name, work in controllers(client, self.api, chosen, settings, authority=authority):
+        sign = self.server.guard.accounts.issue_for_secret
+        for name, work in controllers(client, self.api, chosen, settings, authority=authority, sign=sign):
             self._run(name, work)
         if settings.node:
             from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it

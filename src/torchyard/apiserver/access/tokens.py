@@ -132,6 +132,20 @@ class AccountTokens:
         }
         return self._sign(claims), now + life
 
+    def issue_for_secret(self, account: Object, secret: str) -> str:
+        """The older kind of token: it lives as long as the secret that holds it."""
+        metadata = account["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        claims = {
+            "iss": LEGACY_ISSUER,
+            f"{LEGACY_PREFIX}namespace": namespace,
+            f"{LEGACY_PREFIX}secret.name": secret,
+            f"{LEGACY_PREFIX}service-account.name": name,
+            f"{LEGACY_PREFIX}service-account.uid": metadata["uid"],
+            "sub": account_name(namespace, name),
+        }
+        return self._sign(claims)
+
     def find(self, token: str) -> Found | None:
         """The account behind a token; None when the token is not one of ours."""
         claims = self._read.get(token)

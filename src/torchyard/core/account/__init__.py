@@ -1,0 +1,1 @@
+"""Service accounts and the secrets that hold their tokens. Pure."""

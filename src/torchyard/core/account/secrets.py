@@ -1,0 +1,46 @@
+"""Secrets of type service-account-token: a token that does not expire, for an account the secret names."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+Object = dict[str, Any]
+
+TYPE = "kubernetes.io/service-account-token"
+ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
+
+
+def account_of(secret: Object) -> str:
+    """`namespace/name` of the account a secret is for; empty for other secrets."""
+    metadata = secret["metadata"]
+    name = (metadata.get("annotations") or {}).get(ACCOUNT_NAME)
+    return f"{metadata['namespace']}/{name}" if secret.get("type") == TYPE and name else ""
+
+
+def is_for(secret: Object, account: Object | None) -> bool:
+    """Whether the account is there, and not a later one of the same name."""
+    if account is None:
+        return False
+    wanted = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
+    return wanted in (None, "", account["metadata"]["uid"])
+
+
+def filled(secret: Object, account: Object, *, authority: str, sign: Callable[[Object, str], str]) -> Object | None:
+    """The secret with all it should hold; None if it has it. A token that is there stays."""
+    metadata, data = secret["metadata"], secret.get("data") or {}
+    wanted = {
+        "ca.crt": _encoded(authority),
+        "namespace": _encoded(metadata["namespace"]),
+        "token": data.get("token") or _encoded(sign(account, metadata["name"])),
+    }
+    marks = metadata.get("annotations") or {}
+    if {**data, **wanted} == data and marks.get(ACCOUNT_UID) == account["metadata"]["uid"]:
+        return None
+    marked = {**metadata, "annotations": {**marks, ACCOUNT_UID: account["metadata"]["uid"]}}
+    return {**secret, "metadata": marked, "data": {**data, **wanted}}
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,44 @@
+"""Secrets that ask for a service account's token, on our plane and on a real cluster alike."""
+
+from __future__ import annotations
+
+import base64
+
+from tests.controllers.conftest import Object, Place
+
+from torchyard.core.account.secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
+from torchyard.kube.refs import SECRETS, SERVICE_ACCOUNTS
+
+
+def secret(account: str) -> Object:
+    return {"metadata": {"name": "token", "annotations": {ACCOUNT_NAME: account}}, "type": TYPE}
+
+
+async def test_a_secret_gets_its_accounts_token_which_the_server_knows(place: Place) -> None:
+    made = await place.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
+    await place.create(SECRETS, secret("robot"))
+    found = await place.becomes(SECRETS, "token", lambda one: "token" in (one.get("data") or {}))
+    data = {name: base64.b64decode(value).decode() for name, value in found["data"].items()}
+    assert data["namespace"] == place.namespace
+    assert "BEGIN CERTIFICATE" in data["ca.crt"]
+    assert found["metadata"]["annotations"][ACCOUNT_UID] == made["metadata"]["uid"]
+    review = await place.client.raw(
+        "POST",
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": data["token"]}},
+    )
+    assert review["status"]["authenticated"] is True
+    assert review["status"]["user"]["username"] == f"system:serviceaccount:{place.namespace}:robot"
+
+
+async def test_a_secret_goes_with_its_account(place: Place) -> None:
+    await place.create(SERVICE_ACCOUNTS, {"metadata": {"name": "robot"}})
+    await place.create(SECRETS, secret("robot"))
+    await place.becomes(SECRETS, "token", lambda one: "token" in (one.get("data") or {}))
+    await place.delete(SERVICE_ACCOUNTS, "robot")
+    await place.gone(SECRETS, "token")
+
+
+async def test_a_secret_of_an_account_that_is_not_there_is_removed(place: Place) -> None:
+    await place.create(SECRETS, secret("nobody"))
+    await place.gone(SECRETS, "token")
