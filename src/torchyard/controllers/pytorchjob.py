@@ -19,7 +19,7 @@ from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
 from torchyard.core.pytorchjob.gang import is_volcano
 from torchyard.core.pytorchjob.view import Settings, View
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer, Key, by_owner
+from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import PODS, SERVICES
@@ -101,7 +101,7 @@ class PyTorchJobController:
         self.controller = Controller(
             names.CONTROLLER, self._reconcile, [self._jobs, *self._children], workers=workers, observe=observe
         )
-        self._jobs.on_change(lambda _change, obj, _before: self._look(obj["metadata"], obj["metadata"]["name"]))
+        self._jobs.on_change(self._job_changed)
         for informer in self._children:
             informer.on_change(self._look_at_owner)
         self._written: dict[Key, Object] = {}
@@ -111,20 +111,25 @@ class PyTorchJobController:
     async def run(self) -> None:
         """May be run again: whatever was under way when it was cancelled is looked at anew."""
         for job in self._jobs.all():
-            self._look(job["metadata"], job["metadata"]["name"])
+            self.controller.queue.add(key_of(job))
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             group.create_task(self.controller.run())
 
-    def _look(self, metadata: Object, name: str) -> None:
-        self.controller.queue.add((metadata.get("namespace", ""), name))
+    def _job_changed(self, _change: str, job: Object, before: Object | None) -> None:
+        """A new status is our own doing, and no reason to hurry."""
+        only_status = before is not None and _but_status(job) == _but_status(before)
+        self.controller.queue.add_after(key_of(job), self._pause(job["metadata"]["uid"]) if only_status else 0)
 
     def _look_at_owner(self, _change: str, obj: Object, _before: Object | None) -> None:
         for reference in obj["metadata"].get("ownerReferences") or ():
             if reference.get("controller") and reference["kind"] == names.KIND:
-                pods = self._pods.count(_OWNER, reference["uid"])
-                pause = min(pods * _PAUSE_PER_POD, _LONGEST_PAUSE) if pods >= _LARGE else 0
-                self.controller.queue.add_after((obj["metadata"].get("namespace", ""), reference["name"]), pause)
+                key = (obj["metadata"].get("namespace", ""), reference["name"])
+                self.controller.queue.add_after(key, self._pause(reference["uid"]))
+
+    def _pause(self, uid: str) -> float:
+        pods = self._pods.count(_OWNER, uid)
+        return min(pods * _PAUSE_PER_POD, _LONGEST_PAUSE) if pods >= _LARGE else 0
 
     async def _reconcile(self, key: Key) -> float | None:
         job = self._current(key)
@@ -286,6 +291,11 @@ class _NotDone(Exception):
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
     """A job's children of a kind; the kind is written on them, since a list leaves it out."""
     return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
+
+
+def _but_status(job: Object) -> Object:
+    """What changes when anything but the status does."""
+    return {name: value for name, value in job["metadata"].items() if name != "resourceVersion"}
 
 
 def _revision(obj: Object) -> int:
