@@ -29,11 +29,11 @@ def _elastic_policy() -> Object:
             "minReplicas": says("Lower limit of workers; defaults to maxReplicas, or to the number of workers.", INT32),
             "nProcPerNode": says("Deprecated: use spec.nprocPerNode.", INT32),
             "rdzvBackend": says("Where workers meet: c10d (the default), etcd, etcd-v2, torchyard.", STRING),
-            "rdzvConf": {"type": "array", "items": conf},
+            "rdzvConf": says("Further settings of the meeting point.", {"type": "array", "items": conf}),
             "rdzvHost": says("Host of the meeting point; defaults to the first worker.", STRING),
-            "rdzvId": STRING,
-            "rdzvPort": INT32,
-            "standalone": {"type": "boolean"},
+            "rdzvId": says("The name of the meeting.", STRING),
+            "rdzvPort": says("Port of the meeting point.", INT32),
+            "standalone": says("Each replica meets only itself.", {"type": "boolean"}),
         }
     )
 
@@ -42,17 +42,19 @@ def _run_policy() -> Object:
     queue = {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]}
     scheduling = {
         "minAvailable": says("How many replicas must fit at once before any starts.", INT32),
-        "minResources": {"type": "object", "additionalProperties": QUANTITY},
-        "priorityClass": STRING,
-        "queue": queue,
-        "scheduleTimeoutSeconds": INT32,
+        "minResources": says(
+            "What must be free at once before any starts.", {"type": "object", "additionalProperties": QUANTITY}
+        ),
+        "priorityClass": says("The priority class of the group.", STRING),
+        "queue": says("The queue the job waits in; immutable.", queue),
+        "scheduleTimeoutSeconds": says("How long the group may wait for its place.", INT32),
     }
     fields = {
         "activeDeadlineSeconds": says("The job fails when it was active for this long.", INT64),
         "backoffLimit": says("The job fails when its replicas were restarted this often.", INT32),
         "cleanPodPolicy": says("What goes when the job is finished: None (the default), Running or All.", STRING),
         "managedBy": says("Who looks after the job; immutable.", STRING),
-        "schedulingPolicy": record(scheduling),
+        "schedulingPolicy": says("How the replicas are scheduled as one group.", record(scheduling)),
         "suspend": says("Removes the replicas, or does not start them, until it is false again.", {"type": "boolean"}),
         "ttlSecondsAfterFinished": says("The job is deleted this long after it finished.", INT32),
     }
@@ -66,17 +68,17 @@ def _spec() -> Object:
         {
             "replicas": says("How many; one by default.", INT32),
             "restartPolicy": says("Always, OnFailure (the default), Never or ExitCode.", STRING),
-            "template": template(),
+            "template": says("The pods.", template()),
         }
     )
     return record(
         {
-            "elasticPolicy": _elastic_policy(),
+            "elasticPolicy": says("Lets workers come and go: how many, and where they meet.", _elastic_policy()),
             "nprocPerNode": says("Processes per replica: auto, cpu, gpu or a number.", STRING),
             "pytorchReplicaSpecs": says(
                 "By type: Master, Worker.", {"type": "object", "additionalProperties": replica}
             ),
-            "runPolicy": _run_policy(),
+            "runPolicy": says("When the job ends, what is left of it then, and how it is scheduled.", _run_policy()),
         },
         "pytorchReplicaSpecs",
     )
@@ -123,8 +125,8 @@ def definition_object() -> Object:
             "apiVersion": STRING,
             "kind": STRING,
             "metadata": {"type": "object"},
-            "spec": _spec(),
-            "status": _status(),
+            "spec": says("What to train, with how many replicas of which type.", _spec()),
+            "status": says("How far it is.", _status()),
         }
     )
     version = {
