@@ -22,6 +22,7 @@ _is_identifier = re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
 class AdmissionPolicyBehaviour(StatefulBehaviour):
+    qualified_finalizers = False
     unconditional_update = False
 
     def default(self, obj: Object) -> None:
@@ -35,6 +36,7 @@ class AdmissionPolicyBehaviour(StatefulBehaviour):
 
 
 class AdmissionPolicyBindingBehaviour(Behaviour):
+    qualified_finalizers = False
     unconditional_update = False
 
     def default(self, obj: Object) -> None:

@@ -211,6 +211,7 @@ def _check_reviews(versions: list[str], field: str, found: list[Fault]) -> None:
 
 
 class ValidatingWebhookBehaviour(Behaviour):
+    qualified_finalizers = False
     unconditional_update = False
     generation_fields = ("webhooks",)
     _mutating = False
@@ -266,6 +267,7 @@ def validate_api_service(service: Object) -> list[Fault]:
 
 
 class APIServiceBehaviour(StatefulBehaviour):
+    qualified_finalizers = False
     name_rule = "path-segment"
     unconditional_update = False
     generation_fields = None

@@ -157,6 +157,7 @@ class PriorityClassBehaviour(Behaviour):
 
 
 class RuntimeClassBehaviour(Behaviour):
+    qualified_finalizers = False
     unconditional_update = False
     create_on_update = True
     generation_fields = None

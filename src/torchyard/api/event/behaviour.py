@@ -15,6 +15,7 @@ def _about(obj: Object, field: str) -> dict[str, str]:
 
 
 class EventBehaviour(Behaviour):
+    qualified_finalizers = False
     create_on_update = True
     generation_fields = None
 

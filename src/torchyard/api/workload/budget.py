@@ -27,6 +27,7 @@ def validate_budget(budget: Object) -> list[Fault]:
 
 
 class BudgetBehaviour(StatefulBehaviour):
+    qualified_finalizers = False
     unconditional_update = False
 
     def prepare_create(self, obj: Object) -> None:

@@ -14,6 +14,7 @@ from torchyard.apiserver.crd.definition.status import begin_deletion, begin_stat
 class DefinitionBehaviour(Behaviour):
     """Names are settled by `status.settle_names`, which needs the other definitions: the server calls it."""
 
+    qualified_finalizers = False
     unconditional_update: ClassVar[bool] = False
 
     def default(self, obj: Object) -> None:
