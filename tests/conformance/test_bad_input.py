@@ -12,10 +12,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from tests.conformance.objects import Space, config_map
-from tests.support import kubernetes as real
 from tests.support.http import APPLY, JSON, JSON_PATCH, MERGE
-from tests.support.kubernetes import Kubernetes, Server
-from tests.support.yard import Yard
+from tests.support.kubernetes import Server
 
 from torchyard.apiserver.access.certificates import ensure
 
@@ -156,14 +154,8 @@ def _encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-@pytest.mark.parametrize("name", ["yard", "kube"])
-def test_a_certificate_of_somebody_else_opens_nothing(name: str, tmp_path: Path) -> None:
-    if name == "kube" and real.assets() is None:
-        pytest.skip(real.MISSING)
-    ours, theirs = ensure(tmp_path / "ours"), ensure(tmp_path / "theirs").directory
-    flags = ("--client-ca-file", str(ours.authority))
-    plane = Yard(tmp_path / "plane") if name == "yard" else Kubernetes(tmp_path / "plane", flags=flags)
-    with plane as server:
-        shown = (str(theirs / "admin.crt"), str(theirs / "admin.key"))
-        answer = server.admin.as_user("", shown).get("/api/v1/pods")
-        assert (answer.status, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")
+def test_a_certificate_of_somebody_else_opens_nothing(server: Server, tmp_path: Path) -> None:
+    theirs = ensure(tmp_path).directory
+    shown = (str(theirs / "admin.crt"), str(theirs / "admin.key"))
+    answer = server.admin.as_user("", shown).get("/api/v1/pods")
+    assert (answer.status, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")

@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.support.http import Client
 from tests.support.process import Process, free_port
 
+from torchyard.apiserver.access.certificates import ensure
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE_RANGE = "10.96.0.0/16"
 MISSING = "no real Kubernetes here: set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
@@ -188,6 +190,7 @@ class Kubernetes:
             *("--cert-dir", str(self.directory), "--token-auth-file", str(tokens), "--authorization-mode", "RBAC"),
             *("--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key)),
             *("--service-account-signing-key-file", str(key), "--service-cluster-ip-range", SERVICE_RANGE),
+            *("--client-ca-file", str(ensure(self.directory / "clients").authority)),
             *("--endpoint-reconciler-type", "none", "--allow-privileged=true", "--enable-priority-and-fairness=false"),
             *([] if self.controllers else ["--disable-admission-plugins", "ServiceAccount"]),
             *self.flags,

@@ -39,6 +39,8 @@ class EventBehaviour(Behaviour):
 class NewEventBehaviour(EventBehaviour):
     """The same objects by the names of events.k8s.io."""
 
+    qualified_finalizers = True
+
     def validate(self, obj: Object) -> list[Fault]:
         return validation.validate_new_event(obj)
 
