@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -253,3 +254,15 @@ async def test_stopping_ends_streams_and_lets_requests_under_way_finish() -> Non
         assert await asking.rest() == b""
         asking.close()
         streaming.close()
+
+
+async def test_a_connection_is_dropped_when_the_full_parser_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("torchyard.apiserver.front.listening.importlib.import_module", broken)
+    async with connected() as (server, _, peer):
+        await peer.send(_request("GET /a HTTP/1.0"))
+        with contextlib.suppress(ConnectionResetError):
+            assert await peer.rest() == b""
+        assert server.asked == 0

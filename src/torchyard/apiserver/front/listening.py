@@ -52,14 +52,20 @@ class Front:
                 task.cancel()
         for connection in list(self.connections):
             connection.transport.close()
-        if self._unusual is not None:
-            await (await self._unusual).stop(STOP_SECONDS)
+        if self._unusual is not None and not self._unusual.done():
+            self._unusual.cancel()
+        elif self._unusual is not None and self._unusual.exception() is None:
+            await self._unusual.result().stop(STOP_SECONDS)
 
     async def hand_over(self, connection: Connection) -> None:
         """Let aiohttp go on with a connection, from the bytes that were not understood here."""
         if self._unusual is None:
             self._unusual = asyncio.ensure_future(self._load())
-        unusual = await asyncio.shield(self._unusual)
+        try:
+            unusual = await asyncio.shield(self._unusual)
+        except BaseException:
+            connection.transport.abort()  # nobody is left who could answer
+            raise
         self.connections.discard(connection)
         if not connection.transport.is_closing():
             unusual.take(connection.transport, bytes(connection.buffer))
