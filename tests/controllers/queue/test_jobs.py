@@ -13,6 +13,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.queue import words
 from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.core.queue.conditions import find
+from torchyard.kube.refs import PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -289,3 +290,46 @@ def _cluster(plane: Plane) -> Cluster:
     from tests.controllers.queue.conftest import Cluster as Made
 
     return Made(plane.client("test"))
+
+
+def _pod(name: str, group: str = "", size: int = 1) -> Object:
+    labels = {"kueue.x-k8s.io/queue-name": "q", **({"kueue.x-k8s.io/pod-group-name": group} if group else {})}
+    annotations = {"kueue.x-k8s.io/pod-group-total-count": str(size)} if group else {}
+    container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": annotations}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+async def test_a_group_of_pods_starts_together(cluster: Cluster) -> None:
+    await cluster.with_queue(flavor=queues.flavor("default", {"kind": "fast"}))
+    first = await cluster.client.create(PODS, _pod("a", "pair", 2))
+    assert first["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
+    await cluster.client.create(PODS, _pod("b", "pair", 2))
+
+    async def open_gates() -> bool:
+        found = [await cluster.client.get(PODS, name, "default") for name in ("a", "b")]
+        return all(not one["spec"].get("schedulingGates") for one in found) and all(
+            one["spec"]["nodeSelector"] == {"kind": "fast"} for one in found
+        )
+
+    await cluster.until(open_gates, "the start of both")
+    for name in ("a", "b"):
+        await cluster.client.patch(PODS, name, {"status": {"phase": "Succeeded"}}, "default", subresource="status")
+
+    async def finished() -> bool:
+        workload = await cluster.client.get(WORKLOADS, "pair", "default")
+        found = find(workload["status"]["conditions"], words.FINISHED)
+        return found is not None and found["message"] == "Pods succeeded: 2/2."
+
+    await cluster.until(finished, "the end")
+
+
+async def test_a_lone_pod_queues_too(cluster: Cluster) -> None:
+    await cluster.with_queue()
+    await cluster.client.create(PODS, _pod("alone"))
+
+    async def is_open() -> bool:
+        return not (await cluster.client.get(PODS, "alone", "default"))["spec"].get("schedulingGates")
+
+    await cluster.until(is_open, "its start")

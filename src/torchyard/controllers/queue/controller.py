@@ -13,6 +13,7 @@ from torchyard.controllers.queue.figures import Figures
 from torchyard.controllers.queue.jobs import JobController
 from torchyard.controllers.queue.local import LocalQueues
 from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.pods import PodController
 from torchyard.controllers.queue.refs import JOBS, PYTORCHJOBS
 from torchyard.controllers.queue.state import State
 from torchyard.controllers.queue.workloads import WorkloadController
@@ -48,7 +49,9 @@ class QueueController:
         if pytorchjobs:
             kinds.append((PyTorchJob(), PYTORCHJOBS))
         self._jobs = [JobController(self.state, informers, adapter, ref) for adapter, ref in kinds]
+        self._pods = PodController(self.state, informers)
         self._parts: list[_Part] = [
+            self._pods,
             Admission(self.state, told, self.metrics),
             WorkloadController(self.state, kept, self.metrics, settings or Settings()),
             Figures(self.state, self.metrics),
@@ -56,7 +59,13 @@ class QueueController:
         ]
         self._local = [LocalQueues(self.state, informers)] if conveniences else []
         self._parts += self._local
-        self._recorders = [told, kept, *(one.recorder for one in self._jobs), *(one.recorder for one in self._local)]
+        self._recorders = [
+            told,
+            kept,
+            self._pods.recorder,
+            *(one.recorder for one in self._jobs),
+            *(one.recorder for one in self._local),
+        ]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.api.names import label_value_problems
 from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
+from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLASSES, WORKLOADS
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.conditions import find, is_true
-from torchyard.core.queue.jobs import Adapter, CannotStart, PodSetInfo, queue_of
+from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
 from torchyard.core.queue.shapes import shape_of
 from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer, Key
@@ -216,7 +216,7 @@ class JobController:
 
     async def _start(self, job: Object, workload: Object) -> None:
         try:
-            infos = self._infos(workload)
+            infos = infos_of(workload, self._state.book.flavors)
             await self._patch(job, self._adapter.start(job, infos))
         except CannotStart as error:
             await self._give_up(job, workload, str(error))
@@ -234,32 +234,6 @@ class JobController:
         status = lifecycle.finish(workload, words.NOT_STARTED, why, self._state.now())
         await self._state.write((metadata["namespace"], metadata["name"]), workload, status)
         self._tell(job, "Warning", words.NOT_STARTED, why)
-
-    def _infos(self, workload: Object) -> list[PodSetInfo]:
-        """What the admission, its flavors and its checks add to each pod set."""
-        admission = workload["status"]["admission"]
-        queue = workload["spec"].get("queueName", "")
-        infos: list[PodSetInfo] = []
-        for one in admission["podSetAssignments"]:
-            labels = {names.POD_SET: one["name"], names.POD_LOCAL_QUEUE: queue}
-            labels[names.POD_CLUSTER_QUEUE] = admission["clusterQueue"]
-            labels = {key: value for key, value in labels.items() if not label_value_problems(value)}
-            info = PodSetInfo(one["name"], one.get("count", 0), labels=labels)
-            for name in sorted(set((one.get("flavors") or {}).values())):
-                flavor = self._state.book.flavors.get(name)
-                if flavor is None:
-                    raise CannotStart(words.flavor_missing(name))
-                info.selector.update(flavor.labels)
-                info.tolerations.extend(flavor.tolerations)
-            for check in workload["status"].get("admissionChecks") or ():
-                for update in check.get("podSetUpdates") or ():
-                    if update["name"] == one["name"]:
-                        info.selector.update(update.get("nodeSelector") or {})
-                        info.labels.update(update.get("labels") or {})
-                        info.annotations.update(update.get("annotations") or {})
-                        info.tolerations.extend(update.get("tolerations") or ())
-            infos.append(info)
-        return infos
 
     async def _report(self, job: Object, workload: Object) -> None:
         """What the running job says of its pods."""

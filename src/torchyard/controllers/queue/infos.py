@@ -1,0 +1,40 @@
+"""What an admission, its flavors and its checks add to the pods of each pod set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchyard.api.names import label_value_problems
+from torchyard.api.queue import names, words
+from torchyard.core.queue.flavors import Flavor
+from torchyard.core.queue.jobs import CannotStart, PodSetInfo
+
+Object = dict[str, Any]
+
+
+def infos_of(workload: Object, flavors: Mapping[str, Flavor]) -> list[PodSetInfo]:
+    """Raises `CannotStart` where a flavor is gone."""
+    admission = workload["status"]["admission"]
+    queue = workload["spec"].get("queueName", "")
+    infos: list[PodSetInfo] = []
+    for one in admission["podSetAssignments"]:
+        labels = {names.POD_SET: one["name"], names.POD_LOCAL_QUEUE: queue}
+        labels[names.POD_CLUSTER_QUEUE] = admission["clusterQueue"]
+        labels = {key: value for key, value in labels.items() if not label_value_problems(value)}
+        info = PodSetInfo(one["name"], one.get("count", 0), labels=labels)
+        for name in sorted(set((one.get("flavors") or {}).values())):
+            flavor = flavors.get(name)
+            if flavor is None:
+                raise CannotStart(words.flavor_missing(name))
+            info.selector.update(flavor.labels)
+            info.tolerations.extend(flavor.tolerations)
+        for check in workload["status"].get("admissionChecks") or ():
+            for update in check.get("podSetUpdates") or ():
+                if update["name"] == one["name"]:
+                    info.selector.update(update.get("nodeSelector") or {})
+                    info.labels.update(update.get("labels") or {})
+                    info.annotations.update(update.get("annotations") or {})
+                    info.tolerations.extend(update.get("tolerations") or ())
+        infos.append(info)
+    return infos

@@ -1,0 +1,129 @@
+"""Pods that queue by themselves: gated until their group is admitted as a whole, deleted when it is evicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.queue import names, words
+from torchyard.controllers.loop import Controller
+from torchyard.controllers.queue.infos import infos_of
+from torchyard.controllers.queue.refs import WORKLOADS
+from torchyard.controllers.queue.state import State
+from torchyard.core.queue import lifecycle, pods
+from torchyard.core.queue.conditions import is_true
+from torchyard.kube.informer import Informer, Key
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import PODS
+
+Object = dict[str, Any]
+
+
+class PodController:
+    def __init__(self, state: State, informers: Informers) -> None:
+        self._state, self._client = state, state.client
+        self._pods = informers.of(
+            PODS, labels=f"{names.MANAGED}=true", indexes={"queue-group": lambda one: (_group_key(one),)}
+        )
+        self.recorder = Recorder(state.client, words.framework("pod"), clock=state.clock)
+        sources: list[Informer] = [self._pods, *state.informers]
+        self._controller = Controller(words.framework("pod"), self._reconcile, sources)
+        self._pods.on_change(lambda _change, pod, _before: self._controller.queue.add(_key(pod)))
+        state.workloads.on_change(self._workload_changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def _workload_changed(self, _change: str, obj: Object, _before: Object | None) -> None:
+        if any(one["kind"] == "Pod" for one in obj["metadata"].get("ownerReferences") or ()):
+            self._controller.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        members = self._pods.by("queue-group", "/".join(key))
+        workload = self._state.current(key)
+        if workload is None:
+            if members and not all(pods.has_ended(one) for one in members):
+                await self._compose(key, members)
+            return None
+        if self._state.is_writing(key) or workload["metadata"].get("deletionTimestamp"):
+            return None
+        status = workload.get("status") or {}
+        conditions = status.get("conditions") or ()
+        if is_true(conditions, words.FINISHED):
+            return None
+        alive = [one for one in members if not pods.has_ended(one)]
+        if members and not alive:
+            await self._finish(key, workload, members)
+        elif is_true(conditions, words.EVICTED) and status.get("admission"):
+            await self._evict(key, workload, alive)
+        elif is_true(conditions, words.ADMITTED) and status.get("admission"):
+            await self._start(workload, alive)
+        return None
+
+    async def _compose(self, key: Key, members: list[Object]) -> None:
+        try:
+            if len(members) < pods.size_of(members):
+                return  # the rest is to come
+        except YardError as error:
+            self._tell(members, "Warning", words.NOT_COMPOSED, str(error))
+            return
+        owners = [
+            {"apiVersion": "v1", "kind": "Pod", "name": one["metadata"]["name"], "uid": one["metadata"]["uid"]}
+            for one in members
+        ]
+        first = members[0]
+        workload = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.WORKLOAD.kind,
+            "metadata": {"name": key[1], "namespace": key[0], "ownerReferences": owners},
+            "spec": {
+                "podSets": pods.pod_sets(members),
+                "queueName": (first["metadata"].get("labels") or {}).get(names.QUEUE_NAME, ""),
+                "priority": first["spec"].get("priority") or 0,
+                "active": True,
+            },
+        }
+        try:
+            await self._client.create(WORKLOADS, workload)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        else:
+            self._tell(members, "Normal", words.CREATED, words.created(*key))
+
+    async def _start(self, workload: Object, members: list[Object]) -> None:
+        infos = infos_of(workload, self._state.book.flavors)
+        for pod in members:
+            if pods.is_gated(pod):
+                await self._client.update(PODS, pods.started(pod, infos))
+                queue = workload["status"]["admission"]["clusterQueue"]
+                self._tell([pod], "Normal", words.JOB_STARTED, words.started(queue))
+
+    async def _evict(self, key: Key, workload: Object, members: list[Object]) -> None:
+        """Pods cannot be stopped, only deleted; who made them may make them again."""
+        for pod in members:
+            metadata = pod["metadata"]
+            if not metadata.get("deletionTimestamp"):
+                await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+        if not members:
+            await self._state.write(key, workload, lifecycle.release(workload, self._state.now()))
+
+    async def _finish(self, key: Key, workload: Object, members: list[Object]) -> None:
+        failed = [one for one in members if one["status"]["phase"] == "Failed"]
+        said = f"Pods succeeded: {len(members) - len(failed)}/{len(members)}."
+        reason = words.FAILED if failed else words.SUCCEEDED
+        await self._state.write(key, workload, lifecycle.finish(workload, reason, said, self._state.now()))
+        self._tell(members, "Normal", words.JOB_FINISHED, words.finished(*key))
+
+    def _tell(self, members: list[Object], kind: Any, reason: str, message: str) -> None:
+        for pod in members:
+            self.recorder.event({**pod, "apiVersion": "v1", "kind": "Pod"}, kind, reason, message)
+
+
+def _key(pod: Object) -> Key:
+    return pod["metadata"]["namespace"], pods.group_of(pod)
+
+
+def _group_key(pod: Object) -> str:
+    return "/".join(_key(pod))
