@@ -127,7 +127,7 @@ def test_s3_6_three_successes_one_after_the_other(kubectl: Kubectl) -> None:
         '["/mnt/ceph/example_pytorch_code.py"]', '["-c", "pass"]'
     )
     text = "\n".join(line for line in text.splitlines() if "nodeSelector" not in line and "gpu.product" not in line)
-    text = text.replace("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel", "python:3.11").replace("3600", "1")
+    text = text.replace("pytorch/pytorch:2.0.1-cuda11.7-cudnn8-devel", "python:3.11").replace("3600", "8")
     job = created(kubectl, text)
     seen: dict[str, object] = {}
 
