@@ -415,3 +415,18 @@ async def test_21_kubectl_prints_the_columns_people_know(storage: Storage, tmp_p
             f"{storage.cls} (default) example.com/none Delete Immediate false",
         ),
     }
+
+
+async def test_a_pod_brings_its_own_claim_along_and_takes_no_other_of_that_name(storage: Storage) -> None:
+    place, node = storage.place, f"{storage.place.namespace}-node"
+    await place.node(node)
+    await storage.claim("taken-v")
+    spec = claim(cls=storage.cls)["spec"]
+    for name in ("own", "taken"):
+        volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
+        await place.pod(name, volumes=volumes, nodeSelector={"kubernetes.io/hostname": node})
+    made = await place.becomes(CLAIMS, "own-v", lambda _: True)
+    assert [one["name"] for one in made["metadata"]["ownerReferences"]] == ["own"]
+    await storage.unscheduled("taken", "was not created for pod")
+    await place.delete(PODS, "own", grace=0)
+    await place.gone(CLAIMS, "own-v")

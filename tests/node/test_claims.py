@@ -106,3 +106,19 @@ async def test_a_claim_grows_as_its_class_allows(node: Node) -> None:
 
     await eventually(grown)
     await told(node, "data", "VolumeResizeSuccessful", "Resize volume succeeded")
+
+
+async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: Node) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    template = {"metadata": {"labels": {"for": "scratch"}}, "spec": spec}
+    volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
+    await node.script("p", "touch /mnt/ceph/scratch", container=MOUNT, volumes=volumes)
+    await node.phase("p", "Succeeded")
+    made = await node.client.get(CLAIMS, "p-v", "default")
+    assert made["metadata"]["labels"] == {"for": "scratch"}
+    await node.client.delete(PODS, "p", "default")
+
+    async def gone() -> bool:
+        return await node.client.find(CLAIMS, "p-v", "default") is None
+
+    await eventually(gone)

@@ -14,6 +14,7 @@ from torchyard.controllers.account_secrets import AccountSecrets
 from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
+from torchyard.controllers.ephemeral_volumes import EphemeralVolumes
 from torchyard.controllers.garbage import GarbageCollector
 from torchyard.controllers.job import JobController
 from torchyard.controllers.local_volumes import LocalVolumes
@@ -95,6 +96,7 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
+    "ephemeral-volume-controller": lambda shop: EphemeralVolumes(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "kueue": _queues,

@@ -89,6 +89,10 @@ def claim_missing(name: str) -> str:
     return f'persistentvolumeclaim "{name}" not found'
 
 
+def not_the_pods(claim: str, pod: str) -> str:
+    return f'PVC "{claim}" was not created for pod "{pod}" (pod is not owner)'
+
+
 def claim_going(name: str) -> str:
     return f'persistentvolumeclaim "{name}" is being deleted'
 

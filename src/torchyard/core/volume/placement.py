@@ -9,6 +9,7 @@ from torchyard.api.volume import words
 from torchyard.core.placement.fit import matches_term
 from torchyard.core.placement.view import NodeView, is_finished
 from torchyard.core.volume.bind import reserved
+from torchyard.core.volume.ephemeral import ephemeral_claims, is_of
 from torchyard.core.volume.match import best_volume
 from torchyard.core.volume.view import (
     CLAIM,
@@ -40,10 +41,13 @@ class Storage:
     def blocked(self, pod: Object) -> str:
         """A reason that holds whatever the node."""
         namespace = pod["metadata"]["namespace"]
+        brought = {one["metadata"]["name"] for one in ephemeral_claims(pod)}
         for name in claims_of(pod).values():
             claim = self.claim(namespace, name)
             if claim is None:
                 return words.claim_missing(name)
+            if name in brought and not is_of(claim, pod):
+                return words.not_the_pods(f"{namespace}/{name}", f"{namespace}/{pod['metadata']['name']}")
             if is_going(claim):
                 return words.claim_going(name)
             if phase(claim) == "Lost":

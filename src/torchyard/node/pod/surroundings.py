@@ -126,6 +126,7 @@ class Surroundings:
             fetch=self.fetch,
             token=self._token,
             field=lambda kind, reference: self.field(kind, reference, {}),
+            pod=self.pod["metadata"]["name"],
         )
         return {volume["name"]: await sources.prepare(volume) for volume in self.pod["spec"].get("volumes") or ()}
 

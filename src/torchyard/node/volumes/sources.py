@@ -46,6 +46,7 @@ class Sources:
     fetch: Fetch
     token: Token
     field: Callable[[str, Object], str] = field(repr=False)
+    pod: str = ""  # its name, after which the claims it brings along are called
 
     async def prepare(self, volume: Object) -> Prepared:
         name = volume["name"]
@@ -103,6 +104,9 @@ class Sources:
             return await self._nfs(bound, spec["nfs"])
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
         raise VolumeError(f'persistentvolume "{bound}": {kinds} volumes are not served by this node')
+
+    async def _ephemeral(self, name: str, source: Object) -> Prepared:
+        return await self._claim(name, {"claimName": f"{self.pod}-{name}"})
 
     async def _nfs(self, name: str, source: Object) -> Prepared:
         """Mounted by the machine's own mount program, which needs root and nfs-common."""
@@ -193,6 +197,7 @@ _MAKERS: dict[str, Callable[[Sources, str, Object], Awaitable[Prepared]]] = {
     "emptyDir": Sources._empty,
     "hostPath": Sources._host_path,
     "persistentVolumeClaim": Sources._claim,
+    "ephemeral": Sources._ephemeral,
     "nfs": Sources._nfs,
     "configMap": Sources._config_map,
     "secret": Sources._secret,

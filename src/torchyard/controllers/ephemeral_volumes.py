@@ -1,0 +1,50 @@
+"""Ephemeral volumes: makes the claims that pods bring along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.controllers.loop import Controller
+from torchyard.core.volume.ephemeral import ephemeral_claims
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import CLAIMS, PODS
+
+Object = dict[str, Any]
+
+
+class EphemeralVolumes:
+    def __init__(self, client: Client, informers: Informers) -> None:
+        self._client = client
+        self._claims, self._pods = informers.of(CLAIMS), informers.of(PODS)
+        self.controller = Controller("ephemeral-volume-controller", self._reconcile, (self._claims, self._pods))
+        self._pods.on_change(self._pod_changed)
+        self._claims.on_change(self._claim_changed)
+
+    async def run(self) -> None:
+        await self.controller.run()
+
+    def _pod_changed(self, change: str, pod: Object, _before: Object | None) -> None:
+        if change == "ADDED" and any(one.get("ephemeral") for one in pod["spec"].get("volumes") or ()):
+            self.controller.queue.add(key_of(pod))
+
+    def _claim_changed(self, change: str, claim: Object, _before: Object | None) -> None:
+        """One that was in the way is gone, or one of ours was deleted before its pod."""
+        if change == "DELETED":
+            for pod in self._pods.all():
+                if any(key_of(one) == key_of(claim) for one in ephemeral_claims(pod)):
+                    self.controller.queue.add(key_of(pod))
+
+    async def _reconcile(self, key: Key) -> None:
+        pod = self._pods.get(*key)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        for claim in ephemeral_claims(pod):
+            if self._claims.get(*key_of(claim)) is None:
+                try:
+                    await self._client.create(CLAIMS, claim)
+                except StatusError as error:
+                    if error.reason != "AlreadyExists":  # whose it is the scheduler and the node look at
+                        raise
