@@ -43,7 +43,8 @@ class HttpTransport:
         self._agent = user_agent
         self._limit = limit
         self._session: aiohttp.ClientSession | None = None
-        self._session_of: Credential | None = None
+        self._session_of: tuple[bytes | None, bytes | None] = (None, None)
+        self._retired: list[aiohttp.ClientSession] = []
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
@@ -82,16 +83,16 @@ class HttpTransport:
                 raise self._unreachable(error) from error
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in [*self._retired, *([self._session] if self._session else [])]:
+            await session.close()
+        self._retired, self._session = [], None
 
     @asynccontextmanager
     async def _sent(
         self, method: str, path: str, headers: dict[str, str], body: bytes, limits: aiohttp.ClientTimeout
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         credential = await self._credentials.current()
-        session = await self._session_for(credential)
+        session = self._session_for(credential)
         try:
             async with session.request(
                 method,
@@ -106,16 +107,21 @@ class HttpTransport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
-    async def _session_for(self, credential: Credential) -> aiohttp.ClientSession:
-        """The session of a credential: a client certificate belongs to the connection, so a new one needs new ones."""
-        if self._session is not None and self._session_of is credential:
-            return self._session
-        await self.close()
+    def _session_for(self, credential: Credential) -> aiohttp.ClientSession:
+        """The session of a client certificate, which belongs to the connection; tokens go with each request.
+
+        A session that is replaced stays open for the streams on it: closing would leave their readers waiting for ever.
+        """
+        wanted = credential.certificate, credential.key
+        if self._session is not None:
+            if self._session_of == wanted:
+                return self._session
+            self._retired.append(self._session)
         connector = aiohttp.TCPConnector(ssl=ssl_context(self._connection, credential), limit=self._limit)
         self._session = aiohttp.ClientSession(
             connector=connector, headers={"User-Agent": self._agent}, auto_decompress=True
         )
-        self._session_of = credential
+        self._session_of = wanted
         return self._session
 
     def _unreachable(self, error: Exception) -> Unreachable:

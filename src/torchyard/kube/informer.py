@@ -28,6 +28,8 @@ Index = Callable[[Object], Iterable[str]]
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 30.0
 # Shorter than the idle limits of common proxies, so that a dead connection is noticed.
 _WATCH_SECONDS = 300
+# Longer than any watch that the server ends as asked: then nobody is at the other end.
+_SILENCE_SECONDS = _WATCH_SECONDS + 60
 
 
 def key_of(obj: Object) -> Key:
@@ -107,16 +109,17 @@ class Informer:
         delay = _FIRST_DELAY
         while True:
             try:
-                if not self._revision:
-                    await self._fill()
-                    delay = _FIRST_DELAY
-                await self._follow()
+                async with asyncio.timeout(_SILENCE_SECONDS):
+                    await (self._follow() if self._revision else self._fill())
+                delay = _FIRST_DELAY
                 continue
+            except TimeoutError:
+                said: YardError = YardError(f"nothing was heard for {_SILENCE_SECONDS} s")
             except StatusError as error:
                 if error.status == 410:
                     self._revision = ""  # too far behind: start over
                     continue
-                said: YardError = error
+                said = error
             except YardError as error:
                 said = error
             log.warning("watching %s: %s; trying again in %.1f s", self.ref.plural, said, delay)

@@ -1,0 +1,53 @@
+"""The HTTP transport against a server of our own: credentials that change while requests and watches are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from torchyard.kube.client import Client
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.kubeconfig import Connection, load
+from torchyard.kube.refs import CONFIG_MAPS
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+
+@pytest.fixture
+async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
+    """Of a pod, as it were: with a token that lies in a file and may change."""
+    settings = Settings(state=tmp_path / "state", port=0, controllers="-*", node=False)
+    async with Plane(settings):
+        found = load(settings.kubeconfig)
+        token = tmp_path / "token"
+        token.write_text(found.token)
+        yield replace(found, token="", token_file=token)
+
+
+async def test_a_watch_goes_on_when_the_token_is_read_again(connection: Connection) -> None:
+    transport = HttpTransport(connection, user_agent="test")
+    client = Client(transport, manager="test")
+    stream = client.watch(CONFIG_MAPS, "default", initial=True)
+    while (await anext(stream)).change != "BOOKMARK":
+        pass
+    await transport._credentials.current(renew=True)
+    await client.create(CONFIG_MAPS, {"metadata": {"name": "news"}}, "default")
+    async with asyncio.timeout(30):
+        event = await anext(stream)
+    assert event.object["metadata"]["name"] == "news"
+    await stream.aclose()
+    await client.close()
+    await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+
+
+async def test_requests_at_the_same_moment_share_one_session(connection: Connection) -> None:
+    transport = HttpTransport(connection, user_agent="test")
+    client = Client(transport, manager="test")
+    await asyncio.gather(*(client.list(CONFIG_MAPS, "default") for _ in range(8)))
+    assert transport._retired == []
+    await client.close()
+    await asyncio.sleep(0.25)
