@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.errors import StatusError
 from torchyard.api.job import cron_words as words
-from torchyard.controllers.job import JOBS
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.written import Written
 from torchyard.core.cronjob.decide import Decision, decide, note_start
-from torchyard.core.events import Event
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import CRON_JOBS, JOBS
 
 Object = dict[str, Any]
-
-CRON_JOBS = Ref("batch", "v1", "cronjobs")
-_REMEMBERED = 4096
 
 
 class CronJobController:
@@ -38,7 +33,6 @@ class CronJobController:
         self._jobs = informers.of(JOBS, indexes={"owner": by_owner})
         self._newest_crons = Written(self._crons, "key", by_key)
         self._newest_jobs = Written(self._jobs, "owner", by_owner)
-        self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self.controller = Controller(words.CONTROLLER, self._reconcile, [self._crons, self._jobs])
         self._crons.on_change(lambda _change, cron, _before: self.controller.queue.add(key_of(cron)))
         self._jobs.on_change(self._job_changed)
@@ -74,7 +68,7 @@ class CronJobController:
             written = await self._client.update(CRON_JOBS, {**cron, "status": decision.status}, subresource="status")
             self._newest_crons.remember(written)
         for event in decision.events:
-            self._tell(cron, event)
+            self._recorder.event(cron, event.kind, event.reason, event.message, once=bool(event.once))
         for job in decision.forget:
             await self._delete(cron, job["metadata"])
 
@@ -106,12 +100,3 @@ class CronJobController:
         if (left.get("metadata") or {}).get("deletionTimestamp"):
             self._newest_jobs.remember(left)
         self._recorder.event(cron, "Normal", words.DELETED, words.deleted(reference["name"]))
-
-    def _tell(self, cron: Object, event: Event) -> None:
-        if event.once:
-            if (*event.once, event.reason) in self._told:
-                return
-            self._told[(*event.once, event.reason)] = None
-            while len(self._told) > _REMEMBERED:
-                self._told.popitem(last=False)
-        self._recorder.event(cron, event.kind, event.reason, event.message)

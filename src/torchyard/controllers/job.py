@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.job import words
-from torchyard.controllers.job_pods import PODS, PodWriter
+from torchyard.controllers.job_pods import PodWriter
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.written import Written
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
@@ -16,14 +16,13 @@ from torchyard.core.job.claim import claim, selector
 from torchyard.core.job.decide import Decision, decide, is_managed_here
 from torchyard.core.job.status import with_fewer_active
 from torchyard.core.job.view import View, has_ended, is_tracked, phase
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import JOBS, PODS
 
 Object = dict[str, Any]
-
-JOBS = Ref("batch", "v1", "jobs")
 
 
 class JobController:

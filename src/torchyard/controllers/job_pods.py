@@ -11,12 +11,12 @@ from torchyard.api.job import labels, words
 from torchyard.controllers.written import Written
 from torchyard.core.job.crew import Deletion
 from torchyard.core.job.pods import owner_reference
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import PODS
 
 Object = dict[str, Any]
 
-PODS = Ref("", "v1", "pods")
 _WRITES_AT_ONCE = 32
 _DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}
 

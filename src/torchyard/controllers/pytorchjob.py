@@ -273,7 +273,7 @@ class PyTorchJobController:
                 self._told[event.once] = None
                 while len(self._told) > _REMEMBERED:
                     self._told.popitem(last=False)
-            self.recorder.event(about, event.kind, event.reason, event.message)
+            self.recorder.event(about, event.kind, event.reason, event.message, once=bool(event.once))
 
 
 class _Taken(Event):

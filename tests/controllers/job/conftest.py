@@ -21,16 +21,11 @@ from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import JSON, Answer, Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import EVENTS
+from torchyard.kube.refs import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
-JOBS = Ref("batch", "v1", "jobs")
-CRON_JOBS = Ref("batch", "v1", "cronjobs")
-PODS = Ref("", "v1", "pods")
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
 CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
 PATIENCE = 40.0
 _numbers = itertools.count()
@@ -206,7 +201,7 @@ def _ended(code: int, ago: float = 3600) -> Object:
 async def _namespace(client: Client) -> str:
     name = f"jobs-{next(_numbers)}"
     await client.create(NAMESPACES, {"metadata": {"name": name}})
-    while await client.find(ACCOUNTS, "default", name) is None:
+    while await client.find(SERVICE_ACCOUNTS, "default", name) is None:
         await asyncio.sleep(0.02)
     return name
 

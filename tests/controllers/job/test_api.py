@@ -7,10 +7,11 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.controllers.job.conftest import JOBS, Cluster
+from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
 from torchyard.api.errors import StatusError
+from torchyard.kube.refs import JOBS
 
 Object = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

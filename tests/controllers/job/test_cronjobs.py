@@ -9,11 +9,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.controllers.job.conftest import CRON_JOBS, JOBS, PODS, Cluster
+from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 from tests.support.waiting import PATIENCE
 
 from torchyard.kube.client import Ref
+from torchyard.kube.refs import CRON_JOBS, JOBS, PODS
 
 Object = dict[str, Any]
 YEAR = datetime.now(UTC).year

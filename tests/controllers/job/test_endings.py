@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from tests.controllers.job.conftest import JOBS, PODS, Cluster
+from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
+
+from torchyard.kube.refs import JOBS, PODS
 
 Object = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.controllers.job.conftest import PODS, Cluster
+from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
+
+from torchyard.kube.refs import PODS
 
 Object = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"

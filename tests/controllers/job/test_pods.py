@@ -7,14 +7,13 @@ import re
 from typing import Any
 
 import pytest
-from tests.controllers.job.conftest import JOBS, PODS, Cluster
+from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
-from torchyard.kube.client import Ref
+from torchyard.kube.refs import JOBS, PODS, QUOTAS
 
 Object = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"
-QUOTAS = Ref("", "v1", "resourcequotas")
 
 
 async def test_05_06_a_pod_has_the_jobs_owner_finalizer_and_name_and_not_the_templates(cluster: Cluster) -> None:

@@ -114,7 +114,7 @@ def _schedule(cron: Object, decision: Decision, now: datetime) -> None:
         _tell_of_missed(decision, latest(schedule, since, now, zone), uid)
     elif due.moment != since:
         if due.missed > _MANY:
-            decision.events.append(Event("Warning", words.TOO_MANY, words.MISSED_MANY, once=(uid, str(due.moment))))
+            decision.events.append(Event("Warning", words.TOO_MANY, words.MISSED_MANY))
         _start(cron, decision, due.moment, zone)
 
 
@@ -135,8 +135,7 @@ def _start(cron: Object, decision: Decision, moment: datetime, zone: tzinfo) -> 
     if any(reference["name"] == job["metadata"]["name"] for reference in active):
         return
     if active and spec.get("concurrencyPolicy") == "Forbid":
-        once = (cron["metadata"]["uid"], str(moment))
-        decision.events.append(Event("Normal", words.STILL_ACTIVE, words.STILL_RUNS, once=once))
+        decision.events.append(Event("Normal", words.STILL_ACTIVE, words.STILL_RUNS))
         return
     if spec.get("concurrencyPolicy") == "Replace":
         decision.replace = list(active)

@@ -1,0 +1,92 @@
+"""kubectl's own commands about Jobs, with pods that really run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.node.support import need_network
+from tests.support import kubectl as kubectls
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import Server
+from tests.support.waiting import eventually
+from tests.support.yard import Yard, yard
+
+pytestmark = pytest.mark.clients
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    need_network()
+    made = Yard(tmp_path_factory.mktemp("jobs"), controllers="*", flags=("--node",))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+        yard("down", state=made.state, timeout=120)
+
+
+@pytest.fixture
+def shell(plane: Server, tmp_path: Path) -> Kubectl:
+    """The newest kubectl of this machine, in a namespace of its own, on a plane with a node that is ready."""
+    kubectl = kubectls.newest()
+    if kubectl is None:
+        pytest.skip("no kubectl in PATH")
+    namespace = f"documents-{next(_numbers)}"
+    admin = kubectl.using(plane.kubeconfig, tmp_path)
+    eventually(lambda: " Ready " in admin("get", "nodes"), "a node")
+    admin("create", "namespace", namespace)
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    eventually(lambda: plane.admin.get(path).status == 200, "the service account")
+    return kubectl.using(plane.kubeconfig, tmp_path, namespace)
+
+
+def test_kubectl_makes_waits_for_reads_and_shows_a_job(shell: Kubectl) -> None:
+    assert shell("create", "job", "hello", "--image=busybox", "--", "echo", "hello") == "job.batch/hello created\n"
+    assert shell("wait", "--for=condition=complete", "job/hello", "--timeout=60s") == "job.batch/hello condition met\n"
+    assert shell("logs", "job/hello") == "hello\n"
+    header, line = shell("get", "jobs").splitlines()
+    assert header.split() == ["NAME", "STATUS", "COMPLETIONS", "DURATION", "AGE"]
+    assert line.split()[:3] == ["hello", "Complete", "1/1"]
+    eventually(lambda: "Job completed" in shell("describe", "job", "hello"), "the last event")
+
+
+def test_an_indexed_job_runs_every_index_on_a_host_of_its_own(shell: Kubectl) -> None:
+    say = ["sh", "-c", "echo $JOB_COMPLETION_INDEX on $(hostname)"]
+    container = {"name": "main", "image": "busybox", "command": say}
+    spec = {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "sweep"},
+        "spec": {**spec, "template": template},
+    }
+    shell("create", "-f", "-", stdin=json.dumps(job))
+    shell("wait", "--for=condition=complete", "job/sweep", "--timeout=60s")
+    for index in range(4):
+        said = shell("logs", "-l", f"batch.kubernetes.io/job-completion-index={index}")
+        assert said == f"{index} on sweep-{index}\n"
+
+
+def test_a_job_that_keeps_failing_fails(shell: Kubectl) -> None:
+    shell("create", "job", "bad", "--image=busybox", "--", "sh", "-c", "exit 3")
+    shell("patch", "job", "bad", "-p", '{"spec": {"backoffLimit": 0}}')
+    shell("wait", "--for=condition=failed", "job/bad", "--timeout=90s", timeout=120)
+    eventually(lambda: "BackoffLimitExceeded" in shell("describe", "job", "bad"), "the event")
+    assert {line.split()[2] for line in shell("get", "pods", "--no-headers").splitlines()} == {"Error"}
+
+
+def test_a_cron_jobs_job_can_be_started_by_hand(shell: Kubectl) -> None:
+    shell("create", "cronjob", "tick", "--image=busybox", "--schedule=0 0 1 1 *", "--", "echo", "tock")
+    shell("create", "job", "--from=cronjob/tick", "now")
+    shell("wait", "--for=condition=complete", "job/now", "--timeout=60s")
+    assert shell("logs", "job/now") == "tock\n"
+    header, line = shell("get", "cronjobs").splitlines()
+    assert header.split() == ["NAME", "SCHEDULE", "TIMEZONE", "SUSPEND", "ACTIVE", "LAST", "SCHEDULE", "AGE"]
+    assert line.split()[:7] == ["tick", "0", "0", "1", "1", "*", "<none>"]
