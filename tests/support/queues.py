@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from torchyard.api.queue import names, words
+from torchyard.api.queue import words
 from torchyard.core.queue.amounts import shown
 from torchyard.core.queue.assign import Assignment
 from torchyard.core.queue.book import Book
@@ -173,6 +173,3 @@ def is_never_exceeded(book: Book) -> bool:
                 if one.node.parent is None and amount > quota.nominal:
                     return False
     return True
-
-
-NEVER = names.NEVER

@@ -38,20 +38,13 @@ ELASTIC = _PREFIX + "elastic-job"
 MANAGED = _PREFIX + "managed"
 POD_GROUP = _PREFIX + "pod-group-name"
 POD_GROUP_SIZE = _PREFIX + "pod-group-total-count"
-ROLE_HASH = _PREFIX + "role-hash"
 ADMISSION_GATE = _PREFIX + "admission"
-ELASTIC_GATE = _PREFIX + "elastic-job"
 # On workloads.
 JOB_UID = _PREFIX + "job-uid"
-OWNER_KIND = _PREFIX + "job-owner-gvk"
-OWNER_NAME = _PREFIX + "job-owner-name"
-SLICE_REPLACES = _PREFIX + "workload-slice-replacement-for"
-IN_USE = _PREFIX + "resource-in-use"
 # Injected into the pods of an admitted job.
 POD_SET = _PREFIX + "podset"
 POD_LOCAL_QUEUE = _PREFIX + "local-queue-name"
 POD_CLUSTER_QUEUE = _PREFIX + "cluster-queue-name"
-INJECTED = (POD_SET, POD_LOCAL_QUEUE, POD_CLUSTER_QUEUE)
 
 DEFAULT_QUEUE = "default"
 MAIN = "main"

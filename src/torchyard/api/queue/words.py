@@ -23,7 +23,7 @@ NO_FLAVOR, WAITING, TOO_BIG, WAITING_FOR_PREEMPTED, MISCONFIGURED, SUSPENDED, ON
     "OnHold",
     "WaitingForPodsReady",
 )
-NO_RESERVATION, UNSATISFIED_CHECKS = "NoReservation", "UnsatisfiedAdmissionChecks"
+NO_RESERVATION = "NoReservation"
 WAIT_FOR_START, STARTED, WAIT_FOR_RECOVERY, RECOVERED = "WaitForStart", "Started", "WaitForRecovery", "Recovered"
 BY_PREEMPTION, BY_PODS_READY, BY_CHECK, BY_CLUSTER_QUEUE, BY_LOCAL_QUEUE, BY_DEACTIVATION = (
     "Preempted",
@@ -34,20 +34,8 @@ BY_PREEMPTION, BY_PODS_READY, BY_CHECK, BY_CLUSTER_QUEUE, BY_LOCAL_QUEUE, BY_DEA
     "Deactivated",
 )
 IN_QUEUE, IN_COHORT, WHILE_BORROWING = "InClusterQueue", "InCohortReclamation", "InCohortReclaimWhileBorrowing"
-BACKOFF_FINISHED, REACTIVATED, QUEUE_RESTARTED, LOCAL_QUEUE_RESTARTED = (
-    "BackoffFinished",
-    "Reactivated",
-    "ClusterQueueRestarted",
-    "LocalQueueRestarted",
-)
-SUCCEEDED, FAILED, OUT_OF_SYNC, NO_OWNER, SLICE_REPLACED, NOT_STARTED = (
-    "Succeeded",
-    "Failed",
-    "OutOfSync",
-    "OwnerNotFound",
-    "WorkloadSliceReplaced",
-    "FailedToStart",
-)
+BACKOFF_FINISHED, REACTIVATED = "BackoffFinished", "Reactivated"
+SUCCEEDED, FAILED, NOT_STARTED = "Succeeded", "Failed", "FailedToStart"
 REQUEUE_LIMIT, TIME_LIMIT = "RequeuingLimitExceeded", "MaximumExecutionTimeExceeded"
 
 IS_ADMITTED = "The workload is admitted"

@@ -61,7 +61,7 @@ class Figures:
                 blocked = sum(len(lane.items) for lane in pool.lanes.values() if lane.is_blocked)
                 active = len(pool.waiting) - blocked
                 cohort = pool.queue.cohort
-                self._metrics.figures(name, cohort, active=active, inadmissible=blocked, admitted=admitted)
+                self._metrics.figures(name, active=active, inadmissible=blocked, admitted=admitted)
                 self._metrics.usage(name, cohort, pool.node.usage)
             for key in doors.get(name, ()):
                 status = local_queue_status(key, book, now)

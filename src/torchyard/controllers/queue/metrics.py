@@ -58,7 +58,7 @@ class Metrics:
     def evicted(self, queue: str, reason: str) -> None:
         self._evicted.labels(queue, reason).inc()
 
-    def figures(self, queue: str, cohort: str, *, active: int, inadmissible: int, admitted: int) -> None:
+    def figures(self, queue: str, *, active: int, inadmissible: int, admitted: int) -> None:
         self._pending.labels(queue, "active").set(active)
         self._pending.labels(queue, "inadmissible").set(inadmissible)
         self._active.labels(queue).set(admitted)

@@ -7,7 +7,7 @@ configuration (queues, flavors, cohorts, checks) is rare and rebuilds everything
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchyard.api import selectors
@@ -93,10 +93,12 @@ class Book:
 
         `again`: what was assumed of it did not come true.
         """
-        item = Item(obj)
-        known = self.items.get(item.key)
-        if known is not None and known.uid == item.uid and known.revision >= item.revision > 0 and not again:
+        metadata = obj["metadata"]
+        known = self.items.get((metadata.get("namespace", ""), metadata["name"]))
+        is_same = known is not None and known.uid == metadata.get("uid", "")
+        if known is not None and is_same and not again and known.revision >= _revision(metadata) > 0:
             return known
+        item = Item(obj)
         self._take_out(known)
         self.items[item.key] = item
         self._bring_in(item)
@@ -198,14 +200,6 @@ class Book:
             return words.MISCONFIGURED, words.namespace_refused(name)
         return None
 
-    def why_waiting(self, item: Item) -> Why | None:
-        """What keeps a workload waiting, as far as anybody has looked."""
-        if item.key in self.outside:
-            return self.outside[item.key]
-        pool = self.pool_of(item)
-        lane = pool.lanes.get(item.shape) if pool is not None else None
-        return lane.said if lane is not None and lane.is_blocked else None
-
     def _takes(self, queue: Queue, namespace: str) -> bool:
         labels = self._labels_of(namespace)
         if queue.selector is None or labels is None:
@@ -275,11 +269,10 @@ class Book:
         return None
 
 
+def _revision(metadata: Object) -> int:
+    return int(metadata.get("resourceVersion") or 0)
+
+
 def _attach(node: Node, parent: Node) -> None:
     node.parent = parent
     parent.children.append(node)
-
-
-def in_order(pools: Iterable[Pool]) -> list[tuple[Pool, list[Item]]]:
-    """What waits in each pool, first come first."""
-    return [(pool, sorted(pool.waiting.values(), key=lambda one: one.order)) for pool in pools]
