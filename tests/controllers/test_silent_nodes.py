@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 from tests.controllers.conftest import Object, Place
 from tests.support.effort import FULL
 
+from torchyard.api.times import to_rfc3339_micro
 from torchyard.controllers.node_lifecycle import NodeLifecycle
 from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import NODES, PODS
+from torchyard.kube.refs import LEASES, NODES, PODS
 
 AT_ONCE = [
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
@@ -32,7 +35,7 @@ async def hurried(place: Place) -> AsyncIterator[Place]:
         return
     informers = Informers(place.client)
     parts = [
-        NodeLifecycle(place.client, informers, grace=1.0).run(),
+        NodeLifecycle(place.client, informers, grace=5.0).run(),
         TaintEviction(place.client, informers).run(),
         PodCollector(place.client, informers, period=0.2, quarantine=0.5).run(),
     ]
@@ -49,8 +52,34 @@ def taints(node: Object) -> set[tuple[str, str]]:
     return {(one["key"], one["effect"]) for one in node["spec"].get("taints") or ()}
 
 
+@asynccontextmanager
+async def heard(place: Place, name: str) -> AsyncIterator[None]:
+    """A node that renews its lease; where none is ready nobody is driven out."""
+    await place.node(name)
+    lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}}
+    await place.client.create(LEASES, lease, "kube-node-lease")
+
+    async def beat() -> None:
+        while True:
+            renewed = {"spec": {"renewTime": to_rfc3339_micro(datetime.now(UTC))}}
+            await place.client.patch(LEASES, name, renewed, "kube-node-lease")
+            await asyncio.sleep(0.2)
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+        await asyncio.wait([beating])
+        await place.delete(NODES, name)
+
+
 async def test_a_silent_node_is_given_up_and_its_pods_leave_as_they_tolerate_it(hurried: Place) -> None:
-    place, name = hurried, f"{hurried.namespace}-node"
+    async with heard(hurried, f"{hurried.namespace}-other"):
+        await _falls_silent(hurried, f"{hurried.namespace}-node")
+
+
+async def _falls_silent(place: Place, name: str) -> None:
     await place.node(name)
     for pod, tolerations in (("leaves", AT_ONCE), ("stays", NEVER)):
         await place.pod(pod, node=name, tolerations=tolerations)

@@ -42,13 +42,19 @@ class NodeLifecycle:
         self._heard: dict[str, tuple[tuple[str, ...], float]] = {}
         sources = (self._nodes, self._leases, self._pods)
         self.controller = Controller("node-lifecycle-controller", self._reconcile, sources, workers=1)
-        for informer in (self._nodes, self._leases):
-            informer.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
+        self._leases.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
+        self._nodes.on_change(self._node_changed)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             group.create_task(self.controller.run())
+
+    def _node_changed(self, change: str, node: Object, before: Object | None) -> None:
+        """Whether a silent node drives its pods out depends on the others."""
+        same = change == "MODIFIED" and before is not None and ready(before) == ready(node)
+        for one in (node,) if same else (node, *self._nodes.all()):
+            self.controller.queue.add(("", one["metadata"]["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
         node = self._nodes.get(*key)
@@ -104,7 +110,8 @@ class NodeLifecycle:
                 raise
 
     async def _taint(self, node: Object) -> None:
-        wanted = with_eviction(node, taints(node), to_rfc3339(self._clock()))
+        alone = not any(ready(one) == "True" for one in self._nodes.all())
+        wanted = with_eviction(node, taints(node), to_rfc3339(self._clock()), alone=alone)
         if wanted != (node["spec"].get("taints") or []):
             metadata = node["metadata"]
             # only if nobody, such as `kubectl taint`, has written since

@@ -54,10 +54,14 @@ def test_a_silent_node_says_that_nothing_is_known_of_it_any_more() -> None:
     ],
 )
 def test_a_node_drives_pods_out_while_it_is_not_ready(status: str, before: list[Object], keys: list[str]) -> None:
-    found = with_eviction(node(status), before, LATER)
+    found = with_eviction(node(status), before, LATER, alone=False)
     assert [one["key"] for one in found] == keys
     if status == "Unknown" and before:
         assert found == before, "the time it came is kept"
+
+
+def test_where_no_node_is_ready_nobody_is_driven_out() -> None:
+    assert with_eviction(node("Unknown"), [UNREACHABLE], LATER, alone=True) == []
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,13 @@ def silent_conditions(node: Object, now: str) -> list[Object] | None:
     return list(found.values()) if changed else None
 
 
-def with_eviction(node: Object, taints: list[Object], now: str) -> list[Object]:
-    """A node's taints with the one that drives pods out while it is not ready, and without it when it is."""
-    wanted = _DRIVES_OUT.get(ready(node), "")
+def with_eviction(node: Object, taints: list[Object], now: str, *, alone: bool) -> list[Object]:
+    """A node's taints with the one that drives pods out while it is not ready, and without it when it is.
+
+    `alone`: no node is ready at all. Then it is this side that hears nothing, and nobody is driven out (upstream's
+    disruption mode).
+    """
+    wanted = "" if alone else _DRIVES_OUT.get(ready(node), "")
     kept = [one for one in taints if not _is_ours(one) or one["key"] == wanted]
     if wanted and not any(_is_ours(one) for one in kept):
         kept.append({"key": wanted, "effect": "NoExecute", "timeAdded": now})
