@@ -94,3 +94,18 @@ def save(
     from torchyard.node.images.archive import save as write
 
     say(f"saved {name} to {write(_store(state), name, output.absolute())}")
+
+
+@app.command("load")
+def load(
+    archive: Annotated[Path, typer.Argument(metavar="FILE", help="An OCI archive, or what docker or podman saved.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="What to call it. Default: as it calls itself.")
+    ] = "",
+    state: State = None,
+) -> None:
+    """Take in a real image from an archive, without an engine."""
+    from torchyard.node.images.load import load as read
+
+    for one in read(_store(state), archive, name=name):
+        say(f"loaded {one}")

@@ -9,6 +9,8 @@ from typing import Any
 from torchyard.kube.client import Client
 from torchyard.node.devices.nvidia import Allocations
 from torchyard.node.events import Recorder
+from torchyard.node.images import engine
+from torchyard.node.images.model import Image
 from torchyard.node.images.store import ImageStore
 from torchyard.node.network.settings import Addresses
 from torchyard.node.runtime.probe import Machine
@@ -32,3 +34,8 @@ class NodeContext:
     names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the cluster's names, for hosts files
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)
+
+    async def engine_image(self, name: str) -> Image | None:
+        """The real image that the container engine holds, if one is there and asked for."""
+        wanted = self.settings.engine and self.machine.engine
+        return await engine.find(self.machine.engine, name) if wanted else None

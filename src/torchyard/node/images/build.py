@@ -22,8 +22,10 @@ from torchyard.node.images.dockerfile import DockerfileError, Step, assignments,
 from torchyard.node.images.model import Config, Image
 from torchyard.node.images.run import RunError, run_in_sandbox
 from torchyard.node.images.store import ImageStore
+from torchyard.node.runtime.compose import Root
 
 ENVIRONMENT = "/opt/env"
+NOTHING = Image("scratch", "", Root(machine=False), Config())
 Say = Callable[[str], None]
 
 
@@ -52,13 +54,15 @@ class Builder:
             raise
 
     async def _take(self, step: Step) -> None:
-        text = step.text if step.instruction == "RUN" else substitute(step.text, {**self._config.env, **self._values})
+        values = {**self._config.env, **self._values}
+        # what a shell will read is the shell's to substitute, as docker has it
+        text = step.text if step.instruction in ("RUN", "CMD", "ENTRYPOINT") else substitute(step.text, values)
         step = replace(step, text=text)
         await _STEPS[step.instruction](self, step)
 
     async def _from(self, step: Step) -> None:
         name = step.text.split(" ")[0]
-        self._base = self._store.resolve(name)
+        self._base = NOTHING if name == NOTHING.name else self._store.resolve(name)
         self._config = self._base.config
 
     async def _arg(self, step: Step) -> None:

@@ -63,6 +63,7 @@ class Image:
     id: str
     root: Root
     config: Config
+    engine: bool = False  # a container engine has it, and runs it
 
 
 def full_name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shlex
 from collections.abc import Mapping
@@ -112,7 +113,7 @@ def argv(container: Object, image: Image, env: Mapping[str, str]) -> list[str]:
         words = [*command, *arguments]
     else:
         words = [*image.config.entrypoint, *(arguments or image.config.command)]
-    if not words:
+    if not words and not image.engine:
         raise ConfigError("no command specified", code="CreateContainerError")
     return [expand(word, env) for word in words]
 
@@ -209,8 +210,11 @@ def _mounts(parts: Parts, message: Path) -> list[Mount]:
 def engine_launch(launch: Object, parts: Parts, *, engine: str, tag: str) -> Object:
     """The same container, run by podman or docker: its client is the process, and passes on signals and output."""
     container = parts.container
-    options = ["--name", tag, "--network", "host", "--hostname", hostname(parts.pod), "--workdir", launch["cwd"]]
-    for key, value in parts.env.items():
+    options = ["--name", tag, "--network", "host"]
+    if container.get("workingDir"):
+        options += ["--workdir", container["workingDir"]]
+    mark = {MARK: parts.pod["metadata"]["uid"]}  # by which what outlives its shim is found
+    for key, value in {**parts.env, **mark}.items():
         options += ["--env", f"{key}={value}"]
     for mount in _mounts(parts, parts.home.message_file(container["name"], parts.attempt)):
         options += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
@@ -224,7 +228,9 @@ def engine_launch(launch: Object, parts: Parts, *, engine: str, tag: str) -> Obj
         words = [*container["command"][1:], *words]
     words = [expand(word, launch["env"]) for word in words]
     run = [engine, "run", "--rm", *options, container["image"], *words]
-    return {**launch, "argv": run, "root": None, "kill": [engine, "kill", tag], "engine": [engine, tag], "cwd": "/"}
+    by_engine = {"argv": run, "root": None, "cwd": "/", "kill": [engine, "kill", tag], "enter": [engine, "exec", tag]}
+    # the engine's client is a program of the machine: it finds its settings and images through our own environment
+    return {**launch, **by_engine, "env": {**os.environ, **mark}}
 
 
 def described(launch: Object) -> str:

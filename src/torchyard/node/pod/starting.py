@@ -40,7 +40,7 @@ async def start(
         cgroups=tuple(_groups(context, around, container)),
     )
     launch = build(parts)
-    if context.settings.engine and context.machine.engine:
+    if image.engine:
         tag = f"yard-{around.pod['metadata']['uid'][:8]}-{container['name']}-{attempt}"
         launch = engine_launch(launch, parts, engine=context.machine.engine, tag=tag)
     record.write(record.launch_path(str(around.home.path), container["name"], attempt), launch)

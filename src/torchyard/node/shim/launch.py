@@ -54,6 +54,11 @@ def start_beside(
     """Start a further process in the namespaces of a running container (exec, hooks, exec probes)."""
     failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
     terminals = socket.socketpair() if stdio is None else None
+    if "enter" in launch:
+        # an engine's container: its client leads inside
+        *command, tag = launch["enter"]
+        flags = ["--interactive", *(["--tty"] if stdio is None else [])]
+        request = {**request, "argv": [*command, *flags, tag, *request["argv"]]}
     told_read, told_write = os.pipe2(os.O_CLOEXEC)
     entered = os.fork()
     if entered == 0:

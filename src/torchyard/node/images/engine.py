@@ -1,0 +1,23 @@
+"""Real images that podman or docker holds: asked for, never pulled."""
+
+from __future__ import annotations
+
+import asyncio
+
+from torchyard.node.images.model import Config, Image, full_name
+from torchyard.node.runtime.compose import Root
+
+
+async def find(engine: str, name: str) -> Image | None:
+    """The engine's image of that name; its configuration stays the engine's business."""
+    process = await asyncio.create_subprocess_exec(
+        *(engine, "image", "inspect", "--format", "{{.Id}}", name),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    said, _ = await process.communicate()
+    if process.returncode:
+        return None
+    digest = said.decode().strip().removeprefix("sha256:")
+    return Image(full_name(name), f"sha256:{digest}", Root(machine=False), Config(), engine=True)

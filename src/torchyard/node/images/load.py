@@ -1,0 +1,145 @@
+"""Takes in real images: OCI archives and what `docker save` and `podman save` write, unpacked without an engine.
+
+All layers become one tree. Nothing in an archive is trusted: names and links are followed inside the tree only, and
+every part must have the digest it is named by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import tarfile
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from torchyard.api.errors import YardError
+from torchyard.node.images.model import ImageError, full_name
+from torchyard.node.images.store import ImageStore
+from torchyard.node.shim.rootfs import inside
+
+Object = dict[str, Any]
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+
+
+def load(store: ImageStore, archive: Path, *, name: str = "") -> list[str]:
+    """The names under which the archive's image can be run from now on."""
+    with tarfile.open(archive) as packed:
+        config_path, layers, names = _described(packed)
+        names = [name] if name else names
+        if not names:
+            raise ImageError(f"{archive} does not say what its image is called", hint="name it: yard image load --name")
+        config_data = _read(packed, config_path)
+        image_id = f"sha256:{hashlib.sha256(config_data).hexdigest()}"
+        config = json.loads(config_data)
+        layer = f"loaded-{secrets.token_hex(8)}"
+        tree = store.directory / "layers" / layer
+        tree.mkdir(parents=True)
+        try:
+            for path in layers:
+                with _open(packed, path) as stream:
+                    _unpack(stream, tree)
+        except BaseException:
+            shutil.rmtree(tree, ignore_errors=True)
+            raise
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    content = {"config": config.get("config") or {}, "layers": [layer], "machine": False, "created": created}
+    for one in names:
+        store.add(one, image_id, content)
+    return [full_name(one) for one in names]
+
+
+def _described(packed: tarfile.TarFile) -> tuple[str, list[str], list[str]]:
+    """(path of the configuration, paths of the layers, names) by whichever description is there."""
+    names = packed.getnames()
+    if "manifest.json" in names:
+        first = json.loads(_read(packed, "manifest.json"))[0]
+        return first["Config"], first["Layers"], first.get("RepoTags") or []
+    if "index.json" not in names:
+        raise ImageError("this is neither an OCI archive nor one of `docker save`: it has no index.json")
+    entry = json.loads(_read(packed, "index.json"))["manifests"][0]
+    annotations = entry.get("annotations") or {}
+    called = annotations.get("io.containerd.image.name") or ""
+    manifest = json.loads(_read(packed, _blob(entry)))
+    for one in manifest["layers"]:
+        if one["mediaType"].endswith("zstd"):
+            raise ImageError("layers compressed with zstd cannot be read", hint="save it with gzip or uncompressed")
+    return _blob(manifest["config"]), [_blob(one) for one in manifest["layers"]], [called] if called else []
+
+
+def _blob(entry: Object) -> str:
+    algorithm, _, digest = str(entry["digest"]).partition(":")
+    return f"blobs/{algorithm}/{digest}"
+
+
+def _open(packed: tarfile.TarFile, path: str) -> IO[bytes]:
+    """One part of the archive; one that is named by its digest must have it."""
+    member = packed.getmember(path)
+    stream = packed.extractfile(member)
+    if stream is None:
+        raise ImageError(f"{path} of the archive is no file")
+    if path.startswith("blobs/sha256/"):
+        found = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # only read() is used
+        if found != Path(path).name:
+            raise ImageError(f"{path} of the archive is damaged: its digest is {found}")
+        stream.seek(0)
+    return stream
+
+
+def _read(packed: tarfile.TarFile, path: str) -> bytes:
+    with _open(packed, path) as stream:
+        return stream.read()
+
+
+def _unpack(stream: IO[bytes], tree: Path) -> None:
+    with tarfile.open(fileobj=stream) as layer:
+        for member in layer:
+            parts = [part for part in member.name.split("/") if part not in ("", ".")]
+            if ".." in parts:
+                raise YardError(f"{member.name}: a path of an image must not leave it", code="BadImage")
+            if parts:
+                parent = Path(inside(str(tree), "/".join(parts[:-1])))
+                _place(layer, member, parent, parts[-1], tree)
+
+
+def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, parent: Path, name: str, tree: Path) -> None:
+    parent.mkdir(parents=True, exist_ok=True)
+    if name == _OPAQUE:
+        for entry in parent.iterdir():
+            _remove(entry)
+        return
+    if name.startswith(_WHITEOUT):
+        _remove(parent / name.removeprefix(_WHITEOUT))
+        return
+    target = parent / name
+    if member.isdir() and target.is_dir() and not target.is_symlink():
+        pass
+    else:
+        _remove(target)
+        if member.isdir():
+            target.mkdir()
+        elif member.issym():
+            target.symlink_to(member.linkname)
+        elif member.islnk():
+            target.hardlink_to(inside(str(tree), member.linkname))
+        elif member.isreg():
+            with target.open("wb") as out, layer.extractfile(member) as source:  # type: ignore[union-attr]  # a file
+                shutil.copyfileobj(source, out)
+        else:
+            return  # device files are given by the sandbox, not by images
+    if os.geteuid() == 0:
+        os.chown(target, member.uid, member.gid, follow_symlinks=False)
+    if not member.issym():
+        target.chmod(member.mode & 0o7777)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
