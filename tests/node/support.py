@@ -19,7 +19,14 @@ from torchyard.node.runtime import compose, probe
 from torchyard.node.shim import record
 from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient, ShimGone
 
-NETWORK = {"bridge": "yard0", "gateway": "10.244.0.1", "prefix": 24, "services": "10.96.0.0", "services_prefix": 16}
+NETWORK = {
+    "bridge": "yard0",
+    "gateway": "10.244.0.1",
+    "prefix": 24,
+    "services": "10.96.0.0",
+    "services_prefix": 16,
+    "pods": "10.244.0.0/24",
+}
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
@@ -36,6 +43,12 @@ def need_sandbox() -> None:
 def need_network() -> None:
     if not machine().network:
         pytest.skip(f"no pod network on this machine: {machine().network_missing or machine().sandbox_missing}")
+
+
+def need_outbound() -> None:
+    need_network()
+    if machine().outbound_missing:
+        pytest.skip(f"no outbound network on this machine: {machine().outbound_missing}")
 
 
 class Yard:

@@ -16,6 +16,7 @@ from torchyard.node.shim import trial
 
 Rung = Literal["engine", "sandbox", "process"]
 RUNTIME_LABEL, NETWORK_LABEL = "torchyard.dev/runtime", "torchyard.dev/network"
+OUTBOUND_LABEL = "torchyard.dev/outbound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Machine:
     engine_missing: str
     sandbox_missing: str  # empty: the sandbox works
     network_missing: str  # empty: pods get network namespaces
+    outbound_missing: str  # empty: connections from there to the outside are carried on
     limits: cgroups.Limits
     user: str
 
@@ -43,7 +45,9 @@ class Machine:
         return "sandbox" if self.sandbox else "process"
 
     def labels(self) -> dict[str, str]:
-        return {RUNTIME_LABEL: self.rung, NETWORK_LABEL: "namespaces" if self.network else "host"}
+        outbound = "none" if self.network and self.outbound_missing else "tcp" if self.network else "host"
+        network = "namespaces" if self.network else "host"
+        return {RUNTIME_LABEL: self.rung, NETWORK_LABEL: network, OUTBOUND_LABEL: outbound}
 
     def lines(self) -> list[tuple[str, bool, str]]:
         """(what, there or not, in words): a table for people."""
@@ -51,6 +55,11 @@ class Machine:
             ("container engine", bool(self.engine), self.engine or self.engine_missing),
             ("sandbox", self.sandbox, self.sandbox_missing or f"user, mount, pid and uts namespaces, as {self.user}"),
             ("pod network", self.network, self.network_missing or "a network namespace per pod"),
+            (
+                "outbound network",
+                not self.network or not self.outbound_missing,
+                "the machine's own" if not self.network else self.outbound_missing or "TCP from every pod, and names",
+            ),
             ("memory and cpu limits", self.limits.enforced, self.limits.words),
         ]
 
@@ -64,6 +73,7 @@ def probe(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> Machine:
         engine_missing=engine_missing,
         sandbox_missing=sandbox and f"{sandbox}{_hint()}",
         network_missing=namespaces["network"] and f"network namespace: {namespaces['network']}",
+        outbound_missing=namespaces["outbound"],
         limits=cgroups.find(cgroup_root),
         user="root" if os.geteuid() == 0 else "an ordinary user",
     )

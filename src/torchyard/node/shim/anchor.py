@@ -14,7 +14,7 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from torchyard.node.shim import linux, netlink, record, wire
+from torchyard.node.shim import linux, netlink, record, redirect, wire
 from torchyard.node.shim.serving import Server, close_others
 
 SOCKET = "network.sock"
@@ -56,13 +56,14 @@ def _start(root: str, settings: dict[str, Any]) -> Spaces:
         try:
             os.setsid()
             close_others([ready_write, mapped_read])
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             linux.unshare(linux.NEWUSER | linux.NEWNET)
             os.write(ready_write, b"u")
             os.read(mapped_read, 1)
             # the daemon's working copy of root's powers holds only inside the namespace
             os.setgid(0)
             os.setuid(0)
-            _bring_up(settings["network"])
+            _bring_up(root, settings["network"])
             server = Anchor(root)
             os.write(ready_write, b"n")
             os.close(ready_write)
@@ -90,19 +91,22 @@ def _expect(pipe: int, sign: bytes) -> None:
         raise OSError(said[1:].decode() or "the network's anchor ended before it was ready")
 
 
-def _bring_up(network: dict[str, Any]) -> None:
+def _bring_up(root: str, network: dict[str, Any]) -> None:
     netlink.link_up("lo")
     netlink.add_bridge(network["bridge"])
     netlink.add_address(network["bridge"], network["gateway"], network["prefix"])
     netlink.link_up(network["bridge"])
     netlink.own_whole_range(network["services"], network["services_prefix"])
+    if network.get("relay"):
+        said = redirect.lead_out(network, lock=f"{root}/xtables.lock")
+        if said:
+            os.write(2, f"pods cannot reach the outside: {said}\n".encode())
 
 
 class Anchor(Server):
     def __init__(self, root: str) -> None:
         super().__init__(root, SOCKET)
         self._listening: dict[tuple[str, str, int], socket.socket] = {}
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self.answer(channel, {"pid": os.getpid()})
