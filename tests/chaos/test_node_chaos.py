@@ -33,7 +33,7 @@ from torchyard.kube.refs import PODS
 from torchyard.node.shim import record
 from torchyard.node.shutdown import stop_pods
 
-pytestmark = pytest.mark.chaos
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(rounds(300, 2400))]
 
 Object = dict[str, Any]
 T = TypeVar("T")

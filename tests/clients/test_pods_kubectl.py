@@ -19,6 +19,7 @@ import pytest
 from tests.clients.conftest import CHOSEN
 from tests.node import support
 from tests.support import kubectl as kubectls
+from tests.support.effort import FULL
 from tests.support.kubectl import Kubectl
 from tests.support.process import free_port
 from tests.support.waiting import eventually
@@ -246,3 +247,46 @@ def test_top_shows_what_nodes_and_pods_use(kube: Kubectl, pod: str) -> None:
     assert (head[:2], node[0]) == (["NAME", "CPU(cores)"], "here")
     assert re.fullmatch(r"\d+%", node[2])
     assert pod in kube("describe", "node", "here")
+def test_a_large_tree_is_copied_both_ways(kube: Kubectl, pod: str, tmp_path: Path) -> None:
+    newest = kubectls.newest()
+    megabytes = 200 if FULL or (newest and kube.version == newest.version) else 5
+    tree = tmp_path / "tree"
+    (tree / "deep" / "er").mkdir(parents=True)
+    for number in range(10):
+        (tree / "deep" / "er" / f"f{number}").write_bytes(os.urandom(megabytes * 100_000))
+    (tree / "empty").touch()
+    kube("cp", str(tree), f"{pod}:/tmp/large", timeout=300)
+    kube("cp", f"{pod}:/tmp/large", str(tmp_path / "back"), timeout=300)
+    assert digest(tmp_path / "back") == digest(tree)
+
+
+def test_attach_speaks_with_the_running_process(kube: Kubectl) -> None:
+    name = f"listener-{kube.minor}"
+    spec = '{"spec":{"nodeName":"here","containers":[{"name":"main","image":"busybox","stdin":true,"stdinOnce":true'
+    script = '"command":["sh","-c","read x; echo got $x; read y; echo and $y"]}]}}'
+    kube("run", name, "--image=busybox", "--restart=Never", f"--overrides={spec},{script}")
+    kube("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
+    said = kube.run("attach", "-i", name, stdin="one\ntwo\n")
+    assert "got one\nand two\n" in said.stdout, said.stderr
+    eventually(lambda: kube("get", "pod", name, "-o", "jsonpath={.status.phase}") == "Succeeded", "the pod ended")
+    kube("delete", "pod", name, "--wait=false")
+
+
+def test_top_shows_what_pods_and_the_node_use(kube: Kubectl, pod: str) -> None:
+    def figures() -> list[str]:
+        found = kube.run("top", "pod", pod, "--no-headers")
+        return found.stdout.split() if found.returncode == 0 else []
+
+    eventually(lambda: bool(figures()), "figures of the pod", 60)
+    name, cpu, memory = figures()
+    assert name == pod
+    assert re.fullmatch(r"\d+m", cpu)
+    assert int(memory.removesuffix("Mi")) >= 5  # a Python interpreter is in there
+    assert kube("top", "node", "--no-headers").split()[0] == "here"
+
+
+def test_debug_adds_a_container_that_sees_the_pod(kube: Kubectl, pod: str) -> None:
+    script = "hostname; cat < /dev/tcp/127.0.0.1/8080 & sleep 0.1; echo looked"
+    kube("debug", pod, "--image=busybox", "--container=look", "--", "bash", "-c", script)
+    eventually(lambda: "looked" in kube.run("logs", pod, "-c", "look").stdout, "the debugger's words")
+    assert kube("logs", pod, "-c", "look").splitlines()[0] == pod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.node import support
 from tests.node.conftest import Node
 
+from torchyard.api.errors import YardError
 from torchyard.kube.refs import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.yard.plane import Plane
 
@@ -52,6 +54,24 @@ async def test_a_running_pod_is_ready_and_has_an_address(node: Node) -> None:
         "ContainersReady": "True",
         "PodScheduled": "True",
     }
+
+
+async def test_a_pod_that_is_over_leaves_its_address_to_others(node: Node) -> None:
+    support.need_network()
+    assert node.plane.agent
+    await node.script("first", "exit 0")
+    ended = await node.phase("first", "Succeeded")
+    address = ended["status"]["podIP"]
+    addresses = node.plane.agent.context.addresses
+    taken: list[str] = []
+    end = time.monotonic() + 30
+    while address not in taken and time.monotonic() < end:
+        try:
+            taken.append(addresses.take())
+        except YardError:  # all others are taken: it comes in a moment
+            await asyncio.sleep(0.02)
+    assert address in taken
+    assert (await node.get("first") or {})["status"]["podIP"] == address, "it is still told"
 
 
 async def test_init_containers_run_first_and_share_volumes(node: Node) -> None:
@@ -130,6 +150,30 @@ async def test_environment_comes_from_everywhere_it_may_come_from(node: Node) ->
     pod = await node.phase("p", "Succeeded")
     wanted = f"v-red-$(PLAIN)-$(NONE)|secret|unset|p|{pod['status']['podIP']}|1500|red|2\n"
     assert await node.log("p") == wanted
+
+
+async def test_changes_of_config_maps_secrets_and_labels_reach_a_running_pod(node: Node) -> None:
+    support.need_sandbox()
+    for ref, kind in ((CONFIG_MAPS, "ConfigMap"), (SECRETS, "Secret")):
+        made = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "c"}, "data": {"key": "b2xk"}}
+        await node.client.create(ref, made, "default")
+    sources: list[Object] = [
+        {"secret": {"name": "c", "items": [{"key": "key", "path": "secret"}]}},
+        {"downwardAPI": {"items": [{"path": "label", "fieldRef": {"fieldPath": "metadata.labels['l']"}}]}},
+        {"serviceAccountToken": {"path": "token"}},
+    ]
+    volumes = [{"name": "c", "configMap": {"name": "c"}}, {"name": "p", "projected": {"sources": sources}}]
+    mounts = [{"name": "c", "mountPath": "/c"}, {"name": "p", "mountPath": "/p"}]
+    script = (
+        "cp /p/token /tmp/before; while ! grep -q bmV3 /c/key || ! grep -q new /p/secret || ! grep -q new /p/label; "
+        "do sleep 0.1; done; cmp /p/token /tmp/before"
+    )
+    await node.script("p", script, volumes=volumes, container={"volumeMounts": mounts})
+    await node.phase("p", "Running")
+    for ref in (CONFIG_MAPS, SECRETS):
+        await node.client.patch(ref, "c", {"data": {"key": "bmV3"}}, "default")
+    await node.client.patch(PODS, "p", {"metadata": {"labels": {"l": "new"}}}, "default")
+    await node.phase("p", "Succeeded", seconds=60)
 
 
 async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(node: Node) -> None:

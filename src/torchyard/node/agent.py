@@ -21,6 +21,7 @@ from torchyard.node.devices import nvidia
 from torchyard.node.events import Recorder
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
+from torchyard.node.network.outbound import OutboundRelay
 from torchyard.node.network.service import ClusterServices
 from torchyard.node.network.settings import Addresses
 from torchyard.node.pod.surroundings import Surroundings
@@ -49,7 +50,11 @@ class Agent:
         self._devices = nvidia.find()
         for directory in (settings.root, settings.pods):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        plans = [plan for home in settings.pods.iterdir() if (plan := record.read(str(home / "pod.json")))]
+        plans = [
+            plan
+            for home in settings.pods.iterdir()
+            if (plan := record.read(str(home / "pod.json"))) and not plan.get("released")
+        ]
         keeper_settings = {"namespaces": self.machine.sandbox, "network": settings.ranges.for_anchor()}
         self.context = NodeContext(
             client=client,
@@ -89,10 +94,15 @@ class Agent:
                     self._heartbeat(),
                     self._refresh_status(),
                     self.metrics.run(),
+                    self._carry_outbound(),
                 ):
                     group.create_task(work)
         finally:
             await self._leave()
+
+    async def _carry_outbound(self) -> None:
+        if self.machine.network and not self.machine.outbound_missing:
+            await OutboundRelay(ClusterNetwork(self._settings.root), self._settings.ranges).run()
 
     async def _start_pods(self, group: asyncio.TaskGroup) -> None:
         """Pods only after services are known, so that their name files are right from the start."""

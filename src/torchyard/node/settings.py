@@ -26,6 +26,7 @@ class NodeSettings:
     log_max_bytes: int = 10 << 20
     log_max_files: int = 5
     heartbeat_seconds: float = 10.0
+    volume_refresh_seconds: float = 5.0  # how often config maps and the like are written anew into running pods
 
     @property
     def pods(self) -> Path:

@@ -102,7 +102,7 @@ SIDECAR: dict[str, Any] = {"initContainers": [{"name": "side", "restartPolicy": 
             pod("a", policy="Never", **SIDECAR),
             view(side=running(), a=exited(0)),
             Plan(stop=("side",)),
-            "Succeeded",
+            "Running",
             id="a sidecar is stopped after the pod's work",
         ),
         pytest.param(
@@ -125,6 +125,23 @@ def test_a_deleted_pod_stops_its_containers_before_its_sidecars() -> None:
     assert decide(given, view(a=running(), b=running(), side=running()), now=NOW) == Plan(stop=("a", "b"))
     assert decide(given, view(a=exited(143), b=exited(0), side=running()), now=NOW) == Plan(stop=("side",))
     assert decide(given, view(a=exited(143), b=exited(0), side=exited(0)), now=NOW) == Plan(finished=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "phase"),
+    [
+        (pod("a"), view(a=running()), "Running"),
+        (pod("a"), view(a=exited(0)), "Succeeded"),
+        (pod("a"), view(a=exited(137)), "Failed"),
+        (pod("a", **SIDECAR), view(a=exited(0), side=running()), "Running"),
+        (pod("a", **INIT), view(one=exited(0)), "Failed"),
+    ],
+)
+def test_how_a_deleted_pod_ended_is_its_phase_whatever_its_policy(
+    given: dict[str, Any], seen: PodView, phase: str
+) -> None:
+    given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert pod_status(given, seen, now=NOW)["phase"] == phase
 
 
 def test_nothing_starts_before_the_sandbox_is_there() -> None:

@@ -33,7 +33,8 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
     inits = [container_status(pod, one, view, before, now=now) for one in init_containers(pod)]
     mains = [container_status(pod, one, view, before, now=now) for one in main_containers(pod)]
     phase = _phase(pod, view, before, inits, mains)
-    status["phase"] = phase
+    # a pod deleted before its containers began has failed, though its conditions still tell how far it came
+    status["phase"] = "Failed" if phase == "Pending" and _is_stopped(pod, [*inits, *mains]) else phase
     if view.ended and phase == "Failed":
         status["reason"], status["message"] = view.ended
     if generation := pod["metadata"].get("generation"):
@@ -166,7 +167,9 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     if view.ended and not any("running" in one["state"] for one in [*inits, *mains]):
         # the end is told when it has come: while containers still stop, the pod is what it was
         return "Failed"
-    policy = pod["spec"].get("restartPolicy") or "Always"
+    # nothing is restarted in a pod that is being deleted: how it ended is how it stays
+    stopped_for_good = _is_stopped(pod, [*inits, *mains])
+    policy = "Never" if stopped_for_good else pod["spec"].get("restartPolicy") or "Always"
     waiting_for_init = failed_init = 0
     for container, status in zip(init_containers(pod), inits, strict=True):
         ended = status["state"].get("terminated")
@@ -186,14 +189,18 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     ]
     if waiting_for_init or failed_init or any(one is None for one in stopped):
         return "Pending"
-    if running:
+    if running or any("running" in one["state"] for one in inits):
         return "Running"
     codes = [one["exitCode"] for one in stopped if one]
     if policy == "Always":
         return "Running"
     if all(code == 0 for code in codes):
-        return "Succeeded" if is_over(pod, view) else "Running"
+        return "Succeeded" if stopped_for_good or is_over(pod, view) else "Running"
     return "Failed" if policy == "Never" else "Running"
+
+
+def _is_stopped(pod: Object, statuses: list[Object]) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp")) and not any("running" in one["state"] for one in statuses)
 
 
 def _begun(mains: list[Object]) -> bool:

@@ -18,6 +18,7 @@ class Ranges:
     services: str = "10.96.0.0/16"
     domain: str = "cluster.local"
     bridge: str = "yard0"
+    relay: int = 15001  # the gateway's port for connections that leave the cluster
 
     @property
     def gateway(self) -> str:
@@ -40,6 +41,8 @@ class Ranges:
             "prefix": pods.prefixlen,
             "services": str(services.network_address),
             "services_prefix": services.prefixlen,
+            "pods": self.pods,
+            "relay": self.relay,
         }
 
     def for_pod(self, address: str, cable: str) -> dict[str, Any]:
@@ -56,9 +59,10 @@ class Addresses:
         self._used: set[str] = set()
         self._next = 0
         for home in homes:
-            plan = home / "pod.json"
-            if plan.exists() and (wired := json.loads(plan.read_text()).get("network")):
-                self._used.add(wired["address"])
+            path = home / "pod.json"
+            plan = json.loads(path.read_text()) if path.exists() else {}
+            if plan.get("network") and not plan.get("released"):
+                self._used.add(plan["network"]["address"])
 
     def take(self) -> str:
         """Round and round, so that an address rests before it is used again."""

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 from torchyard.core.pod.view import every_container, init_containers, main_containers
 from torchyard.kube.refs import CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
 from torchyard.node.context import NodeContext
+from torchyard.node.images.model import Image
 from torchyard.node.network import names
 from torchyard.node.pod.environment import field_of, resource_of
 from torchyard.node.pod.home import PodHome
 from torchyard.node.pod.launch import hostname
 from torchyard.node.shim.client import ShimClient, ShimGone
-from torchyard.node.volumes.sources import Prepared, Sources, contents
+from torchyard.node.volumes.sources import CHANGING, Prepared, Sources, contents
 
 Object = dict[str, Any]
 # What a volume of a pod may name.
@@ -38,6 +41,8 @@ class Surroundings:
         self.shim = ShimClient(self.home.path)
         self.volumes: dict[str, Prepared] = {}
         self.ready = False
+        self._refresh_at = 0.0
+        self._tokens: dict[str, tuple[str, float]] = {}  # what was asked for → token, when to renew it
 
     @property
     def plan(self) -> Object:
@@ -54,7 +59,7 @@ class Surroundings:
     async def ensure(self) -> None:
         """Bring up what is missing. Raises VolumeError while a volume cannot be had."""
         if self.home.plan() is None:
-            self._take_up()
+            self._take_up(engine=await self._is_for_the_engine())
         self.volumes = await self._prepare_volumes()
         plan = self.plan
         if "tmpfs" not in plan:
@@ -63,15 +68,26 @@ class Surroundings:
             self.home.write_plan(plan)
         self.refresh_names()
         await self._context.keeper.start_shim(self.home.path)
+        self._refresh_at = time.time() + self._context.settings.volume_refresh_seconds
         self.ready = True
 
-    def _take_up(self) -> None:
+    async def _is_for_the_engine(self) -> bool:
+        """A pod runs in the engine as a whole or not at all: its containers share one network."""
+        names = {one["image"] for one in main_containers(self.pod) + init_containers(self.pod)}
+        return all([await self._context.engine_image(name) is not None for name in names])
+
+    async def image(self, name: str) -> Image:
+        """What a container's image stands for, on the rung this pod was taken up on."""
+        found = await self._context.engine_image(name) if self.plan.get("engine") else None
+        return found or self._context.images.resolve(name)
+
+    def _take_up(self, *, engine: bool) -> None:
         """Decide what the pod gets and write it down before anything is made."""
         context, spec, metadata = self._context, self.pod["spec"], self.pod["metadata"]
-        sandboxed = context.machine.sandbox
+        sandboxed = context.machine.sandbox and not engine
         devices = context.devices.take(main_containers(self.pod) + init_containers(self.pod))
         wired = None
-        if context.machine.network and not spec.get("hostNetwork"):
+        if sandboxed and context.machine.network and not spec.get("hostNetwork"):
             address = context.addresses.take()
             wired = context.settings.ranges.for_pod(address, f"y{metadata['uid'].replace('-', '')[:12]}")
         self.home.write_plan(
@@ -82,6 +98,7 @@ class Surroundings:
                 "group": self._group(),
                 "hostname": hostname(self.pod),
                 "sandboxed": sandboxed,
+                "engine": engine,
                 "network": wired,
                 "devices": devices,
             }
@@ -119,8 +136,8 @@ class Surroundings:
                     file.write(text)
                     file.truncate()
 
-    async def _prepare_volumes(self) -> dict[str, Prepared]:
-        sources = Sources(
+    def _sources(self) -> Sources:
+        return Sources(
             home=self.home.path,
             state=self._context.settings.root,
             fetch=self.fetch,
@@ -128,7 +145,22 @@ class Surroundings:
             field=lambda kind, reference: self.field(kind, reference, {}),
             pod=self.pod["metadata"]["name"],
         )
+
+    async def _prepare_volumes(self) -> dict[str, Prepared]:
+        sources = self._sources()
         return {volume["name"]: await sources.prepare(volume) for volume in self.pod["spec"].get("volumes") or ()}
+
+    async def refresh_volumes(self, now: float) -> float | None:
+        """Write changed config maps, secrets and fields into the running pod, when due. Answers when that is next."""
+        changing = [one for one in self.pod["spec"].get("volumes") or () if CHANGING & set(one)]
+        if not self.ready or not changing:
+            return None
+        if now >= self._refresh_at:
+            self._refresh_at = now + self._context.settings.volume_refresh_seconds
+            sources = self._sources()
+            for volume in changing:
+                await sources.prepare(volume)
+        return self._refresh_at
 
     async def fetch(self, kind: str, name: str) -> Object | None:
         ref = _BY_KIND[kind]
@@ -143,22 +175,29 @@ class Surroundings:
         return {key: value.decode(errors="replace") for key, value in contents(kind, found).items()}
 
     async def _token(self, source: Object) -> str:
+        """A token of the pod's account; as with a kubelet, renewed when four fifths of its life are over."""
+        key = json.dumps(source, sort_keys=True)
+        known = self._tokens.get(key)
+        if known and time.time() < known[1]:
+            return known[0]
         metadata, spec = self.pod["metadata"], self.pod["spec"]
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]}
+        seconds = source.get("expirationSeconds") or 3600
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {
                 "audiences": [source["audience"]] if source.get("audience") else [],
-                "expirationSeconds": source.get("expirationSeconds") or 3600,
-                "boundObjectRef": bound,
+                "expirationSeconds": seconds,
+                "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": metadata["name"], "uid": metadata["uid"]},
             },
         }
         account = spec.get("serviceAccountName") or "default"
         answer = await self._context.client.create(
             SERVICE_ACCOUNTS, request, metadata["namespace"], name=account, subresource="token"
         )
-        return str(answer["status"]["token"])
+        token = str(answer["status"]["token"])
+        self._tokens[key] = (token, time.time() + 0.8 * seconds)
+        return token
 
     def field(self, kind: str, reference: Object, container: Object) -> str:
         if kind == "fieldRef":
@@ -201,17 +240,15 @@ class Surroundings:
 
     async def tear_down(self) -> None:
         """End the shim with all that is under it, give back what the pod had, remove its directory."""
-        plan, group = self.plan, self._group()
+        group = self._group()
         await self.stop_shim()
-        if plan.get("network"):
-            self._context.addresses.give_back(plan["network"]["address"])
-        self._context.devices.give_back(plan.get("devices") or {})
         await asyncio.to_thread(self.home.remove)
         shared = self.shared_memory(group)
         if shared and self._is_last_of_its_group(group):
             await asyncio.to_thread(_remove_tree, shared)
 
     async def stop_shim(self) -> None:
+        """End everything that runs. Others may then have the address and the devices, though the pod is still there."""
         self.ready = False
         try:
             async with await self.shim.channel() as channel:
@@ -219,7 +256,13 @@ class Surroundings:
                 # the shim never speaks here: what comes is its end
                 await channel.receive()
         except ShimGone:
-            return
+            pass
+        plan = self.plan
+        if plan and not plan.get("released"):
+            if plan.get("network"):
+                self._context.addresses.give_back(plan["network"]["address"])
+            self._context.devices.give_back(plan.get("devices") or {})
+            self.home.write_plan({**plan, "released": True})
 
 
 def _remove_tree(path: Path) -> None:

@@ -147,6 +147,7 @@ class PodWorker:
         """One round. Answers when to come back; None: when something happens; 0: the pod is gone."""
         now = time.time()
         if self._gone:
+            self._announce_end()
             return 0.0
         deleting = bool(self.pod["metadata"].get("deletionTimestamp"))
         self._check_deadline(now)
@@ -166,6 +167,8 @@ class PodWorker:
         for name in plan.stop:
             self._stop(name)
         await self._write_status(view)
+        if not deleting:
+            wake_at = _sooner(wake_at, await self._refresh_volumes(now))
         if plan.finished:
             await self._finish(deleting)
             if deleting:
@@ -205,6 +208,14 @@ class PodWorker:
         self._retry = _RETRY_FIRST
         self._listen()
         return None
+
+    async def _refresh_volumes(self, now: float) -> float | None:
+        try:
+            return await self._around.refresh_volumes(now)
+        except VolumeError as failed:
+            # the pod keeps what it has
+            self._event("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
+            return now + self._context.settings.volume_refresh_seconds
 
     def _view(self) -> PodView:
         containers = {}
@@ -296,7 +307,7 @@ class PodWorker:
     async def _start(self, container: Object, attempt: int) -> bool:
         name = container["name"]
         try:
-            image = self._image(container)
+            image = await self._image(container)
             started = await starting.start(self._context, self._around, container, image, attempt)
         except (ImageError, ConfigError, VolumeError, ShimRefused, OSError) as failed:
             self._could_not_start(container, failed)
@@ -311,9 +322,15 @@ class PodWorker:
             await self._after_start(container)
         return True
 
-    def _image(self, container: Object) -> Image:
+    async def _image(self, container: Object) -> Image:
         name = container["name"]
-        image = self._context.images.resolve(container["image"])
+        try:
+            image = await self._around.image(container["image"])
+        except ImageError as failed:
+            if failed.code != "ErrImagePull" or container.get("imagePullPolicy") != "Never":
+                raise
+            said = f'Container image "{container["image"]}" is not present with pull policy of Never'
+            raise ImageError(said, code="ErrImageNeverPull", hint=failed.hint) from failed
         self._images[name] = image
         self._event("Pulled", f'Container image "{container["image"]}" already present on machine', container=name)
         return image
@@ -331,6 +348,9 @@ class PodWorker:
             self._event("Pulling", f'Pulling image "{image}"', container=name)
             self._event("Failed", f'Failed to pull image "{image}": {failed}', container=name, kind="Warning")
             self._event("Failed", "Error: ErrImagePull", container=name, kind="Warning")
+        elif code == "ErrImageNeverPull":
+            self._event(code, str(failed), container=name, kind="Warning")
+            self._event("Failed", f"Error: {code}", container=name, kind="Warning")
         elif code == "InvalidImageName":
             self._event("InspectFailed", str(failed), container=name, kind="Warning")
             self._event("Failed", "Error: InvalidImageName", container=name, kind="Warning")
@@ -364,6 +384,13 @@ class PodWorker:
         seconds = grace if grace is not None else self._seconds_left()
         work = stopping.stop(self._around.shim, container, host=self._around.ip, seconds=seconds)
         self._stopping[name] = asyncio.create_task(work)
+
+    def _announce_end(self) -> None:
+        """The object went without waiting for its containers; they are killed with the shim."""
+        for container in every_container(self.pod):
+            attempts = self._around.home.attempts(container)
+            if attempts and attempts[-1].running:
+                self._event("Killing", f"Stopping container {container['name']}", container=container["name"])
 
     def _seconds_left(self) -> float:
         """What is left of the grace period; before a deletion, all of it."""

@@ -205,6 +205,9 @@ _MAKERS: dict[str, Callable[[Sources, str, Object], Awaitable[Prepared]]] = {
     "projected": Sources._projected,
 }
 
+# Kinds whose content follows the API while a pod runs.
+CHANGING = frozenset({"configMap", "secret", "downwardAPI", "projected"})
+
 
 def contents(kind: str, found: Object) -> dict[str, bytes]:
     """The keys of a config map or secret as bytes."""

@@ -1,0 +1,48 @@
+"""Who gets which GPU or MIG slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.api.errors import YardError
+from torchyard.node.devices.nvidia import GPU, Allocations, Device, capacity, environment
+
+MIG = "nvidia.com/mig-1g.10gb"
+DEVICES = [
+    Device(GPU, "GPU-a", "NVIDIA H200", 143771),
+    Device(GPU, "GPU-b", "NVIDIA H200", 143771),
+    Device(MIG, "MIG-c", "NVIDIA A100", 9856),
+]
+
+
+def container(name: str, **amounts: int) -> dict[str, Any]:
+    limits = {GPU if kind == "gpu" else MIG: str(count) for kind, count in amounts.items()}
+    return {"name": name, "resources": {"limits": limits}}
+
+
+def test_gpus_and_slices_are_resources_of_their_own() -> None:
+    assert capacity(DEVICES) == {GPU: "2", MIG: "1"}
+    taken = Allocations(DEVICES, []).take([container("a", gpu=1), container("b", mig=1), container("c")])
+    assert taken == {"a": ["GPU-a"], "b": ["MIG-c"]}
+
+
+def test_a_container_sees_its_own_devices_by_uuid_or_none() -> None:
+    assert environment(["MIG-c"])["CUDA_VISIBLE_DEVICES"] == "MIG-c"
+    assert environment([]) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
+
+
+def test_a_device_is_given_once_and_can_be_given_back() -> None:
+    devices = Allocations(DEVICES, [])
+    first = devices.take([container("a", gpu=2)])
+    with pytest.raises(YardError, match="Requested: 1, Available: 0") as refused:
+        devices.take([container("b", gpu=1)])
+    assert refused.value.code == "UnexpectedAdmissionError"
+    devices.give_back(first)
+    assert devices.take([container("b", gpu=1)]) == {"b": ["GPU-a"]}
+
+
+def test_a_new_agent_finds_out_from_the_pods_plans_who_has_what() -> None:
+    devices = Allocations(DEVICES, [{"devices": {"a": ["GPU-a"]}}, {"devices": {}}])
+    assert devices.take([container("b", gpu=1)]) == {"b": ["GPU-b"]}
