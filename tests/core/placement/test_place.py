@@ -66,7 +66,7 @@ APART = {
             "1 node(s) didn't match Pod's node affinity/selector",
             "kubectl label node n disk=ssd",
         ),
-        (pod(), views(node(spec=TAINT)), "1 node(s) had untolerated taint {gpu: yes}", "Add a toleration"),
+        (pod(), views(node(spec=TAINT)), "1 node(s) had untolerated taint(s)", "Add a toleration for the {gpu: yes}"),
         (pod(), views(node(spec={"unschedulable": True})), "1 node(s) were unschedulable", "kubectl uncordon n"),
         (
             pod(container={"ports": [{"containerPort": 80, "hostPort": 80}]}),
@@ -93,7 +93,8 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_what_would_help(
 ) -> None:
     answer = place(given_pod, nodes)
     assert isinstance(answer, Refusal)
-    assert answer.message.startswith(f"0/1 nodes are available: {reason}. preemption: 0/1 nodes are available: 1 ")
+    rest = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 "
+    assert answer.message.startswith(f"0/1 nodes are available: {reason}. {rest}")
     assert hint in answer.hint
 
 

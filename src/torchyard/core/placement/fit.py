@@ -39,10 +39,14 @@ def _unschedulable(pod: Object, view: NodeView) -> str:
 
 
 def _taints(pod: Object, view: NodeView) -> str:
-    for taint in view.node["spec"].get("taints") or ():
-        if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(pod, taint):
-            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}"
-    return ""
+    return "node(s) had untolerated taint(s)" if untolerated(pod, view) else ""
+
+
+def untolerated(pod: Object, view: NodeView) -> Object | None:
+    """The first taint of a node that keeps the pod away."""
+    taints: list[Object] = view.node["spec"].get("taints") or []
+    keeping = (one for one in taints if one["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(pod, one))
+    return next(keeping, None)
 
 
 def _tolerated(pod: Object, taint: Object) -> bool:

@@ -41,22 +41,20 @@ def place(
     if not nodes:
         return Refusal("no nodes available to schedule pods", "Start the plane with a node: yard up --node.")
     if blocked:
-        return Refusal(
-            _sentence(Counter({blocked: len(nodes)}), len(nodes), preemptible=False), hint(pod, nodes, [blocked])
-        )
+        return Refusal(_sentence(Counter({blocked: len(nodes)}), len(nodes), helped=0), hint(pod, nodes, [blocked]))
     counted: Counter[str] = Counter()
     candidates = []
-    preemptible = False
+    helped = 0  # nodes where it would fit if others went
     for view in nodes:
         said = fit.reasons(pod, view, nodes)
         if not said and (why := unreachable(pod, view)):
             said = [why]
         counted.update(said)
-        preemptible |= bool(fit.insufficient(pod, view)) and not _never_fits(pod, view)
+        helped += _would_preemption_help(pod, view, said)
         if not said:
             candidates.append(view)
     if not candidates:
-        return Refusal(_sentence(counted, len(nodes), preemptible=preemptible), hint(pod, nodes, list(counted)))
+        return Refusal(_sentence(counted, len(nodes), helped=helped), hint(pod, nodes, list(counted)))
     return max(candidates, key=lambda view: (_preference(pod, view), _room(pod, view), view.name)).name
 
 
@@ -65,11 +63,21 @@ def _never_fits(pod: Object, view: NodeView) -> bool:
     return any(amount > whole.get(name, 0) for name, amount in requests(pod).items())
 
 
-def _sentence(counted: Counter[str], total: int, *, preemptible: bool) -> str:
+def _would_preemption_help(pod: Object, view: NodeView, said: list[str]) -> bool:
+    """Upstream's Unschedulable, as against UnschedulableAndUnresolvable."""
+    if any(reason.startswith(("Insufficient", "Too many pods")) for reason in said):
+        return not _never_fits(pod, view)
+    return any("free ports" in reason or "anti-affinity" in reason for reason in said)
+
+
+def _sentence(counted: Counter[str], total: int, *, helped: int) -> str:
+    """As kube-scheduler 1.34 puts it, dynamic resources and all."""
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-    why = "No preemption victims found for incoming pod" if preemptible else "Preemption is not helpful for scheduling"
+    victims = {"No preemption victims found for incoming pod": helped}
+    victims["Preemption is not helpful for scheduling"] = total - helped
+    why = ", ".join(f"{count} {words}" for words, count in victims.items() if count)
     said = f"0/{total} nodes are available: {listed}."
-    return f"{said} preemption: 0/{total} nodes are available: {total} {why}."
+    return f"{said} no new claims to deallocate, preemption: 0/{total} nodes are available: {why}."
 
 
 def _preference(pod: Object, view: NodeView) -> int:

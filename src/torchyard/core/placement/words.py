@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api.quantity import Format, Quantity
+from torchyard.core.placement.fit import untolerated
 from torchyard.core.placement.view import PODS, NodeView, requests
 
 Object = dict[str, Any]
@@ -19,7 +20,9 @@ def hint(pod: Object, nodes: list[NodeView], reasons: list[str]) -> str:
         if reason == "Too many pods":
             return "Delete pods that have ended, or give the node a larger limit."
         if "untolerated taint" in reason:
-            return f"Add a toleration for the {reason.partition('taint ')[2]} taint, or remove it from the node."
+            taint = next(filter(None, (untolerated(pod, view) for view in nodes)))
+            named = f"{{{taint['key']}: {taint.get('value') or ''}}}"
+            return f"Add a toleration for the {named} taint, or remove it from the node."
         if "affinity/selector" in reason:
             return _labels(pod, nodes)
         if "unschedulable" in reason:
@@ -28,6 +31,10 @@ def hint(pod: Object, nodes: list[NodeView], reasons: list[str]) -> str:
             return "Leave out hostPort, or end the pod that holds it."
         if "PersistentVolumeClaim" in reason or "persistentvolumeclaim" in reason:
             return "Create the claim, or a volume that it can bind to."
+        if "pod affinity" in reason:
+            return "Start the pods it wants to be near, or relax its podAffinity."
+        if "anti-affinity" in reason:
+            return "End the pods it must not be near, or relax the podAntiAffinity."
     return ""
 
 

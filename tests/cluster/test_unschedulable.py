@@ -1,0 +1,105 @@
+"""Pods that fit nowhere: our scheduler's sentence is the real kube-scheduler's, to the letter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.cluster.conftest import Cluster
+from tests.support.waiting import eventually
+
+from torchyard.core.placement.place import Refusal, place
+from torchyard.core.placement.view import NodeView
+
+Object = dict[str, Any]
+NOW = "2026-01-01T00:00:00Z"
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "3", "ephemeral-storage": "10Gi"}
+NODES: dict[str, Object] = {
+    "plain": {},
+    "tainted": {"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]},
+    "cordoned": {"unschedulable": True},
+}
+
+
+def requests(**amounts: str) -> Object:
+    named = {name.replace("gpu", "nvidia.com/gpu"): amount for name, amount in amounts.items()}
+    return {"resources": {"requests": named, "limits": {name: one for name, one in named.items() if "/" in name}}}
+
+
+def spec(container: Object | None = None, **more: Any) -> Object:
+    return {"containers": [{"name": "c", "image": "busybox", **(container or {})}], **more}
+
+
+def affinity(kind: str, required: Any) -> Object:
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
+
+
+def term(key: str, *values: str) -> Object:
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+
+
+TOLERATES = {"tolerations": [{"key": "team", "operator": "Exists"}]}
+TOGETHER = [{"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": "kubernetes.io/hostname"}]
+APART = [{"labelSelector": {"matchLabels": {"app": "there"}}, "topologyKey": "kubernetes.io/hostname"}]
+UNPLACEABLE: dict[str, Object] = {
+    "cpu": spec(requests(cpu="100")),
+    "cpu-now": spec(requests(cpu="4")),
+    "memory": spec(requests(memory="100Gi")),
+    "both": spec(requests(cpu="100", memory="100Gi")),
+    "gpu": spec(requests(gpu="1")),
+    "gpu-tolerant": spec(requests(gpu="1"), **TOLERATES),
+    "selector": spec(nodeSelector={"disk": "ssd"}),
+    "selector-and-cpu": spec(requests(cpu="100"), nodeSelector={"kubernetes.io/hostname": "plain"}),
+    "selector-tainted": spec(nodeSelector={"kubernetes.io/hostname": "tainted"}),
+    "affinity": spec(**affinity("nodeAffinity", {"nodeSelectorTerms": [term("disk", "ssd", "nvme")]})),
+    "pod-affinity": spec(**affinity("podAffinity", TOGETHER)),
+    "pod-anti-affinity": spec(**affinity("podAntiAffinity", APART)),
+    "host-port": spec({"ports": [{"containerPort": 80, "hostPort": 8080}]}),
+}
+THERE = spec({**requests(cpu="1"), "ports": [{"containerPort": 80, "hostPort": 8080}]}, nodeName="plain")
+
+
+def make_nodes(cluster: Cluster) -> list[Object]:
+    api = cluster.server.admin
+    for name, wanted in NODES.items():
+        labels = {"kubernetes.io/hostname": name}
+        assert api.post("/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "spec": wanted}).status == 201
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "Test",
+            "lastHeartbeatTime": NOW,
+            "lastTransitionTime": NOW,
+        }
+        status = {"capacity": ROOM, "allocatable": ROOM, "conditions": [ready]}
+        assert api.patch(f"/api/v1/nodes/{name}/status", {"status": status}).status == 200
+    for name in NODES:
+        eventually(lambda name=name: "not-ready" not in str(_spec(cluster, name)), "the not-ready taint removed")  # type: ignore[misc]
+    eventually(lambda: "node.kubernetes.io/unschedulable" in str(_spec(cluster, "cordoned")), "the cordon's taint")
+    return [api.get(f"/api/v1/nodes/{name}").json for name in NODES]
+
+
+def _spec(cluster: Cluster, node: str) -> Object:
+    found: Object = cluster.server.admin.get(f"/api/v1/nodes/{node}").json["spec"]
+    return found
+
+
+def refusal(cluster: Cluster, name: str) -> str:
+    pod = cluster.server.admin.get(f"/api/v1/namespaces/default/pods/{name}").json
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next((str(one["message"]) for one in conditions if one["type"] == "PodScheduled" and one.get("message")), "")
+
+
+def test_our_sentences_are_the_real_schedulers(cluster: Cluster) -> None:
+    api = cluster.server.admin
+    nodes = make_nodes(cluster)
+    pods = "/api/v1/namespaces/default/pods"
+    there = api.post(pods, {"metadata": {"name": "there", "labels": {"app": "there"}}, "spec": THERE}).json
+    made = {name: api.post(pods, {"metadata": {"name": name}, "spec": one}).json for name, one in UNPLACEABLE.items()}
+    for name in UNPLACEABLE:
+        eventually(lambda name=name: refusal(cluster, name) != "", f"a refusal of {name}")  # type: ignore[misc]
+    views = [NodeView.of(node, [there] if node["metadata"]["name"] == "plain" else []) for node in nodes]
+    answers = {name: place(made[name], views) for name in UNPLACEABLE}
+    ours = {name: one.message if isinstance(one, Refusal) else f"on {one}" for name, one in answers.items()}
+    theirs = {name: refusal(cluster, name) for name in UNPLACEABLE}
+    assert ours == theirs
+    assert all(isinstance(one, Refusal) and one.hint for one in answers.values()), "each says what would change it"

@@ -1,0 +1,51 @@
+"""The stand-in for `tar` that `kubectl cp` finds in containers without one."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+PROGRAM = "import sys; from torchyard.node.shim import archive; sys.exit(archive.main(['tar', *sys.argv[1:]]))"
+
+
+def tar(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-c", PROGRAM, *arguments], input=stdin, capture_output=True, check=False)
+
+
+def packed(name: str) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = 1
+        archive.addfile(member, io.BytesIO(b"x"))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["../escaped", "a/../../escaped"])
+def test_a_path_that_climbs_out_is_refused(tmp_path: Path, name: str) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    done = tar("xmf", "-", "-C", str(inner), stdin=packed(name))
+    assert done.returncode == 2
+    assert b"must not leave the directory" in done.stderr
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_a_tree_goes_out_and_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "deep" / "file").write_text("content")
+    made = tar("cf", "-", "-C", str(tmp_path), "tree")
+    back = tmp_path / "back"
+    back.mkdir()
+    assert tar("xmf", "-", "-C", str(back), stdin=made.stdout).returncode == 0
+    assert (back / "tree" / "deep" / "file").read_text() == "content"
+
+
+@pytest.mark.parametrize("arguments", [("cf", "file", "x"), ("xf", "-", "--strange"), ("tf", "-")])
+def test_what_it_cannot_do_it_refuses(arguments: tuple[str, ...]) -> None:
+    assert tar(*arguments).returncode == 2
