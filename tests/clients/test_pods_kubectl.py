@@ -249,11 +249,12 @@ def test_top_shows_what_nodes_and_pods_use(kube: Kubectl, pod: str) -> None:
     assert pod in kube("describe", "node", "here")
 def test_a_large_tree_is_copied_both_ways(kube: Kubectl, pod: str, tmp_path: Path) -> None:
     newest = kubectls.newest()
-    megabytes = 200 if FULL or (newest and kube.version == newest.version) else 5
+    if not FULL and newest and kube.version != newest.version:
+        pytest.skip("the usual run copies much with the newest kubectl only")
     tree = tmp_path / "tree"
     (tree / "deep" / "er").mkdir(parents=True)
     for number in range(10):
-        (tree / "deep" / "er" / f"f{number}").write_bytes(os.urandom(megabytes * 100_000))
+        (tree / "deep" / "er" / f"f{number}").write_bytes(os.urandom(20_000_000))
     (tree / "empty").touch()
     kube("cp", str(tree), f"{pod}:/tmp/large", timeout=300)
     kube("cp", f"{pod}:/tmp/large", str(tmp_path / "back"), timeout=300)

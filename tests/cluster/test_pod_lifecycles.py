@@ -46,6 +46,7 @@ async def ours(tmp_path: Path) -> AsyncIterator[Client]:
         await stop_pods(settings.state / "node")
 
 
+@pytest.mark.timeout(900)
 async def test_our_node_tells_the_kubelets_stories(ours: Client) -> None:
     assert differences(json.loads(RECORDED.read_text()), await live_all(ours, at_once=8)) == {}
 
