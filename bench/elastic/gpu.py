@@ -108,7 +108,7 @@ def g3(device: str = "cuda") -> bool:
     return met
 
 
-def g4(gigabytes: float, device: str = "cuda", blows: int = 3) -> bool:
+def g4(gigabytes: float, device: str = "cuda", blows: int = 1) -> bool:
     """The only worker is killed: its replacement takes the state from shared memory and makes the next step."""
     hidden = int(gigabytes * 1e9 / 12 / 795)
     sizes = ("--hidden", str(hidden), "--batch", "8", "--micro-batches", "1", "--records", "2000", "--device", device)
@@ -173,15 +173,19 @@ def g5() -> bool:
             times.append(time.perf_counter())
         return median([b - a for a, b in pairwise(times[10:])]) * 1000
 
-    first = bare()
-    times = []
-    for _ in elastic.join().train(model, optimizer, loss=loss_of, data=Data(), batch=8, mode="fast"):
-        torch.cuda.synchronize()
-        times.append(time.perf_counter())
-    ours = median([b - a for a, b in pairwise(times[10:])]) * 1000
-    plain = (first + bare()) / 2
-    extra = 100 * (ours / plain - 1)
-    figures = f"{ours:.2f} ms a step, bare loop {plain:.2f} ms: {extra:+.1f} %"
+    def ours() -> float:
+        times = []
+        for _ in elastic.join().train(model, optimizer, loss=loss_of, data=Data(), batch=8, mode="fast"):
+            torch.cuda.synchronize()
+            times.append(time.perf_counter())
+        return median([b - a for a, b in pairwise(times[10:])]) * 1000
+
+    # In turns, each shown: a machine that drifts would otherwise look like a difference.
+    rounds = [(bare(), ours()) for _ in range(4)]
+    plain, mine = (median([pair[place] for pair in rounds[1:]]) for place in (0, 1))
+    extra = 100 * (mine / plain - 1)
+    figures = f"{mine:.2f} ms a step, bare loop {plain:.2f} ms: {extra:+.1f} %; in turns "
+    figures += ", ".join(f"{one:.2f}/{other:.2f}" for one, other in rounds)
     return show("G5", "fast mode on a 124 M GPT", figures, "1 %", met=extra <= 1)
 
 
