@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -194,7 +195,9 @@ def leave_on_sigterm(runtime: Runtime) -> None:
 
     def leave(number: int, frame: Any) -> None:
         if runtime.link is not None:
-            runtime.link.send(wire.Leaving("it got SIGTERM"))
+            # From a thread: the interrupted one may itself be sending, and would wait for itself.
+            told = wire.Leaving("it got SIGTERM")
+            threading.Thread(target=runtime.link.send, args=(told,), name="elastic-leaving", daemon=True).start()
 
     signal.signal(signal.SIGTERM, leave)
     faulthandler.register(signal.SIGUSR1, all_threads=True)  # how the agent asks a hung worker where it stands

@@ -236,7 +236,7 @@ class Coordinator:
                     self.scribe.applied(message, world=len(self.fleet.world), by=name)
                     self.fleet.step = max(self.fleet.step, rows[-1][0])
             case wire.Put(fence=fence):
-                if fence == self.fleet.fence:
+                if fence in (self.fleet.fence, self._world_fence):
                     for other in self.fleet.world:
                         if other in self.workers:
                             self.workers[other].send(message)

@@ -131,7 +131,8 @@ class Link:
                 case wire.Reform(fence=fence):
                     if self._reform is None or fence > self._reform.fence:
                         self._reform, self._reform_at = message, time.monotonic()
-                        self._values = {key: value for key, value in self._values.items() if key[0] >= fence}
+                        kept = self._go.fence if self._go is not None and not message.urgent else fence
+                        self._values = {key: value for key, value in self._values.items() if key[0] >= kept}
                     urgent = message.urgent
                 case wire.Go():
                     self._go = message
@@ -189,6 +190,14 @@ class Link:
     def _newer(self, held: Fence) -> wire.Reform | None:
         return self._reform if self._reform is not None and self._reform.fence > held else None
 
+    def _overtaken(self, fence: Fence) -> bool:
+        """A world that was agreed on is entered even if the next is planned already: its first boundary is soon.
+
+        Otherwise state that only a leaving worker holds would never be handed over.
+        """
+        newer = self._newer(fence)
+        return newer is not None and newer.urgent
+
     def wait_go(self, fence: Fence) -> wire.Go:
         with self._changed:
             self._changed.wait_for(
@@ -197,19 +206,17 @@ class Link:
                 )
             )
             self.check()
-            if self._newer(fence) is not None or self._go is None or self._go.fence != fence:
+            if self._overtaken(fence) or self._go is None or self._go.fence != fence:
                 raise Superseded
             return self._go
 
     def wait_values(self, fence: Fence, keys: list[str], timeout: float) -> None:
         with self._changed:
             ready = self._changed.wait_for(
-                lambda: (
-                    self._over() or self._newer(fence) is not None or all((fence, key) in self._values for key in keys)
-                ),
+                lambda: self._over() or self._overtaken(fence) or all((fence, key) in self._values for key in keys),
                 timeout,
             )
-            if self._over() or self._newer(fence) is not None:
+            if self._over() or self._overtaken(fence):
                 raise Superseded
             if not ready:
                 raise TimeoutError(f"no member of the new world published {keys} within {timeout} s")
