@@ -26,6 +26,7 @@ from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
+# On both: what keeps house, and what is tested; nothing that would tidy away the pods of a node that is only played.
 CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
 PATIENCE = 40.0
 _numbers = itertools.count()
@@ -34,8 +35,8 @@ _numbers = itertools.count()
 class Cluster:
     """One namespace of a cluster with Job controllers: jobs are made, pods moved, and what follows is waited for."""
 
-    def __init__(self, client: Client, namespace: str, kubeconfig: Path, *, is_real: bool) -> None:
-        self.client, self.namespace, self.kubeconfig, self.is_real = client, namespace, kubeconfig, is_real
+    def __init__(self, client: Client, namespace: str, kubeconfig: Path) -> None:
+        self.client, self.namespace, self.kubeconfig = client, namespace, kubeconfig
 
     async def ask(self, method: str, *, body: Object | None = None, accept: str = JSON) -> Answer:
         """A request about jobs over the wire, with everything that comes back."""
@@ -207,15 +208,15 @@ async def _namespace(client: Client) -> str:
 
 
 async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
-    async with Plane(Settings(state=directory / "state", port=0)) as plane:
+    async with Plane(Settings(state=directory / "state", port=0, controllers=CONTROLLERS)) as plane:
         client = plane.client("test")
-        yield Cluster(client, await _namespace(client), plane.settings.kubeconfig, is_real=False)
+        yield Cluster(client, await _namespace(client), plane.settings.kubeconfig)
 
 
 async def _real(server: Server) -> AsyncIterator[Cluster]:
     client = Client(HttpTransport(load(server.kubeconfig), user_agent="test"), manager="test")
     try:
-        yield Cluster(client, await _namespace(client), server.kubeconfig, is_real=True)
+        yield Cluster(client, await _namespace(client), server.kubeconfig)
     finally:
         await client.close()
         await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
