@@ -122,3 +122,13 @@ async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: Node) -> None:
         return await node.client.find(CLAIMS, "p-v", "default") is None
 
     await eventually(gone)
+
+
+@pytest.mark.parametrize("inside", ["credentials", "volumes", "."])
+async def test_the_planes_keys_and_the_volumes_of_others_are_nobodys_host_path(
+    node: Node, tmp_path: Path, inside: str
+) -> None:
+    wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "state" / inside)}}]
+    await node.script("p", "cat /mnt/ceph/*", container=MOUNT, volumes=wrong)
+    await told(node, "p", "FailedMount", "holds this node's own state")
+    await node.client.delete(PODS, "p", "default", grace=0)

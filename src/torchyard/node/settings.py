@@ -15,6 +15,8 @@ class NodeSettings:
     """`root` holds all the node's state and must be private to its user."""
 
     root: Path
+    private: Path | None = None  # a directory around it that no pod may mount either; keys lie there
+    claims: Path | None = None  # the part of it in which volumes are made for claims
     name: str = field(default_factory=lambda: socket.gethostname().lower())
     python: str = ""  # the interpreter mapped images run; empty: the active environment
     engine: bool = False  # run real images in podman or docker

@@ -18,6 +18,8 @@ def node_settings(settings: Settings, port: int) -> NodeSettings:
     labels = {"nvidia.com/gpu.product": settings.gpu_product} if settings.gpu_product else {}
     return NodeSettings(
         root=root,
+        private=settings.state,
+        claims=settings.volumes,
         name=settings.node_name,
         python=settings.python,
         api_address=(settings.host, port),

@@ -139,7 +139,8 @@ class Surroundings:
     def _sources(self) -> Sources:
         return Sources(
             home=self.home.path,
-            state=self._context.settings.root,
+            state=self._context.settings.private or self._context.settings.root,
+            claims=self._context.settings.claims,
             fetch=self.fetch,
             token=self._token,
             field=lambda kind, reference: self.field(kind, reference, {}),

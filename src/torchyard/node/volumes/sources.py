@@ -42,10 +42,11 @@ class Sources:
     """Everything a pod's volumes are made from."""
 
     home: Path  # the pod's own directory
-    state: Path  # the node's, which no pod may mount
+    state: Path  # the node's and the plane's, which no pod may mount
     fetch: Fetch
     token: Token
     field: Callable[[str, Object], str] = field(repr=False)
+    claims: Path | None = None  # what lies below is for claims alone, though it is within the state
     pod: str = ""  # its name, after which the claims it brings along are called
 
     async def prepare(self, volume: Object) -> Prepared:
@@ -90,7 +91,10 @@ class Sources:
         read_only = bool(source.get("readOnly")) or spec.get("accessModes") == ["ReadOnlyMany"]
         if "local" in spec:
             path = Path(spec["local"]["path"])
-            check_host_path(path, "", state=self.state, must_exist=True)
+            if not self._is_made_for_claims(path):
+                check_host_path(path, "", state=self.state, must_exist=True)
+            elif not path.exists():
+                raise VolumeError(f'path "{path}" does not exist')
             return Prepared(path, read_only)
         if "hostPath" in spec:
             path = Path(spec["hostPath"]["path"])
@@ -104,6 +108,9 @@ class Sources:
             return await self._nfs(bound, spec["nfs"])
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
         raise VolumeError(f'persistentvolume "{bound}": {kinds} volumes are not served by this node')
+
+    def _is_made_for_claims(self, path: Path) -> bool:
+        return self.claims is not None and path.resolve().parent == self.claims.resolve()
 
     async def _ephemeral(self, name: str, source: Object) -> Prepared:
         return await self._claim(name, {"claimName": f"{self.pod}-{name}"})
