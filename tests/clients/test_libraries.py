@@ -1,4 +1,5 @@
-"""Python clients, unmodified, each in an environment of its own, against our server and the real one."""
+"""Python clients, unmodified, each in an environment of its own, against our server; with full effort against the real
+one too, to prove the programs."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.effort import FULL
 from tests.support.http import Client
 from tests.support.kubernetes import ROOT, Server
 from tests.support.waiting import eventually
@@ -25,7 +27,7 @@ CLIENTS = {
 STEPS = ["create", "list", "watch", "patch", "apply", "delete"]
 
 
-@pytest.fixture(params=["yard", "kube"])
+@pytest.fixture(params=["yard", "kube"] if FULL else ["yard"])
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
     return found

@@ -1,4 +1,7 @@
-"""The same tests judge our server and the real one: `server` is each of them in turn."""
+"""The same tests judge our server and the real one: `server` is each of them in turn.
+
+A definition takes the real server two seconds, so tests with definitions of their own run there with full effort only.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,20 @@ from collections.abc import Iterator
 
 import pytest
 from tests.conformance.objects import Definitions, Space
+from tests.support.effort import FULL
 from tests.support.http import Client
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
+
+SLOW = pytest.mark.skip(reason="takes the real server seconds; tried with full effort")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if FULL or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        if item.callspec.params.get("server") == "kube" and "crds" in item.fixturenames:
+            item.add_marker(SLOW)
 
 
 @pytest.fixture(scope="session", params=["yard", "kube"])
