@@ -30,7 +30,7 @@ ON_PURPOSE: list[tuple[str, str]] = [
         "of several values that do not fit their types, which one is told first depends on the order of a map there",
     ),
     (
-        r'\.causes: \[\["(binaryData|data)", "FieldValueForbidden", "Forbidden: field is immutable when `immutable` is set',
+        r'\.causes: \[\["(binaryData|data)", "FieldValueForbidden", "Forbidden: field is immutable when `immutable`',
         "an empty map where there was none counts as a change of an immutable object there, and as none here",
     ),
 ]

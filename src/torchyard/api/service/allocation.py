@@ -102,6 +102,11 @@ def carry_over(new: Object, old: Object) -> None:
             spec["clusterIP"] = before["clusterIP"]
         if not spec.get("clusterIPs") and before.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
             spec["clusterIPs"] = list(before["clusterIPs"])
+    if is_headless(new) and is_headless(old):
+        # what was decided when it was created stays, and is not decided anew
+        for name in ("ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(name) and before.get(name):
+                spec[name] = before[name]
     if needs_node_ports(new) and needs_node_ports(old):
         _carry_node_ports(spec.get("ports") or [], before.get("ports") or [])
     checked = needs_health_check_port(new) and needs_health_check_port(old)
