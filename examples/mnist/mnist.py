@@ -223,7 +223,7 @@ def arguments(defaults):
     parser.add_argument("--models", type=Path, metavar="DIR", help=f"where {MODEL} is saved after every epoch")
     parser.add_argument("--resume", action="store_true", help="go on from the model saved in --models")
     parser.add_argument("--shard", action="store_true", help="deal the batches out to the replicas")
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="train on the first N images only")
+    parser.add_argument("--limit", type=int, default=0, metavar="N", help="train and test on the first N images only")
     parser.set_defaults(**defaults)
     args = parser.parse_args()
     if args.resume and not args.models:
@@ -254,7 +254,7 @@ def main(**defaults):
         dist.init_process_group(backend=args.backend)
     directory = data_directory(args)
     training = Images(directory, "train", args.dataset, args.limit)
-    testing = Images(directory, "t10k", args.dataset)
+    testing = Images(directory, "t10k", args.dataset, args.limit)
 
     plain = Net().to(device)
     model = nn.parallel.DistributedDataParallel(plain) if dist.is_initialized() else plain
