@@ -24,7 +24,6 @@ from torchyard.controllers.namespaces import NamespaceController
 from torchyard.controllers.node_lifecycle import NodeLifecycle
 from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
 from torchyard.controllers.pytorchjob import PyTorchJobController
-from torchyard.controllers.queue.controller import QueueController
 from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
@@ -80,6 +79,8 @@ def _pytorchjobs(shop: Shop) -> Work:
 
 
 def _queues(shop: Shop) -> Work:
+    from torchyard.controllers.queue.controller import QueueController  # loads prometheus_client
+
     queues = QueueController(
         shop.client,
         shop.informers,
