@@ -59,8 +59,7 @@ def _env(check: str, *variables: Object, **more: Any) -> Object:
 SHARED = [{"name": "v", "mountPath": "/v"}]
 SCRATCH = [{"name": "v", "emptyDir": {}}]
 WAITS = "trap 'exit 0' TERM; while true; do sleep 0.1; done"
-# healthy from its second start on
-ONCE = f"test -e /v/first && touch /v/second; touch /v/first; {WAITS}"
+FAILS_ONCE = "test -e /v/failed || { touch /v/failed; exit 1; }"
 STUBBORN = "trap '' TERM; while true; do sleep 0.1; done"
 
 ENDS = {
@@ -179,9 +178,9 @@ PROBES = {
     "liveness": Life(
         spec(
             container(
-                ONCE,
+                WAITS,
                 volumeMounts=SHARED,
-                livenessProbe=_exec_probe("test -e /v/second", failureThreshold=1, initialDelaySeconds=1),
+                livenessProbe=_exec_probe(FAILS_ONCE, failureThreshold=1),
             ),
             policy="Always",
             volumes=SCRATCH,
@@ -194,9 +193,9 @@ PROBES = {
     "startup-fails": Life(
         spec(
             container(
-                ONCE,
+                WAITS,
                 volumeMounts=SHARED,
-                startupProbe=_exec_probe("test -e /v/second", failureThreshold=1, initialDelaySeconds=1),
+                startupProbe=_exec_probe(FAILS_ONCE, failureThreshold=1),
             ),
             policy="Always",
             volumes=SCRATCH,
