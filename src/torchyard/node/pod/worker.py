@@ -306,6 +306,8 @@ class PodWorker:
 
     async def _start(self, container: Object, attempt: int) -> bool:
         name = container["name"]
+        if ending := self._stopping.pop(name, None):
+            ending.cancel()  # or else the kill meant for the attempt before would hit this one
         try:
             image = await self._image(container)
             started = await starting.start(self._context, self._around, container, image, attempt)
