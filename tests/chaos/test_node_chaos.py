@@ -78,14 +78,14 @@ class Machine:
         return True
 
     async def kill_keeper(self, _: random.Random) -> bool:
-        return _shoot(self.root / "keeper.lock")
+        return _shoot(self.root / "keeper.lock", self.root)
 
     async def kill_shim(self, rng: random.Random) -> bool:
         homes = [home for home in (self.root / "pods").glob("*") if home.name not in self.shot]
         if not homes:
             return False
         home = rng.choice(homes)
-        if not _shoot(home / "shim.lock"):
+        if not _shoot(home / "shim.lock", self.root):
             return False
         self.shot.add(home.name)
         return True
@@ -100,10 +100,14 @@ class Machine:
             await asyncio.sleep(0.05)
 
 
-def _shoot(lock: Path) -> bool:
-    """Kill whoever holds the lock file, which names its holder."""
+def _shoot(lock: Path, root: Path) -> bool:
+    """Kill whoever holds the lock file, which names its holder: if that one has ended, nobody."""
     try:
-        os.kill(int(lock.read_text()), signal.SIGKILL)
+        pid = int(lock.read_text())
+        # the number may by now be somebody else's
+        if str(root).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return False
+        os.kill(pid, signal.SIGKILL)
     except (OSError, ValueError):
         return False
     return True
