@@ -34,6 +34,7 @@ async def run_in_sandbox(
         path.mkdir(parents=True)
     files = [Path("/etc") / name for name in ("hosts", "resolv.conf")]
     mounts = [Mount(file, str(file)) for file in files if file.exists()]
+    opened = _open_machine(layer) if root.machine else []
     steps = root_steps(root, mounts, scratch=scratch, devices=[])
     record.write(str(home / "pod.json"), {"sandboxed": True, "hostname": "build", "tmpfs": [], "network": None})
     log = home / "log"
@@ -75,6 +76,19 @@ async def run_in_sandbox(
     finally:
         await stop_pods(state)
         await asyncio.to_thread(shutil.rmtree, state, ignore_errors=True)
+        for place in opened:
+            if not any(place.iterdir()):
+                place.rmdir()
+
+
+def _open_machine(layer: Path) -> list[Path]:
+    """Let the command write into the machine's own directories: what a layer has is laid over them."""
+    found = [Path("/", name) for name in SYSTEM]
+    places = [layer / one.name for one in found if one.is_dir() and not one.is_symlink()]
+    opened = [place for place in places if not place.exists()]
+    for place in opened:
+        place.mkdir()
+    return opened
 
 
 async def _finished(shim: ShimClient) -> record.Record:
