@@ -22,7 +22,8 @@ def test_27_lists_are_sorted_by_namespace_and_name_and_carry_the_kind_once(space
     assert names(listed) == ["a", "a-b", "a.b", "b", "c"]
     assert not any("kind" in item or "apiVersion" in item for item in listed["items"])
     everywhere = space.api.get("/api/v1/configmaps").json
-    keys = [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in everywhere["items"]]
+    # As stored: `a-b/x` comes before `a/x`.
+    keys = [f"{item['metadata']['namespace']}/{item['metadata']['name']}" for item in everywhere["items"]]
     assert keys == sorted(keys)
 
 
@@ -189,7 +190,7 @@ def test_30_other_kinds_select_by_theirs(api: Client, space: Space) -> None:
         (space.path("secrets"), "type=example.com/kind", "s"),
         (space.path("services"), "spec.clusterIP=None", "none"),
         (space.path("services"), "spec.type=ClusterIP", "none"),
-        (path("nodes"), "spec.unschedulable=true", "node-30"),
+        (path("nodes"), "spec.unschedulable=true,metadata.name=node-30", "node-30"),
         (path("namespaces"), f"status.phase=Active,metadata.name={space.name}", space.name),
         *((space.path("events"), f"involvedObject.{key}={value}", "e") for key, value in reference.items()),
         (space.path("events"), "reason=Started", "e"),

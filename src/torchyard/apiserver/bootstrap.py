@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,7 +42,8 @@ async def bootstrap(api: Api, user: User, *, url: str, definitions: Iterable[Obj
         await _ensure(api, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await asyncio.gather(*(_ensure(api, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
     for obj in (*_kubernetes_service(api, url), *definitions):
-        await _ensure(api, user, obj, current=True)
+        # A copy: what is stored gets its defaults in place, and definitions are shared by whoever reads them.
+        await _ensure(api, user, copy.deepcopy(obj), current=True)
 
 
 async def _ensure(api: Api, user: User, obj: Object, *, current: bool = False) -> None:
