@@ -15,8 +15,9 @@ from tests.elasticdl.test_pods import TUTORIAL
 from torchyard.api.errors import StatusError
 from torchyard.elastic.cli import ask
 from torchyard.elasticdl import cli, pods, serve
-from torchyard.elasticdl.master import PODS, SERVICES, Master
+from torchyard.elasticdl.master import Master
 from torchyard.kube.client import Client
+from torchyard.kube.refs import PODS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

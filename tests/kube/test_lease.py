@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from torchyard.kube.client import Client
-from torchyard.kube.lease import LEASES, Election, Terms
+from torchyard.kube.lease import Election, Terms
+from torchyard.kube.refs import LEASES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -95,6 +96,7 @@ async def test_a_leader_that_cannot_renew_in_time_stops_acting(client: Client, m
 
     with monkeypatch.context() as broken:
         broken.setattr(client, "find", silence)
+        broken.setattr(client, "update", silence)
         await leader.idle.wait()
     assert not leader.election.leads
     await leader.stop()

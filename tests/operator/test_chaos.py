@@ -17,6 +17,7 @@ from tests.support.kubernetes import Server
 from tests.support.process import Process
 from tests.support.pytorchjobs import job
 
+from torchyard.api.conditions import holds
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import SERVICES
@@ -84,7 +85,7 @@ async def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(
         async def all_succeeded() -> bool:
             await kubelet.step()
             jobs = (await installed.admin.list(JOBS, namespace)).items
-            return all(_is(one, "Succeeded") for one in jobs) and len(jobs) == JOB_COUNT
+            return all(holds(one, "Succeeded") for one in jobs) and len(jobs) == JOB_COUNT
 
         await installed.until(all_succeeded, seconds=240)
     finally:
@@ -96,8 +97,3 @@ async def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(
     assert not twice and len(kubelet.made) == JOB_COUNT * REPLICAS
     services = Counter(one["metadata"]["name"] for one in (await installed.admin.list(SERVICES, namespace)).items)
     assert len(services) == JOB_COUNT * REPLICAS and set(services.values()) == {1}
-
-
-def _is(found: Object, condition: str) -> bool:
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == condition and one["status"] == "True" for one in conditions)

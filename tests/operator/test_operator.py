@@ -11,11 +11,13 @@ import pytest
 from tests.operator.conftest import INSTALLATION, NAMESPACES, PODS, Installed, running, started
 from tests.support.pytorchjobs import job
 
+from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Ref
-from torchyard.operator.certificates import SECRETS, WEBHOOKS
+from torchyard.kube.refs import SECRETS
+from torchyard.operator.certificates import WEBHOOKS
 from torchyard.operator.checks import NotReady, check_rights
 from torchyard.operator.install import DEFINITIONS, install, uninstall
 from torchyard.operator.rights import cluster_rights
@@ -38,11 +40,6 @@ async def finish(installed: Installed, namespace: str, count: int) -> None:
         for pod in await installed.pods(namespace, count):
             patch = {"status": {"phase": phase}}
             await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
-
-
-def is_true(found: Object, condition: str) -> bool:
-    conditions = (found.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == condition and one["status"] == "True" for one in conditions)
 
 
 async def test_installing_twice_changes_nothing(installed: Installed) -> None:
@@ -78,7 +75,7 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
         await finish(installed, namespace, len(pods))
 
         async def succeeded() -> bool:
-            return is_true(await installed.admin.get(JOBS, made["metadata"]["name"], namespace), "Succeeded")
+            return holds(await installed.admin.get(JOBS, made["metadata"]["name"], namespace), "Succeeded")
 
         await installed.until(succeeded)
         url = f"http://127.0.0.1:{operator.ports['metrics']}/metrics"

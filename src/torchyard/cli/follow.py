@@ -15,9 +15,9 @@ from torchyard.core.run.outcome import Failure, Outcome, first_failure, holdup, 
 from torchyard.core.run.progress import Progress, progress
 from torchyard.kube.client import Client, Ref, Unreachable
 from torchyard.kube.informer import Informer
+from torchyard.kube.refs import PODS
 
 Object = dict[str, Any]
-PODS = Ref("", "v1", "pods")
 # How long the last lines may take to arrive once the job has ended.
 LAST_LINES = 30.0
 _STATUS = 2  # the cell of a pod's row that sums it up

@@ -181,7 +181,8 @@ def move(
     """Move a waiting job to another queue of its namespace."""
 
     async def change(client: Client, place: Place) -> None:
-        from torchyard.controllers.queue.refs import JOBS, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
+        from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
+        from torchyard.kube.refs import JOBS
 
         if await client.find(LOCAL_QUEUES, queue, namespace) is None:
             known = ", ".join(one["metadata"]["name"] for one in (await client.list(LOCAL_QUEUES, namespace)).items)

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob import names, words
 from torchyard.controllers.loop import Controller, Observe
+from torchyard.controllers.written import Written
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
 from torchyard.core.pytorchjob.gang import is_volcano
 from torchyard.core.pytorchjob.view import Settings, View
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Informer, Key, by_owner, key_of
+from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import PODS, SERVICES
@@ -85,7 +86,7 @@ class PyTorchJobController:
         self._client, self._settings, self._clock = client, settings, clock
         self.recorder = Recorder(client, names.CONTROLLER, clock=clock)
         owner = {_OWNER: by_owner}
-        self._jobs = informers.of(JOBS, labels=selector)
+        self._jobs = informers.of(JOBS, labels=selector, indexes={"key": by_key})
         self._pods = informers.of(PODS, labels=_OURS, indexes=owner)
         self._services = informers.of(SERVICES, labels=_OURS, indexes=owner)
         self._autoscalers = informers.of(AUTOSCALERS, indexes=owner)
@@ -104,7 +105,7 @@ class PyTorchJobController:
         self._jobs.on_change(self._job_changed)
         for informer in self._children:
             informer.on_change(self._look_at_owner)
-        self._written: dict[Key, Object] = {}
+        self._newest_jobs = Written(self._jobs, "key", by_key)
         self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
 
@@ -132,9 +133,10 @@ class PyTorchJobController:
         return min(pods * _PAUSE_PER_POD, _LONGEST_PAUSE) if pods >= _LARGE else 0
 
     async def _reconcile(self, key: Key) -> float | None:
-        job = self._current(key)
-        if job is None:
+        found = self._newest_jobs.of("/".join(key))
+        if not found:
             return None
+        job = found[0]
         view = self._view(job)
         decision = decide(view, self._settings)
         written = await self._write_job(job, decision)  # if somebody was faster, nothing happened and nothing is told
@@ -142,18 +144,6 @@ class PyTorchJobController:
             return await self._carry_out(written, decision)
         finally:
             self._tell(job, decision.events)
-
-    def _current(self, key: Key) -> Object | None:
-        """The newest state known of a job: the cache's, or what this controller wrote and the cache has yet to see."""
-        cached, written = self._jobs.get(*key), self._written.get(key)
-        if cached is None or written is None:
-            self._written.pop(key, None)
-            return cached
-        is_same = written["metadata"]["uid"] == cached["metadata"]["uid"]
-        if is_same and _revision(written) > _revision(cached):
-            return written
-        del self._written[key]
-        return cached
 
     def _view(self, job: Object) -> View:
         uid = job["metadata"]["uid"]
@@ -194,14 +184,11 @@ class PyTorchJobController:
             marks = {names.RESTARTS: decision.restarts.text()}
             patch = {"metadata": {"annotations": marks, "resourceVersion": metadata["resourceVersion"]}}
             job = await self._client.patch(JOBS, metadata["name"], patch, metadata["namespace"])
-            self._remember_job(job)
+            self._newest_jobs.remember(job)
         if decision.status is not None:
             job = await self._client.update(JOBS, {**job, "status": decision.status}, subresource="status")
-            self._remember_job(job)
+            self._newest_jobs.remember(job)
         return job
-
-    def _remember_job(self, job: Object) -> None:
-        self._written[job["metadata"]["namespace"], job["metadata"]["name"]] = job
 
     async def _create(self, obj: Object) -> Event | None:
         kind, name = obj["kind"], obj["metadata"]["name"]
@@ -296,7 +283,3 @@ def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
 def _but_status(job: Object) -> Object:
     """What changes when anything but the status does."""
     return {name: value for name, value in job["metadata"].items() if name != "resourceVersion"}
-
-
-def _revision(obj: Object) -> int:
-    return int(obj["metadata"]["resourceVersion"])

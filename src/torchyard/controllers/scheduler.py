@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.volume_binder import by_claim
@@ -194,8 +195,7 @@ def _urgency(pod: Object) -> tuple[int, str, str]:
 
 def _usable(node: Object) -> bool:
     """A node that was heard of lately; a silent one gets no new pods."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return holds(node, "Ready")
 
 
 def _about(pod: Object) -> Object:

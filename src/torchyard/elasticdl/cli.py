@@ -16,10 +16,9 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.elasticdl import flags, pods, zoo
 from torchyard.elasticdl.strings import BadFlag
 from torchyard.kube import kubeconfig
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-
-PODS = Ref("", "v1", "pods")
+from torchyard.kube.refs import PODS
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -27,10 +27,9 @@ from torchyard.elastic.coordinator.fleet import Limits
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.run import RECORD, read_record, write_record
 from torchyard.elasticdl import pods, workers
-from torchyard.kube.client import Client, Ref, Unreachable
+from torchyard.kube.client import Client, Unreachable
+from torchyard.kube.refs import PODS, SERVICES
 
-PODS = Ref("", "v1", "pods")
-SERVICES = Ref("", "v1", "services")
 LOOK_EVERY = 1.0
 """Pods are also watched; this is for what a watch may miss."""
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # workers are in other pods; the token keeps others out

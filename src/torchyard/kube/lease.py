@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
+from torchyard.kube.refs import LEASES
 
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-LEASES = Ref("coordination.k8s.io", "v1", "leases")
 
 
 class LeaseLost(YardError):
@@ -57,6 +57,7 @@ class Election:
         self._client, self._terms, self._clock = client, terms, clock
         self._name, self._namespace, self.identity = name, namespace, identity
         self.leader = ""
+        self._held: Object | None = None  # the lease as we last wrote it
         self._seen: tuple[str, float] = ("", 0.0)  # the lease's revision, and when it was first seen
 
     @property
@@ -120,6 +121,9 @@ class Election:
 
     async def _take(self) -> bool:
         """Renew the lease, or take it if nobody has it; False while somebody else does."""
+        # Nobody has written it since we did: then it need not be read, and that is every time but few.
+        if self._held is not None and await self._write(self._held, {}):
+            return True
         lease = await self._client.find(LEASES, self._name, self._namespace)
         if lease is None:
             return await self._write(None, {"leaseTransitions": 0, "acquireTime": _now()})
@@ -152,11 +156,13 @@ class Election:
         }
         try:
             if lease is None:
-                await self._client.create(LEASES, {"metadata": {"name": self._name}, "spec": spec}, self._namespace)
+                made = {"metadata": {"name": self._name}, "spec": spec}
+                self._held = await self._client.create(LEASES, made, self._namespace)
             else:
-                await self._client.update(LEASES, {**lease, "spec": spec})
+                self._held = await self._client.update(LEASES, {**lease, "spec": spec})
         except StatusError as error:
-            if error.status != 409:
+            self._held = None
+            if error.status not in (404, 409):
                 raise
             return False  # somebody else was faster
         self.leader = self.identity
@@ -164,7 +170,7 @@ class Election:
 
     async def _release(self) -> None:
         """Let the next one begin at once instead of after the lease's duration."""
-        self.leader = ""
+        self.leader, self._held = "", None
         try:
             lease = await self._client.find(LEASES, self._name, self._namespace)
             if lease is not None and lease["spec"].get("holderIdentity") == self.identity:

@@ -15,12 +15,12 @@ from typing import Any
 from torchyard.api.errors import StatusError, YardError
 from torchyard.apiserver.access.certificates import Credentials, ensure_server
 from torchyard.kube.client import Client, Ref
+from torchyard.kube.refs import SECRETS
 from torchyard.operator.settings import NAME, WEBHOOK, WEBHOOK_SECRET
 
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-SECRETS = Ref("", "v1", "secrets")
 WEBHOOKS = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)
 # The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
 _FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}

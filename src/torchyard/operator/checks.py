@@ -10,12 +10,12 @@ from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.pytorchjob import names
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import key_of
+from torchyard.kube.refs import PODS
 from torchyard.operator.rights import Right
 
 Object = dict[str, Any]
-PODS = Ref("", "v1", "pods")
 # The label of upstream's operator pods, of every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
 

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube.client import Client, Ref
+from torchyard.kube.refs import CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
+from torchyard.operator.certificates import WEBHOOKS
 from torchyard.operator.manifests import Installation, definitions, objects
 
 Object = dict[str, Any]
@@ -16,19 +19,17 @@ DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", nam
 # Where objects of these kinds are found; a cluster's discovery would say the same.
 _REFS = {
     "CustomResourceDefinition": DEFINITIONS,
-    "Namespace": Ref("", "v1", "namespaces", namespaced=False),
-    "ServiceAccount": Ref("", "v1", "serviceaccounts"),
-    "ClusterRole": Ref("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False),
+    "Namespace": NAMESPACES,
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "ClusterRole": CLUSTER_ROLES,
     "ClusterRoleBinding": Ref("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False),
     "Role": Ref("rbac.authorization.k8s.io", "v1", "roles"),
     "RoleBinding": Ref("rbac.authorization.k8s.io", "v1", "rolebindings"),
     "Deployment": Ref("apps", "v1", "deployments"),
-    "Service": Ref("", "v1", "services"),
+    "Service": SERVICES,
     "PodDisruptionBudget": Ref("policy", "v1", "poddisruptionbudgets"),
     "NetworkPolicy": Ref("networking.k8s.io", "v1", "networkpolicies"),
-    "ValidatingWebhookConfiguration": Ref(
-        "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
-    ),
+    "ValidatingWebhookConfiguration": WEBHOOKS,
 }
 _ESTABLISHED_SECONDS = 30.0
 
@@ -75,7 +76,7 @@ async def _delete(client: Client, obj: Object, say: Say) -> None:
 async def _wait_established(client: Client, definition: Object, say: Say) -> None:
     """Until it is served. One that was still going from before is made again when it is gone."""
     name = definition["metadata"]["name"]
-    conditions: list[Object] = []
+    found: Object | None = None
     try:
         async with asyncio.timeout(_ESTABLISHED_SECONDS):
             while True:
@@ -83,17 +84,13 @@ async def _wait_established(client: Client, definition: Object, say: Say) -> Non
                 if found is None:
                     await _apply(client, definition, say)
                     continue
-                conditions = (found.get("status") or {}).get("conditions") or []
-                if not found["metadata"].get("deletionTimestamp") and _holds(conditions, "Established"):
+                if not found["metadata"].get("deletionTimestamp") and holds(found, "Established"):
                     return
                 await asyncio.sleep(0.1)
     except TimeoutError:
+        conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         said = "; ".join(f"{one['type']}={one['status']}: {one.get('message', '')}" for one in conditions)
         raise YardError(f"the definition {name} is not served: {said or 'the server says nothing'}") from None
-
-
-def _holds(conditions: list[Object], kind: str) -> bool:
-    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
 
 
 def _revision(obj: Object) -> str:

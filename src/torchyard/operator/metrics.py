@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
+from torchyard.api.conditions import holds
 from torchyard.api.pytorchjob import names, words
 from torchyard.core.pytorchjob.view import Restarts
 from torchyard.kube.informer import Informer
@@ -19,6 +20,7 @@ Object = dict[str, Any]
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB = ("job_namespace", "framework")
 FRAMEWORK = "pytorch"
+_COUNTED = {words.CREATED: "created", words.SUCCEEDED: "successful", words.FAILED: "failed"}
 
 
 class Metrics:
@@ -92,22 +94,14 @@ class Metrics:
         if change == "DELETED":
             count("deleted")
             return
-        earlier = before or {"metadata": {}}
-        if _is(job, words.CREATED) and before is not None and not _is(earlier, words.CREATED):
-            count("created")
         if before is None:
-            return  # known from before this copy began; it was counted then
-        for condition, what in ((words.SUCCEEDED, "successful"), (words.FAILED, "failed")):
-            if _is(job, condition) and not _is(earlier, condition):
+            return  # new: it counts once we have said so; or known from before this copy began, and counted then
+        for condition, what in _COUNTED.items():
+            if holds(job, condition) and not holds(before, condition):
                 count(what)
-        restarts = Restarts.of(job).count - Restarts.of(earlier).count
+        restarts = Restarts.of(job).count - Restarts.of(before).count
         if restarts > 0:
             count("restarted", restarts)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
-
-
-def _is(job: Object, condition: str) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == condition and one["status"] == "True" for one in conditions)

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from tests.support import queues
 
+from torchyard.api.conditions import find
 from torchyard.controllers.queue.refs import (
     CLUSTER_QUEUES,
     FLAVORS,
-    JOBS,
     LOCAL_QUEUES,
     PRIORITY_CLASSES,
     WORKLOADS,
 )
-from torchyard.core.queue.conditions import find
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.refs import EVENTS, PODS
+from torchyard.kube.refs import EVENTS, JOBS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -9,11 +9,11 @@ import pytest
 from tests.support import queues
 from tests.support.pytorchjobs import job as pytorchjob
 
+from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
 from torchyard.api.queue import words
-from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
-from torchyard.core.queue.conditions import find
-from torchyard.kube.refs import PODS
+from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
+from torchyard.kube.refs import JOBS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

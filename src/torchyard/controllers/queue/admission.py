@@ -8,12 +8,12 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+from torchyard.api.conditions import is_true
 from torchyard.api.errors import YardError
 from torchyard.api.queue import names, words
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.conditions import is_true
 from torchyard.core.queue.cycle import Admit, Decision, Preempt, Wait, cycle
 from torchyard.core.queue.items import Item
 from torchyard.core.queue.pool import Lane

@@ -14,7 +14,7 @@ from torchyard.controllers.queue.jobs import JobController
 from torchyard.controllers.queue.local import LocalQueues
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.pods import PodController
-from torchyard.controllers.queue.refs import JOBS, PYTORCHJOBS
+from torchyard.controllers.queue.refs import PYTORCHJOBS
 from torchyard.controllers.queue.state import State
 from torchyard.controllers.queue.workloads import WorkloadController
 from torchyard.core.queue.jobs import Adapter, BatchJob, PyTorchJob
@@ -22,6 +22,7 @@ from torchyard.core.queue.lifecycle import Settings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import JOBS
 
 
 class _Part(Protocol):

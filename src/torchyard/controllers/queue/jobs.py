@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.api.conditions import find, is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
@@ -14,7 +15,6 @@ from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLASSES, WORKLOADS
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.conditions import find, is_true
 from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
 from torchyard.core.queue.shapes import shape_of
 from torchyard.kube.client import Ref

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.api.conditions import is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
@@ -11,7 +12,6 @@ from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle, pods
-from torchyard.core.queue.conditions import is_true
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.api.conditions import find, is_true
 from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.state import State
-from torchyard.core.queue.conditions import find, is_true
 from torchyard.core.queue.lifecycle import Outcome, Settings, look
 from torchyard.kube.informer import Key
 from torchyard.kube.recorder import Recorder

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from torchyard.api.conditions import holds
 from torchyard.api.job import labels
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 
@@ -109,8 +110,7 @@ def is_on_its_way_out(pod: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return holds(pod, "Ready")
 
 
 def is_tracked(pod: Object) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from torchyard.api.conditions import is_true
 from torchyard.api.pytorchjob import names, words
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.pytorchjob.view import View, is_terminating, phase
@@ -35,7 +36,7 @@ class Status:
         return made
 
     def holds(self, kind: str) -> bool:
-        return any(one["type"] == kind and one["status"] == "True" for one in self.conditions)
+        return is_true(self.conditions, kind)
 
     @property
     def finished(self) -> bool:

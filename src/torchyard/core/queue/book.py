@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torchyard.api import selectors
+from torchyard.api.conditions import find
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.conditions import find
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Pool

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from torchyard.api.conditions import find, is_true
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts, milli
-from torchyard.core.queue.conditions import find, is_true
 from torchyard.core.queue.shapes import Shape, shape_of
 
 Object = dict[str, Any]

@@ -9,13 +9,13 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from torchyard.api.conditions import find, is_true
 from torchyard.api.errors import YardError
 from torchyard.api.job.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob import words as pytorchjob_words
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.api.queue import names
-from torchyard.core.queue.conditions import find, is_true
 
 Object = dict[str, Any]
 

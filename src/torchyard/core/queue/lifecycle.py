@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from torchyard.api.conditions import find, is_true, with_condition
 from torchyard.api.queue import names, words
 from torchyard.api.times import to_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.queue.amounts import shown
 from torchyard.core.queue.assign import Assignment
-from torchyard.core.queue.conditions import find, is_true, with_condition
 from torchyard.core.queue.items import seconds
 from torchyard.core.queue.queues import Queue
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.api.conditions import find
 from torchyard.api.queue import words
-from torchyard.core.queue.conditions import find
 from torchyard.core.queue.items import Item, seconds
 
 Object = dict[str, Any]

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from torchyard.api.conditions import holds
+
 Object = dict[str, Any]
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -110,5 +112,4 @@ def target_port(port: Object, pod: Object) -> int | None:
 
 
 def is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return holds(pod, "Ready")

@@ -22,6 +22,11 @@ def is_true(conditions: Iterable[Object], type: str) -> bool:
     return False
 
 
+def holds(obj: Object, type: str) -> bool:
+    """Whether an object's status says so."""
+    return is_true((obj.get("status") or {}).get("conditions") or (), type)
+
+
 def with_condition(
     conditions: Iterable[Object],
     type: str,
