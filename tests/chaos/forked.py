@@ -16,8 +16,8 @@ from torchyard.yard.settings import Settings
 _LOADED = ["torchyard.yard.plane", "torchyard.yard.process", "tests.chaos.forked"]
 
 
-def _serve(state: Path, port: int, controllers: str) -> None:
-    run(Settings(state=state, port=port, controllers=controllers), lambda _url: None)
+def _serve(state: Path, port: int, controllers: str, node: bool) -> None:
+    run(Settings(state=state, port=port, controllers=controllers, node=node), lambda _url: None)
 
 
 class ForkedYard(Yard):
@@ -29,7 +29,8 @@ class ForkedYard(Yard):
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_LOADED)
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.child = context.Process(target=_serve, args=(self.state, self.port, self.controllers), daemon=True)
+        told = (self.state, self.port, self.controllers, "--node" in self.flags)
+        self.child = context.Process(target=_serve, args=told, daemon=True)
         self.child.start()
         eventually(self._answers, "readiness", seconds=60)
         return self.server()

@@ -6,11 +6,11 @@ import http.client
 import threading
 import time
 from collections import defaultdict
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from tests.chaos.fates import Plan
 from tests.support.http import MERGE, Client
 
 from torchyard.api.times import to_rfc3339
@@ -19,15 +19,6 @@ Object = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
 # So long ago that no back-off is left to wait for.
 ENDED = to_rfc3339(datetime.now(UTC) - timedelta(hours=1))
-
-
-@dataclass
-class Plan:
-    """What a job's pods will do: so many fail with this code, the rest succeed. Of a training's it is the masters."""
-
-    failures: int
-    code: int
-    pods: dict[str, str] = field(default_factory=dict)  # uid → name of every one that was ever seen
 
 
 class Kubelet(threading.Thread):

@@ -57,5 +57,9 @@ def test_e5_a_job_is_made_from_an_image_followed_listed_changed_and_deleted(serv
 
 
 @pytest.mark.train
-def test_e4_a_function_is_trained_by_three_workers(server_with_torch: Server) -> None:
+def test_e1_to_e4_and_e7_jobs_train(server_with_torch: Server) -> None:
+    """A whole job as the notebook makes it, a gang that waits, three managers, a function on three workers."""
+    assert steps(server_with_torch, "whole") == ["create", "wait", "logs", "delete"]
+    assert steps(server_with_torch, "gang") == ["wait", "update", "succeed"]
+    assert steps(server_with_torch, "managers") == ["refuse", "two"]
     assert steps(server_with_torch, "function") == ["create", "wait", "logs", "delete"]

@@ -67,6 +67,18 @@ def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
         return any(line.split()[:3] == ["training-operator-0", "1/1", "Running"] for line in lines)
 
     eventually(shown, "the training operator")
+    shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
+    said = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0\n"
+    asked = ("logs", "--namespace", "kubeflow", "training-operator-0")
+    eventually(lambda: said in shell(*asked), "the operator's log")
+    assert shell(*asked, "--tail=1").count("\n") == 1
+    assert "not kept" in shell.fails(*asked, "--previous")
+    with shell.start(*asked, "--follow", "--since=1s") as follower:
+        shell("delete", "pytorchjob", GLOO)
+        shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
+        assert follower.stdout is not None
+        assert any(GLOO in line for line in follower.stdout)
+        follower.kill()
 
 
 def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
@@ -95,6 +107,10 @@ def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
         f"Created service: {GLOO}-worker-2",
     ):
         assert part in described
+    # All within one second perhaps, and still in their order.
+    told = described[described.index("Events:") :]
+    assert told.index(f"Created pod: {GLOO}-master-0") < told.index(f"Created pod: {GLOO}-worker-2")
+    assert told.index(f"Created service: {GLOO}-worker-2") < told.index("PyTorchJobSucceeded")
 
 
 def test_s0_3_the_manifest_as_printed_is_refused(shell: Kubectl) -> None:

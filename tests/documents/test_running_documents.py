@@ -131,6 +131,75 @@ def test_s1_6_logs_follow_until_the_pod_ends(shell: Kubectl) -> None:
         assert shell("logs", "-f", pod) == "".join(f"step {step} of {rank}\n" for step in (1, 2, 3))
 
 
+def test_s1_8_a_policy_adds_workers_while_they_are_busy(shell: Kubectl) -> None:
+    job = json.loads(job_with("timeout 120 sh -c 'while :; do :; done'; sleep 600", requests={"cpu": "20m"}))
+    worker = job["spec"]["pytorchReplicaSpecs"].pop("Worker")
+    del job["spec"]["pytorchReplicaSpecs"]["Master"]
+    job["spec"]["pytorchReplicaSpecs"]["Worker"] = {**worker, "replicas": 1}
+    target = {"type": "Utilization", "averageUtilization": 50}
+    metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 2, "metrics": metrics}
+    shell("create", "-f", "-", stdin=json.dumps(job))
+    count = ("get", "pytorchjob", JOB, "-o", "jsonpath={.spec.pytorchReplicaSpecs.Worker.replicas}")
+    eventually(lambda: shell(*count) == "2", "a second worker", PATIENCE)
+    eventually(lambda: "SuccessfulRescale" in shell("describe", "hpa", JOB), "the event", PATIENCE)
+    said = shell("describe", "hpa", JOB)
+    assert "New size: 2; reason: cpu resource utilization (percentage of request) above target" in said
+    eventually(lambda: f"{JOB}-worker-1" in shell("get", "pods"), "its pod", PATIENCE)
+    header, line = shell("get", "hpa").splitlines()
+    assert header.split() == ["NAME", "REFERENCE", "TARGETS", "MINPODS", "MAXPODS", "REPLICAS", "AGE"]
+    assert line.split()[1] == f"PyTorchJob/{JOB}"
+    shell("delete", "pytorchjob", JOB, "--wait=false")
+
+
+def test_s1_8_volumes_of_every_kind_lie_where_they_are_mounted(shell: Kubectl, tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "f").write_text("host path\n")
+    shell("apply", "-f", str(EXAMPLES / "001" / "data-claim.yaml"))
+    shell("create", "configmap", "settings", "--from-literal=f=config map")
+    shell("create", "secret", "generic", "keys", "--from-literal=f=secret")
+    items = [{"key": "f", "path": "f"}]
+    sources = [{"configMap": {"name": "settings", "items": items}}, {"secret": {"name": "keys", "items": [
+        {"key": "f", "path": "g"}]}}, {"downwardAPI": {"items": [
+            {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}]  # fmt: skip
+    volumes: dict[str, Object] = {
+        "host": {"hostPath": {"path": str(tmp_path / "host"), "type": "Directory"}},
+        "empty": {"emptyDir": {}},
+        "claim": {"persistentVolumeClaim": {"claimName": "data"}},
+        "config": {"configMap": {"name": "settings"}},
+        "secret": {"secret": {"secretName": "keys"}},
+        "projected": {"projected": {"sources": sources}},
+    }
+    script = (
+        "echo empty > /v/empty/f; echo claim > /v/claim/f; cd /v; for i in host empty claim config secret projected; "
+        'do echo "$i: $(cat $i/f)"; done; echo "$(cat projected/g) $(cat projected/name)"'
+    )
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": name, "mountPath": f"/v/{name}"} for name in volumes],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": name, **volume} for name, volume in volumes.items()],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "volumes"}, "spec": spec}
+    shell("create", "-f", "-", stdin=json.dumps(pod))
+    phase = ("get", "pod", "volumes", "-o", "jsonpath={.status.phase}")
+    eventually(lambda: shell(*phase) in ("Succeeded", "Failed"), "the pod's end", PATIENCE)
+    assert shell("logs", "volumes").splitlines() == [
+        "host: host path",
+        "empty: empty",
+        "claim: claim",
+        "config: config map",
+        "secret: secret",
+        "projected: config map",
+        "secret volumes",
+    ]
+
+
 @pytest.mark.parametrize(
     ("dockerfile", "name", "program"),
     [

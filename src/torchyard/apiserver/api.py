@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
@@ -16,6 +16,7 @@ from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.lookup import StoreLookup
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.usage import Usage
+from torchyard.core.pod.logs import LogOptions
 
 Object = dict[str, Any]
 
@@ -70,6 +71,8 @@ class Api:
     admission: Admission = field(default_factory=NoAdmission)
     allocators: dict[tuple[str, str], Allocator] = field(default_factory=dict)
     streams: PodStreams | None = None
+    # Logs of pods that no node runs, because parts of this process are behind them: by namespace and name.
+    own_logs: dict[tuple[str, str], Callable[[LogOptions], AsyncGenerator[bytes, None]]] = field(default_factory=dict)
     usage: Usage | None = None
     clock: Callable[[], datetime] = utc_now
     random: Random = field(default_factory=Random)

@@ -1,7 +1,7 @@
 """A pod that stands for the controllers of the one-machine plane, where people look for the training operator.
 
 Manuals check with `kubectl get pods -n kubeflow` that it runs. The pod is bound to no node and has no process of its
-own: it runs as long as this plane does, and has no logs.
+own: it runs as long as this plane does, and its log is that of the controllers.
 """
 
 from __future__ import annotations

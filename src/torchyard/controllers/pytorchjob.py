@@ -6,6 +6,7 @@ The same on the one-machine plane and on a cluster. It decides nothing itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
@@ -23,12 +24,13 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import PODS, SERVICES
+from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
+
+log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 
 JOBS = Ref(names.GROUP, names.VERSION, names.PLURAL)
-AUTOSCALERS = Ref("autoscaling", "v2", "horizontalpodautoscalers")
 VOLCANO_GROUPS = Ref("scheduling.volcano.sh", "v1beta1", "podgroups")
 PLUGIN_GROUPS = Ref("scheduling.x-k8s.io", "v1alpha1", "podgroups")
 
@@ -260,6 +262,7 @@ class PyTorchJobController:
                 self._told[event.once] = None
                 while len(self._told) > _REMEMBERED:
                     self._told.popitem(last=False)
+            log.info("%s/%s: %s: %s", *key_of(job), event.reason, event.message)
             self.recorder.event(about, event.kind, event.reason, event.message, once=bool(event.once))
 
 

@@ -1,8 +1,9 @@
 """Events: what was decided and why, told once and counted after that.
 
-The same event about the same object becomes one with a count, as client-go's correlator does it. An event's name stands
-for what it tells, so that a recorder that has just started finds what the one before it told. A recorder never makes
-its caller wait: events are written in the background, and one that cannot be written is logged.
+The same event about the same object becomes one with a count, as client-go's correlator does it. An event's name ends
+with the time at which it was told, as client-go names them: that orders events within a second, which their timestamps
+do not. A recorder that has just started reads first what the one before it told, and counts on. It never makes its
+caller wait: events are written in the background, and one that cannot be written is logged.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from torchyard.api.errors import StatusError, YardError
@@ -25,13 +26,27 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 _REMEMBERED = 4096
 _MESSAGE_LIMIT = 1024
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class Told(NamedTuple):
+    about: Object
     kind: str
     reason: str
     message: str
     once: bool
+    at: datetime
+
+    @property
+    def namespace(self) -> str:
+        return self.about.get("namespace") or "default"
+
+
+class Known(NamedTuple):
+    """An event that the server has."""
+
+    name: str
+    times: int
 
 
 class Recorder:
@@ -41,16 +56,19 @@ class Recorder:
         self._client = client
         self._component = component
         self._clock = clock
-        self._counts: OrderedDict[str, int] = OrderedDict()  # of events, by name
-        self._queue: asyncio.Queue[tuple[Object, Told]] = asyncio.Queue(maxsize=10_000)
+        self._known: OrderedDict[bytes, Known] = OrderedDict()  # by what they tell
+        self._read: set[str] = set()  # the namespaces whose events of before are known
+        self._latest = 0
+        self._queue: asyncio.Queue[Told] = asyncio.Queue(maxsize=10_000)
         self._is_writing = False
 
     def event(
         self, about: Object, kind: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
     ) -> None:
         """Tell something about an object (with kind, apiVersion and metadata). `once`: and do not count it again."""
+        told = Told(_reference(about), kind, reason, message[:_MESSAGE_LIMIT], once, self._clock())
         try:
-            self._queue.put_nowait((_reference(about), Told(kind, reason, message[:_MESSAGE_LIMIT], once)))
+            self._queue.put_nowait(told)
         except asyncio.QueueFull:
             log.warning("too many events at once; dropped %s about %s", reason, about["metadata"].get("name"))
 
@@ -60,32 +78,42 @@ class Recorder:
         return self._is_writing or not self._queue.empty()
 
     async def run(self) -> None:
+        self._read.clear()  # another one may have told something since this one ran last
         while True:
-            about, told = await self._queue.get()
+            told = await self._queue.get()
             self._is_writing = True
             try:
-                await self._write(about, told)
+                await self._write(told)
             except YardError as error:
-                log.warning("the event %s about %s could not be written: %s", told.reason, about.get("name"), error)
+                log.warning("the event %s about %s could not be written: %s", told.reason, told.about["name"], error)
             finally:
                 self._is_writing = False
 
-    async def _write(self, about: Object, told: Told) -> None:
-        name, namespace = self._name(about, told), about.get("namespace") or "default"
-        if name not in self._counts:
-            if await self._create(name, namespace, about, told):
-                return
-            there = await self._client.find(EVENTS, name, namespace)
-            self._remember(name, int((there or {}).get("count") or 1))
-        if not told.once and not await self._count(name, namespace):
-            await self._create(name, namespace, about, told)
+    async def _write(self, told: Told) -> None:
+        if told.namespace not in self._read:
+            await self._read_earlier(told.namespace)
+        key = _key(told.about, told.kind, told.reason, told.message)
+        known = self._known.get(key)
+        if known is None or not (told.once or await self._count(key, known, told)):
+            await self._create(key, told)
 
-    async def _create(self, name: str, namespace: str, about: Object, told: Told) -> bool:
-        """Whether it is new."""
-        now = to_rfc3339(self._clock())
-        event = {
-            "metadata": {"name": name, "namespace": namespace},
-            "involvedObject": about,
+    async def _read_earlier(self, namespace: str) -> None:
+        """What was told here before this recorder began, the oldest first."""
+        self._read.add(namespace)
+        fields = f"reportingComponent={self._component}"
+        try:
+            found = (await self._client.list(EVENTS, namespace, fields=fields)).items
+        except YardError as error:
+            log.warning("the events in %s cannot be read, so some may be told again: %s", namespace, error)
+            return
+        for one in sorted(found, key=lambda one: str(one.get("lastTimestamp") or "")):
+            key = _key(one["involvedObject"], one.get("type", ""), one.get("reason", ""), one.get("message", ""))
+            self._remember(key, Known(one["metadata"]["name"], int(one.get("count") or 1)))
+
+    async def _create(self, key: bytes, told: Told) -> None:
+        now = to_rfc3339(told.at)
+        event: Object = {
+            "involvedObject": told.about,
             "type": told.kind,
             "reason": told.reason,
             "message": told.message,
@@ -95,38 +123,47 @@ class Recorder:
             "lastTimestamp": now,
             "count": 1,
         }
-        try:
-            await self._client.create(EVENTS, event, namespace)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            return False
-        self._remember(name, 1)
-        return True
+        while True:
+            name = self._name(told)
+            try:
+                event["metadata"] = {"name": name, "namespace": told.namespace}
+                await self._client.create(EVENTS, event, told.namespace)
+            except StatusError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+            else:
+                self._remember(key, Known(name, 1))
+                return
 
-    async def _count(self, name: str, namespace: str) -> bool:
+    async def _count(self, key: bytes, known: Known, told: Told) -> bool:
         """Whether it was still there to be counted: servers forget events after an hour."""
-        count = self._counts[name] + 1
+        count = known.times + 1
         try:
-            patch = {"count": count, "lastTimestamp": to_rfc3339(self._clock())}
-            await self._client.patch(EVENTS, name, patch, namespace)
+            patch = {"count": count, "lastTimestamp": to_rfc3339(told.at)}
+            await self._client.patch(EVENTS, known.name, patch, told.namespace)
         except StatusError as error:
             if error.status != 404:
                 raise
             return False
-        self._remember(name, count)
+        self._remember(key, Known(known.name, count))
         return True
 
-    def _remember(self, name: str, count: int) -> None:
-        self._counts[name] = count
-        self._counts.move_to_end(name)
-        while len(self._counts) > _REMEMBERED:
-            self._counts.popitem(last=False)
+    def _remember(self, key: bytes, known: Known) -> None:
+        self._known[key] = known
+        self._known.move_to_end(key)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
 
-    def _name(self, about: Object, told: Told) -> str:
-        """The object's name and sixteen hex digits that stand for what is told."""
-        said = "\0".join((self._component, about.get("uid", ""), told.kind, told.reason, told.message))
-        return f"{about.get('name', '')[:200]}.{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"
+    def _name(self, told: Told) -> str:
+        """The object's name and a time in nanoseconds, later than that of every name before it."""
+        self._latest = max(self._latest + 1, (told.at - _EPOCH) // timedelta(microseconds=1) * 1000)
+        return f"{told.about['name'][:200]}.{self._latest:016x}"
+
+
+def _key(about: Object, kind: str, reason: str, message: str) -> bytes:
+    """Stands for what is told."""
+    said = "\0".join((about.get("uid", ""), kind, reason, message))
+    return hashlib.blake2b(said.encode(), digest_size=16).digest()
 
 
 def _reference(obj: Object) -> Object:

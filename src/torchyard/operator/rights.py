@@ -26,7 +26,7 @@ def cluster_rights(gang_scheduler: str = "") -> list[Right]:
         Right(names.GROUP, f"{names.PLURAL}/finalizers", ("update",)),
         Right("", "pods", (*_READ, "create", "patch", "delete")),
         Right("", "services", (*_READ, "create", "delete")),
-        Right("", "events", ("create", "patch")),
+        Right("", "events", ("list", "create", "patch")),
         Right("autoscaling", "horizontalpodautoscalers", (*_READ, "create", "update", "delete")),
     ]
     if gang_scheduler:

@@ -11,6 +11,7 @@ from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
 from torchyard.controllers.account_secrets import AccountSecrets
+from torchyard.controllers.autoscaler import AutoscalerController
 from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
@@ -99,6 +100,9 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "ephemeral-volume-controller": lambda shop: EphemeralVolumes(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
+    "horizontal-pod-autoscaler-controller": lambda shop: AutoscalerController(
+        shop.client, shop.informers, target=partial(_resource_of, shop.api.catalog), clock=shop.api.clock
+    ).run(),
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
     "kueue": _queues,
     "local-volumes": lambda shop: LocalVolumes(

@@ -49,11 +49,13 @@ from torchyard.apiserver.paths import Paths
 from torchyard.apiserver.server import Server
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.upkeep import Upkeep
+from torchyard.controllers import mirror
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
 from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
 from torchyard.yard.lock import Holder, StateLock
+from torchyard.yard.own_log import OwnLog
 from torchyard.yard.selection import selected
 from torchyard.yard.settings import Settings
 
@@ -118,6 +120,8 @@ class Plane:
         self._run("certificates", keep_current(credentials, context, names=settings.names))
         self._run("upkeep", Upkeep(self.api).run())
         authority = credentials.authority.read_text()
+        if "pytorchjob" in chosen:
+            self._keep_log()
         client = self.client("torchyard-controllers")
         sign = self.server.guard.accounts.issue_for_secret
         for name, work in controllers(client, self.api, chosen, settings, authority=authority, sign=sign):
@@ -128,6 +132,13 @@ class Plane:
             self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
             self._run("node", self.agent.run())
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
+
+    def _keep_log(self) -> None:
+        """Let the pod that stands for the controllers have their log."""
+        own, controllers_log = OwnLog(), logging.getLogger("torchyard.controllers")
+        controllers_log.addHandler(own)
+        self._closing.callback(controllers_log.removeHandler, own)
+        self.api.own_logs[(mirror.NAMESPACE, mirror.NAME)] = own.read
 
     def _api(self, store: Store, chosen: frozenset[str]) -> Api:
         served = with_expressions(with_definitions(_resources(self.settings, chosen)))

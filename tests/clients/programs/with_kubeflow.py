@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import sys
+import time
 
-from kubeflow.training import TrainingClient
+from kubeflow.training import (
+    KubeflowOrgV1PyTorchJob,
+    KubeflowOrgV1PyTorchJobSpec,
+    KubeflowOrgV1ReplicaSpec,
+    KubeflowOrgV1RunPolicy,
+    KubeflowOrgV1SchedulingPolicy,
+    TrainingClient,
+)
+from kubernetes import client as k8s
 
 NAMESPACE = sys.argv[1]
 PATIENCE = {"wait_timeout": 600, "polling_interval": 1}
@@ -82,6 +91,75 @@ def from_a_function(client: TrainingClient) -> None:
     done("delete")
 
 
-{"image": from_an_image, "function": from_a_function}[sys.argv[2]](
-    TrainingClient(namespace=NAMESPACE, job_kind="PyTorchJob")
-)
+def mnist(name: str, **policy: object) -> KubeflowOrgV1PyTorchJob:
+    """A master and a worker on a few images, built as the SDK's own notebook and tests build it."""
+    container = k8s.V1Container(
+        name="pytorch", image="kubeflow/pytorch-dist-mnist-test:1.0",
+        args=["--backend", "gloo", "--no-cuda", "--limit", "640"],
+    )  # fmt: skip
+    template = k8s.V1PodTemplateSpec(spec=k8s.V1PodSpec(containers=[container]))
+    replica = KubeflowOrgV1ReplicaSpec(replicas=1, restart_policy="OnFailure", template=template)
+    spec = KubeflowOrgV1PyTorchJobSpec(
+        run_policy=KubeflowOrgV1RunPolicy(clean_pod_policy="None", **policy),
+        pytorch_replica_specs={"Master": replica, "Worker": replica},
+    )
+    metadata = k8s.V1ObjectMeta(name=name, namespace=NAMESPACE)
+    return KubeflowOrgV1PyTorchJob(api_version="kubeflow.org/v1", kind="PyTorchJob", metadata=metadata, spec=spec)
+
+
+def whole(client: TrainingClient) -> None:
+    client.create_job(mnist("mnist"))
+    done("create")
+    client.wait_for_job_conditions("mnist", **PATIENCE)
+    assert client.is_job_created("mnist")
+    assert client.is_job_succeeded("mnist")
+    for asked in (client.is_job_running, client.is_job_restarting, client.is_job_failed):
+        assert not asked("mnist"), asked
+    assert len(client.get_job_conditions("mnist")) >= 2
+    done("wait")
+    assert client.get_job("mnist").status.replica_statuses["Master"].succeeded == 1
+    assert sorted(client.get_job_pod_names("mnist")) == ["mnist-master-0", "mnist-worker-0"]
+    assert client.get_job_pod_names("mnist", is_master=True) == ["mnist-master-0"]
+    logs, events = client.get_job_logs("mnist", verbose=True)
+    assert "accuracy=" in logs["mnist-master-0"], logs
+    assert any("Created pod: mnist-worker-0" in line for lines in events.values() for line in lines), events
+    done("logs")
+    client.delete_job("mnist", delete_options=k8s.V1DeleteOptions(propagation_policy="Foreground"))
+    while client.list_jobs():
+        time.sleep(0.2)
+    done("delete")
+
+
+def gang(client: TrainingClient) -> None:
+    client.create_job(mnist("gang", scheduling_policy=KubeflowOrgV1SchedulingPolicy(min_available=10)))
+    client.wait_for_job_conditions("gang", expected_conditions={"Created"}, **PATIENCE)
+    for _ in range(3):
+        assert client.is_job_created("gang")
+        assert not client.is_job_running("gang")
+        time.sleep(5)
+    done("wait")
+    job = client.get_job("gang")
+    job.spec.run_policy.scheduling_policy.min_available = 2
+    client.update_job(job, "gang")
+    done("update")
+    client.wait_for_job_conditions("gang", **PATIENCE)
+    done("succeed")
+
+
+def managers(client: TrainingClient) -> None:
+    client.create_job(mnist("here", managed_by="kubeflow.org/training-operator"))
+    client.create_job(mnist("there", managed_by="kueue.x-k8s.io/multikueue"))
+    try:
+        client.create_job(mnist("nowhere", managed_by="invalid"))
+    except RuntimeError as error:
+        assert str(error).startswith(f"Failed to create PyTorchJob: {NAMESPACE}/nowhere"), error
+        done("refuse")
+    assert sorted(job.metadata.name for job in client.list_jobs()) == ["here", "there"]
+    client.wait_for_job_conditions("here", **PATIENCE)
+    assert not client.get_job("there").status
+    assert client.get_job_pod_names("there") == []
+    done("two")
+
+
+PARTS = {"image": from_an_image, "function": from_a_function, "whole": whole, "gang": gang, "managers": managers}
+PARTS[sys.argv[2]](TrainingClient(namespace=NAMESPACE, job_kind="PyTorchJob"))

@@ -13,13 +13,13 @@ from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob.crd import CRD_NAME, definition_object
-from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS, PyTorchJobController
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
+from torchyard.kube.refs import AUTOSCALERS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

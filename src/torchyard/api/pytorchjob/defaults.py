@@ -15,6 +15,8 @@ def with_defaults(job: Object) -> Object:
     run_policy = dict(spec.get("runPolicy") or {})
     if run_policy.get("cleanPodPolicy") is None:
         run_policy["cleanPodPolicy"] = names.CLEAN_NONE
+    if not run_policy.get("managedBy"):
+        run_policy.pop("managedBy", None)  # an empty one means ours, upstream's documentation says
     spec["runPolicy"] = run_policy
     given = spec.get("pytorchReplicaSpecs") or {}
     spec["pytorchReplicaSpecs"] = {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from torchyard.api.faults import Fault
+
 CREATED, RUNNING, RESTARTING, SUCCEEDED, FAILED, SUSPENDED = (
     "Created",
     "Running",
@@ -19,6 +23,7 @@ HAS_SUCCEEDED = "PyTorchJobSucceeded"
 HAS_FAILED = "PyTorchJobFailed"
 IS_SUSPENDED = "PyTorchJobSuspended"
 IS_RESUMED = "PyTorchJobResumed"
+NOT_VALID = "PyTorchJobFailedValidation"  # upstream's until it had a webhook
 
 POD_CREATED, POD_NOT_CREATED = "SuccessfulCreatePod", "FailedCreatePod"
 POD_DELETED, POD_NOT_DELETED = "SuccessfulDeletePod", "FailedDeletePod"
@@ -33,6 +38,10 @@ SCHEDULER_SET = "SetPodTemplateSchedulerName"
 POD_GROUP_GOES = "Job has been terminated. Deleting PodGroup"
 RESTART_POLICY_OVERWRITTEN = "Restart policy in pod template will be overwritten by restart policy in replica spec"
 OTHER_SCHEDULER = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
+
+
+def not_valid(faults: Iterable[Fault]) -> str:
+    return f"PyTorchJob failed validation because {'; '.join(one.line() for one in faults)}"
 
 
 def created(name: str) -> str:

@@ -38,7 +38,7 @@ class PodStreams:
     async def _log(self, query: Query, pod: Object) -> Response:
         container = choose_container(pod, query.get("container"), init=True)
         options = log_options(query, pod["metadata"]["name"])
-        body = await _begun(self._backend.logs(pod, container, options))
+        body = await begun(self._backend.logs(pod, container, options))
         return Response(body=body, content_type=PLAIN)
 
     async def _process(self, kind: str, request: Request, pod: Object) -> Response:
@@ -127,7 +127,7 @@ def choose_container(pod: Object, asked: str, *, init: bool) -> str:
     raise errors.bad_request(said)
 
 
-async def _begun(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def begun(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
     """Let a refusal come before the answer's first byte, when it can still be a status."""
     try:
         first = await anext(pieces)

@@ -9,7 +9,7 @@ from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
 from torchyard.apiserver.streams.log_options import log_options
-from torchyard.apiserver.streams.pods import choose_container
+from torchyard.apiserver.streams.pods import PLAIN, begun, choose_container
 from torchyard.apiserver.verbs.get import find
 
 if TYPE_CHECKING:
@@ -20,14 +20,17 @@ async def stream(server: Server, call: Call, request: Request, _route: Route) ->
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
     if call.subresource == "log":
         # as upstream: what is asked for is looked at before the pod is
-        log_options(request.query, call.name)
+        options = log_options(request.query, call.name)
     pod = find(server.api, call).object()
     if call.subresource != "portforward":
         # as upstream: a container that does not exist is refused before a node that does not
         choose_container(pod, request.query.get("container"), init=True)
     node = (pod.get("spec") or {}).get("nodeName")
     if not node and call.subresource == "log":
-        return Response(204)  # as upstream: nothing was written yet
+        own = server.api.own_logs.get((call.namespace, call.name))
+        if own is None:
+            return Response(204)  # as upstream: nothing was written yet
+        return Response(body=await begun(own(options)), content_type=PLAIN)
     if not node:
         raise errors.bad_request(f"pod {call.name} does not have a host assigned")
     streams = server.api.streams

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from torchyard.api.pytorchjob import names, words
+from torchyard.api.pytorchjob.validation import validate
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob import gang, troubles
@@ -76,9 +77,20 @@ class _Pass:
             self._tidy()
         elif view.run_policy.get("suspend"):
             self._suspend()
-        elif view.replicas:
+        elif not self._is_refused() and view.replicas:
             self._resume()
             self._proceed()
+
+    def _is_refused(self) -> bool:
+        """Where no webhook guards the API, a job can be there that no replica could be made of; it stays as it is."""
+        if self.view.pods:
+            return False
+        found = validate(self.view.job)
+        if found:
+            metadata = self.view.job["metadata"]
+            once = (metadata["uid"], str(metadata.get("generation")), words.NOT_VALID)
+            self.decision.events.append(Event("Warning", words.NOT_VALID, words.not_valid(found), once))
+        return bool(found)
 
     def _tell(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self.decision.events.append(Event(kind, reason, message))

@@ -1,0 +1,103 @@
+"""HorizontalPodAutoscalers: asks what the pods of a target use, lets `core.autoscaler` decide, and scales the target.
+
+Anything with a scale subresource can be a target; figures come from the resource metrics API alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from torchyard.api.errors import StatusError
+from torchyard.api.workload import autoscaler_words as words
+from torchyard.controllers.loop import Controller
+from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
+from torchyard.core.autoscaler.pace import History
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informer import Key, key_of
+from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
+from torchyard.kube.refs import AUTOSCALERS, PODS
+
+Object = dict[str, Any]
+USAGE = Ref("metrics.k8s.io", "v1beta1", "pods")
+# kube-controller-manager's --horizontal-pod-autoscaler-sync-period
+PERIOD_SECONDS = 15.0
+
+
+class AutoscalerController:
+    """`run` until cancelled. `target` finds the resource of a kind, by its apiVersion."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: Informers,
+        *,
+        target: Callable[[str, str], Ref | None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        period: float = PERIOD_SECONDS,
+    ) -> None:
+        self._client, self._target, self._clock, self._period = client, target, clock, period
+        self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
+        self._autoscalers = informers.of(AUTOSCALERS)
+        self._histories: dict[str, History] = {}
+        self.controller = Controller(words.CONTROLLER, self._reconcile, [self._autoscalers], workers=1)
+        self._autoscalers.on_change(self._changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self.controller.run())
+
+    def _changed(self, change: str, hpa: Object, before: Object | None) -> None:
+        """A status is our own doing; a new one, or one told anew, is looked at now."""
+        if change == "DELETED":
+            self._histories.pop(hpa["metadata"]["uid"], None)
+        if before is None or hpa["spec"] != before["spec"]:
+            self.controller.queue.add(key_of(hpa))
+
+    async def _reconcile(self, key: Key) -> float | None:
+        hpa = self._autoscalers.get(*key)
+        if hpa is None or hpa["metadata"].get("deletionTimestamp"):
+            return None
+        hpa = {**hpa, "apiVersion": AUTOSCALERS.api_version, "kind": "HorizontalPodAutoscaler"}
+        decision = await self._decision(hpa)
+        if decision.status != (hpa.get("status") or {}):
+            await self._client.update(AUTOSCALERS, {**hpa, "status": decision.status}, subresource="status")
+        for event in decision.events:
+            self._recorder.event(hpa, event.kind, event.reason, event.message)
+        return self._period
+
+    async def _decision(self, hpa: Object) -> Decision:
+        wanted, namespace, now = hpa["spec"]["scaleTargetRef"], hpa["metadata"]["namespace"], self._clock()
+        ref = self._target(wanted.get("apiVersion", ""), wanted["kind"])
+        if ref is None:
+            return unreachable(hpa, f'no matches for kind "{wanted["kind"]}" in "{wanted.get("apiVersion")}"', now)
+        try:
+            scale = await self._client.get(ref, wanted["name"], namespace, subresource="scale")
+        except StatusError as error:
+            return unreachable(hpa, error.message, now)
+        current, selector = scale["spec"].get("replicas") or 0, (scale.get("status") or {}).get("selector") or ""
+        uid = hpa["metadata"]["uid"]
+        pods = (await self._client.list(PODS, namespace, labels=selector)).items if selector else []
+        usage = await self._usage(namespace, selector)
+        decision = decide(View(hpa, current, pods, usage, self._histories.get(uid, History()), now))
+        if decision.replicas is not None:
+            scale["spec"]["replicas"] = decision.replicas
+            await self._client.update(ref, scale, subresource="scale")
+        self._histories[uid] = decision.history
+        return decision
+
+    async def _usage(self, namespace: str, selector: str) -> dict[str, Object]:
+        """Nothing where nobody measures: the decision says so."""
+        if not selector:
+            return {}
+        try:
+            found = await self._client.list(USAGE, namespace, labels=selector)
+        except StatusError as error:
+            if error.status not in (404, 503):
+                raise
+            return {}
+        return {one["metadata"]["name"]: one for one in found.items}

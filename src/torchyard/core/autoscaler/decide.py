@@ -1,0 +1,140 @@
+"""What a HorizontalPodAutoscaler does now: to how many replicas, and what its status says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from torchyard.api.times import to_rfc3339
+from torchyard.api.workload import autoscaler_words as words
+from torchyard.core.autoscaler import pace
+from torchyard.core.autoscaler.measure import Measure, NoMeasure, measure
+from torchyard.core.autoscaler.pace import History
+from torchyard.core.events import Event
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An autoscaler, how many replicas its target has, and what their pods use."""
+
+    hpa: Object
+    current: int  # that the target's scale asks for
+    pods: list[Object]
+    usage: Mapping[str, Object]  # figures by pod name
+    history: History
+    now: datetime
+
+
+@dataclass(slots=True)
+class Decision:
+    """The target is scaled first, so that what the status says has happened."""
+
+    status: Object
+    replicas: int | None = None  # None: as many as there are
+    events: list[Event] = field(default_factory=list)
+    history: History = field(default_factory=History)
+
+
+def decide(view: View) -> Decision:
+    spec, current = view.hpa["spec"], view.current
+    low, high = spec.get("minReplicas") or 1, spec["maxReplicas"]
+    draft = _Draft(view)
+    draft.says(words.ABLE, "True", *words.READY)
+    if current == 0 and low > 0:
+        draft.says(words.ACTIVE, "False", *words.DISABLED)
+        return draft.decision(0)
+    if current > high:
+        return draft.rescaled(high, words.ABOVE_LIMIT)
+    if current < low:
+        return draft.rescaled(low, words.BELOW_LIMIT)
+    try:
+        found = _measured(view)
+    except NoMeasure as error:
+        draft.says(words.ACTIVE, "False", words.NO_METRIC, words.no_count(error.message))
+        draft.tells("Warning", words.NO_METRIC, error.message)
+        return draft.decision(current)
+    asked = max(found, key=lambda one: one.replicas)
+    draft.says(words.ACTIVE, "True", *words.found_metric(asked.metric))
+    draft.metrics = [one.current for one in found]
+    wanted = draft.in_bounds(asked.replicas, low, high)
+    return draft.rescaled(wanted, words.above(asked.metric) if wanted > current else words.BELOW)
+
+
+def unreachable(hpa: Object, why: str, now: datetime) -> Decision:
+    """The target's scale could not be read."""
+    draft = _Draft(View(hpa, 0, [], {}, History(), now))
+    draft.says(words.ABLE, "False", words.NO_SCALE, words.no_scale(why))
+    draft.tells("Warning", words.NO_SCALE, why)
+    return draft.decision(0)
+
+
+def _measured(view: View) -> list[Measure]:
+    return [measure(one, view.pods, view.usage, view.current) for one in view.hpa["spec"].get("metrics") or ()]
+
+
+class _Draft:
+    """The status that is being written, and what is told."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._status = dict(view.hpa.get("status") or {})
+        self._conditions: list[Object] = [dict(one) for one in self._status.get("conditions") or ()]
+        self._events: list[Event] = []
+        self._history = view.history
+        self.metrics: list[Object] = []
+
+    def says(self, kind: str, status: str, reason: str, message: str) -> None:
+        """A condition; its time is that of its last change."""
+        said = {"type": kind, "status": status, "reason": reason, "message": message}
+        for one in self._conditions:
+            if one["type"] == kind:
+                if one["status"] != status:
+                    one["lastTransitionTime"] = to_rfc3339(self._view.now)
+                one.update(said)
+                return
+        self._conditions.append({**said, "lastTransitionTime": to_rfc3339(self._view.now)})
+
+    def tells(self, kind: Any, reason: str, message: str) -> None:
+        self._events.append(Event(kind, reason, message))
+
+    def in_bounds(self, asked: int, low: int, high: int) -> int:
+        """What was asked for, stabilised, at the pace that is allowed, within the limits."""
+        view = self._view
+        keep = pace.longest(view.hpa)
+        # What there was when this began counts as the first recommendation, so that nothing shrinks at once.
+        history = view.history if view.history.recommended else view.history.recommend(view.now, view.current, keep)
+        wanted = pace.stabilized(view.hpa, history, view.now, view.current, asked)
+        self._history = history.recommend(view.now, asked, keep)
+        if wanted > asked:
+            self.says(words.ABLE, "True", *words.STABILIZED)
+        wanted, limited = pace.paced(view.hpa, view.history, view.now, view.current, wanted)
+        if wanted > high:
+            wanted, limited = high, words.TOO_MANY
+        elif wanted < low:
+            wanted, limited = low, words.TOO_FEW
+        self.says(words.LIMITED, "True" if limited else "False", *(limited or words.IN_RANGE))
+        return wanted
+
+    def rescaled(self, wanted: int, why: str) -> Decision:
+        view = self._view
+        if wanted == view.current:
+            return self.decision(wanted)
+        self.says(words.ABLE, "True", *words.rescaling(wanted))
+        self.tells("Normal", words.RESCALED, words.rescaled(wanted, why))
+        self._status["lastScaleTime"] = to_rfc3339(view.now)
+        self._history = self._history.change(view.now, wanted - view.current, pace.longest(view.hpa))
+        made = self.decision(wanted)
+        made.replicas = wanted
+        return made
+
+    def decision(self, wanted: int) -> Decision:
+        view, generation = self._view, self._view.hpa["metadata"].get("generation")
+        self._status |= {"currentReplicas": view.current, "desiredReplicas": wanted, "conditions": self._conditions}
+        self._status["currentMetrics"] = self.metrics or None
+        if generation:
+            self._status["observedGeneration"] = generation
+        return Decision(self._status, events=self._events, history=self._history)

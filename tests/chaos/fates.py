@@ -1,0 +1,108 @@
+"""Jobs whose end is known beforehand, and the judgement whether they came to it, whatever was killed meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support import jobs, pytorchjobs
+from tests.support.http import Client
+
+from torchyard.api.pytorchjob import names
+
+Object = dict[str, Any]
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+TRAININGS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+@dataclass
+class Plan:
+    """What a job's pods will do: so many fail with this code, the rest succeed. Of a training's it is the masters."""
+
+    failures: int
+    code: int
+    pods: dict[str, str] = field(default_factory=dict)  # uid → name of every one that was ever seen
+
+
+def job(number: int) -> tuple[Object, Plan]:
+    doomed = number % 5 == 4
+    spec: Object = {"completions": 1 + number % 3, "parallelism": 1 + number % 2, "backoffLimit": 6}
+    if number % 4 == 3:
+        spec["completionMode"] = "Indexed"
+    if doomed:
+        spec = {"completions": 1, "backoffLimit": 1}
+    return jobs.manifest(f"job-{number}", **spec), Plan(failures=2 if doomed else number % 3, code=1)
+
+
+def training(number: int) -> tuple[Object, Plan]:
+    doomed = number % 5 == 4
+    made = pytorchjobs.job(f"training-{number}", worker=1 + number % 2, policy=names.EXIT_CODE)
+    del made["metadata"]["uid"]
+    return made, Plan(failures=1 if doomed else number % 2, code=1 if doomed else 137)
+
+
+def send(client: Client, path: str, obj: Object) -> bool:
+    """Whether the server has it: an answer that was lost in a crash is asked for again."""
+    try:
+        return client.once("POST", path, obj).status in (201, 409)
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def listed(client: Client, path: str) -> list[Object]:
+    found: list[Object] = client.get(path).json["items"]
+    return found
+
+
+def are_over(client: Client) -> bool:
+    every = listed(client, JOBS) + listed(client, TRAININGS)
+    return all(_conditions(one) & {"Complete", "Failed", "Succeeded"} for one in every)
+
+
+def judge(client: Client, plans: dict[str, Plan]) -> None:
+    """Every job ended as planned, with the pods it needed and no more, and told about in bounds."""
+    for one in listed(client, JOBS):
+        _judge_job(one, plans[one["metadata"]["name"]])
+    for one in listed(client, TRAININGS):
+        _judge_training(one, plans[one["metadata"]["name"]])
+    _judge_events(listed(client, EVENTS), plans)
+
+
+def _conditions(one: Object) -> set[str]:
+    conditions = (one.get("status") or {}).get("conditions") or ()
+    return {condition["type"] for condition in conditions if condition["status"] == "True"}
+
+
+def _judge_job(one: Object, plan: Plan) -> None:
+    spec, status, name = one["spec"], one["status"], one["metadata"]["name"]
+    fails = plan.failures > spec["backoffLimit"]
+    assert ("Failed" if fails else "Complete") in _conditions(one), name
+    wanted = (0, plan.failures) if fails else (spec["completions"], plan.failures)
+    assert (status.get("succeeded") or 0, status.get("failed") or 0) == wanted, name
+    assert len(plan.pods) == sum(wanted), f"{name}: {len(plan.pods)} pods were made, {sum(wanted)} were needed"
+
+
+def _judge_training(one: Object, plan: Plan) -> None:
+    name = one["metadata"]["name"]
+    fails = plan.code == 1 and plan.failures > 0
+    assert ("Failed" if fails else "Succeeded") in _conditions(one), name
+    made = Counter(plan.pods.values())
+    assert made.pop(f"{name}-master-0") == (1 if fails else 1 + plan.failures), name
+    assert set(made.values()) <= {1}, f"{name}: {made}"
+    if not fails:
+        memory = json.loads((one["metadata"].get("annotations") or {}).get(names.RESTARTS, '{"count": 0}'))
+        assert memory["count"] == plan.failures, name
+
+
+def _judge_events(events: list[Object], plans: dict[str, Plan]) -> None:
+    """What is told about a job depends on its pods, not on how often the plane died."""
+    told: Counter[str] = Counter()
+    for one in events:
+        told[one["involvedObject"]["name"]] += one.get("count") or 1
+    for name, plan in plans.items():
+        most = 8 + 6 * len(plan.pods)
+        assert told[name] <= most, f"{name}: {told[name]} events, {most} would do"

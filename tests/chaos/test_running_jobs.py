@@ -1,0 +1,99 @@
+"""`kill -9` of the plane while the pods of its jobs really run: none is lost or started twice, all end as planned."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.chaos import fates
+from tests.chaos.fates import Plan
+from tests.chaos.forked import ForkedYard
+from tests.node.support import need_network
+from tests.support.effort import rounds
+from tests.support.process import free_port
+from tests.support.waiting import eventually
+
+from torchyard.api.pytorchjob import names
+from torchyard.node.shutdown import stop_pods
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(rounds(300, 5400))]
+
+Object = dict[str, Any]
+KILLS = rounds(4, 200)
+EACH = rounds(3, 25)  # Jobs, and as many PyTorchJobs
+
+
+def program(job: str, plan: Plan) -> str:
+    """Leaves a mark, and ends when its job is let go. So many pods fail, the first to come: each takes a directory."""
+    fails = "".join(
+        f'if mkdir "/marks/failed.{job}.{number}" 2>/dev/null; then exit {plan.code}; fi\n'
+        for number in range(plan.failures)
+    )
+    return (
+        f'touch "/marks/{job}.$HOSTNAME.$(cat /proc/sys/kernel/random/uuid)"\n'
+        f'until [ -e "/marks/go.{job}" ]; do sleep 2; done\n'
+        f"case $HOSTNAME in *-worker-*) exit 0;; esac\n{fails}exit 0\n"
+    )
+
+
+def with_program(job: Object, plan: Plan, marks: Path) -> Object:
+    """The job, its containers replaced by the program that leaves marks."""
+    name, spec = job["metadata"]["name"], job["spec"]
+    replicas = spec.get("pytorchReplicaSpecs")
+    for template in [one["template"] for one in replicas.values()] if replicas else [spec["template"]]:
+        container = {
+            **template["spec"]["containers"][0],
+            "image": "busybox",
+            "command": ["sh", "-c", program(name, plan)],
+            "volumeMounts": [{"name": "marks", "mountPath": "/marks"}],
+        }
+        template["spec"] |= {
+            "containers": [container],
+            "volumes": [{"name": "marks", "hostPath": {"path": str(marks)}}],
+            "automountServiceAccountToken": False,
+        }
+    if replicas:
+        job["metadata"]["annotations"] = {names.INIT_CONTAINER: "off"}
+    return job
+
+
+def test_running_jobs_end_as_they_would_have_however_often_the_plane_dies(tmp_path: Path) -> None:
+    need_network()
+    rng, marks = Random(12), tmp_path / "marks"
+    marks.mkdir(mode=0o777)
+    made = [(fates.JOBS, *fates.job(number)) for number in range(EACH)]
+    made += [(fates.TRAININGS, *fates.training(number)) for number in range(EACH)]
+    plans = {job["metadata"]["name"]: plan for _, job, plan in made}
+    waiting = [(path, with_program(job, plan, marks)) for path, job, plan in made]
+    yard = ForkedYard(tmp_path, controllers="*", port=free_port(), flags=("--node",))
+    server = yard.start()
+    begun = time.monotonic()
+    try:
+        held = sorted(plans, key=lambda _: rng.random())
+        for number in range(KILLS):
+            waiting = [one for one in waiting if not fates.send(server.admin, *one)]
+            # the last quarter of the kills hits jobs that have ended, or are ending
+            while held and len(held) > len(plans) * (1 - number / (0.75 * KILLS)):
+                (marks / f"go.{held.pop()}").touch()
+            time.sleep(rng.uniform(0.05, 1.0))
+            yard.kill()
+            server = yard.start()
+        waiting = [one for one in waiting if not fates.send(server.admin, *one)]
+        assert not waiting
+        for name in held:
+            (marks / f"go.{name}").touch()
+        eventually(lambda: fates.are_over(server.admin), "the end of all jobs", seconds=600)
+        time.sleep(1)  # the last events are written after the last status
+        for mark in marks.glob("*.*.*-*-*-*-*"):
+            name, pod, uuid = mark.name.split(".")
+            plans[name].pods[uuid] = pod
+        fates.judge(server.admin, plans)
+        pods = sum(len(plan.pods) for plan in plans.values())
+        print(f"{KILLS} kills, {len(plans)} jobs, {pods} pods, {time.monotonic() - begun:.0f} s")
+    finally:
+        yard.stop()
+        asyncio.run(stop_pods(yard.state / "node"))

@@ -1,0 +1,201 @@
+"""How many replicas an autoscaler asks for, by what its pods use, its limits and its pace."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
+from torchyard.core.autoscaler.pace import History
+
+Object = dict[str, Any]
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def autoscaler(
+    *metrics: Object, low: int = 1, high: int = 10, status: Object | None = None, **behaviour: Any
+) -> Object:
+    spec: Object = {
+        "scaleTargetRef": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train"},
+        "minReplicas": low,
+        "maxReplicas": high,
+        "metrics": list(metrics) or [CPU],
+    }
+    if behaviour:
+        spec["behavior"] = behaviour
+    return {"metadata": {"name": "train", "generation": 3}, "spec": spec, "status": status or {}}
+
+
+def pod(name: str, *, request: str = "100m", ready: bool = True, phase: str = "Running", **metadata: str) -> Object:
+    container = {"name": "pytorch", "resources": {"requests": {"cpu": request} if request else {}}}
+    status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(ready)}]}
+    return {"metadata": {"name": name, **metadata}, "spec": {"containers": [container]}, "status": status}
+
+
+def look(
+    used: list[str | None],
+    *,
+    hpa: Object | None = None,
+    pods: list[Object] | None = None,
+    history: History | None = None,
+    current: int | None = None,
+    now: datetime = NOW,
+) -> Decision:
+    """A pod per figure, None for one that was not measured."""
+    found = pods or [pod(f"p{number}") for number in range(len(used))]
+    usage = {
+        one["metadata"]["name"]: {"containers": [{"name": "pytorch", "usage": {"cpu": amount}}]}
+        for one, amount in zip(found, used, strict=True)
+        if amount is not None
+    }
+    count = len(used) if current is None else current
+    return decide(View(hpa or autoscaler(), count, found, usage, history or History(), now))
+
+
+def conditions(decision: Decision) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in decision.status["conditions"]}
+
+
+# Long ago enough for a scale-down.
+CALM = History(recommended=((at(-301), 9),))
+
+
+@pytest.mark.parametrize(
+    ("used", "wanted"),
+    [
+        (["50m"], None),
+        (["54m"], None),  # within a tenth of the target
+        (["56m"], 2),
+        (["100m", "100m"], 4),
+        (["100m", "50m"], 3),
+        (["10m", "10m", "10m", "10m"], 1),
+        (["100m", None], None),  # as if the second did nothing
+        (["100m", None, "100m"], 4),
+        (["20m", None], None),  # as if the second did what it should
+    ],
+)
+def test_replicas_follow_what_is_used(used: list[str | None], wanted: int | None) -> None:
+    assert look(used, history=CALM, now=at(1)).replicas == wanted
+
+
+def test_pods_that_are_not_ready_do_nothing_yet_and_those_that_ended_do_not_count() -> None:
+    busy = [pod("a"), pod("b", ready=False), pod("c", phase="Succeeded"), pod("d", deletionTimestamp="now")]
+    decision = look(["150m", "100m", "100m", "100m"], pods=busy, current=2)
+    assert decision.replicas == 3
+
+
+def test_an_average_value_is_a_target_too_and_the_greediest_metric_wins() -> None:
+    value = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "25m"}}}
+    decision = look(["50m"], hpa=autoscaler(CPU, value))
+    assert decision.replicas == 2
+    assert [one["resource"]["current"] for one in decision.status["currentMetrics"]] == [
+        {"averageValue": "50m", "averageUtilization": 50},
+        {"averageValue": "50m"},
+    ]
+    assert [event.message for event in decision.events] == ["New size: 2; reason: cpu resource above target"]
+
+
+def test_a_container_can_be_measured_alone() -> None:
+    spec = {"name": "cpu", "container": "pytorch", "target": {"type": "Utilization", "averageUtilization": 50}}
+    assert look(["100m"], hpa=autoscaler({"type": "ContainerResource", "containerResource": spec})).replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("metric", "pods", "used", "why"),
+    [
+        (CPU, [pod("p", request="")], ["1m"], "missing request for cpu in container pytorch of Pod p"),
+        (CPU, [pod("p")], [None], "no metrics returned from resource metrics API"),
+        ({"type": "External", "external": {}}, [pod("p")], ["1m"], "External metrics are not served by this plane"),
+    ],
+)
+def test_what_cannot_be_measured_is_told(metric: Object, pods: list[Object], used: list[Any], why: str) -> None:
+    decision = look(used, hpa=autoscaler(metric), pods=pods)
+    assert decision.replicas is None
+    assert conditions(decision)["ScalingActive"] == ("False", "FailedGetResourceMetric")
+    ((kind, reason, message, _),) = decision.events
+    assert (kind, reason) == ("Warning", "FailedGetResourceMetric")
+    assert why in message
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "current", "used", "wanted", "limited"),
+    [
+        (1, 3, 2, ["100m", "100m"], 3, ("True", "TooManyReplicas")),
+        (2, 9, 3, ["1m", "1m", "1m"], 2, ("True", "TooFewReplicas")),
+        (1, 2, 3, ["50m"] * 3, 2, None),
+        (4, 9, 3, ["50m"] * 3, 4, None),
+        (1, 9, 1, ["1000m"], 5, ("True", "ScaleUpLimit")),
+        (1, 9, 2, ["50m", "50m"], None, ("False", "DesiredWithinRange")),
+    ],
+)
+def test_limits_and_pace_hold(
+    low: int, high: int, current: int, used: list[str | None], wanted: int | None, limited: tuple[str, str] | None
+) -> None:
+    decision = look(used, hpa=autoscaler(low=low, high=high), current=current, history=CALM, now=at(1))
+    assert decision.replicas == wanted
+    assert conditions(decision).get("ScalingLimited") == limited
+    assert decision.status["desiredReplicas"] == (wanted or current)
+    assert decision.status["observedGeneration"] == 3
+
+
+def test_going_down_waits_for_five_quiet_minutes() -> None:
+    history = History()
+    seen = []
+    for seconds in (0, 15, 285, 299, 301):
+        decision = look(["1m"] * 4, history=history, now=at(seconds))
+        history = decision.history
+        seen.append(decision.replicas)
+    assert seen == [None, None, None, None, 1]
+    assert conditions(look(["1m"] * 4))["AbleToScale"] == ("True", "ScaleDownStabilized")
+
+
+@pytest.mark.parametrize(
+    ("rules", "wanted"),
+    [
+        ({"scaleUp": {"selectPolicy": "Disabled"}}, None),
+        ({"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}, 3),
+        ({"scaleUp": {"policies": [{"type": "Percent", "value": 50, "periodSeconds": 60}]}}, 3),
+        ({"scaleUp": {"stabilizationWindowSeconds": 60}}, None),
+    ],
+)
+def test_behaviour_is_kept(rules: Object, wanted: int | None) -> None:
+    assert look(["400m", "400m"], hpa=autoscaler(high=20, **rules)).replicas == wanted
+
+
+def test_steps_of_one_period_add_up() -> None:
+    rules: Object = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]}}
+    first = look(["400m"], hpa=autoscaler(high=20, **rules))
+    assert first.replicas == 3
+    second = look(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(15))
+    assert second.replicas is None
+    assert conditions(second)["ScalingLimited"] == ("True", "ScaleUpLimit")
+    assert look(["400m"] * 3, hpa=autoscaler(high=20, **rules), history=first.history, now=at(61)).replicas == 5
+
+
+def test_a_target_of_none_is_left_at_none() -> None:
+    decision = look([], current=0)
+    assert decision.replicas is None
+    assert conditions(decision)["ScalingActive"] == ("False", "ScalingDisabled")
+
+
+def test_a_target_that_is_not_there_is_told() -> None:
+    decision = unreachable(autoscaler(), 'pytorchjobs.kubeflow.org "train" not found', NOW)
+    assert conditions(decision)["AbleToScale"] == ("False", "FailedGetScale")
+    assert decision.events[0].message.endswith("not found")
+
+
+def test_a_condition_keeps_its_time_until_it_changes() -> None:
+    first = look(["50m"])
+    later = look(["50m"], hpa=autoscaler(status=first.status), now=at(15))
+    assert later.status == first.status
+    changed = look([None], hpa=autoscaler(status=first.status), now=at(30))
+    times = {one["type"]: one["lastTransitionTime"] for one in changed.status["conditions"]}
+    assert times["ScalingActive"] == "2026-01-01T12:00:30Z"
+    assert times["AbleToScale"] == "2026-01-01T12:00:00Z"
