@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -12,43 +12,128 @@ from tests.support import queues
 from tests.support.effort import FULL, rounds
 from tests.support.yard import Yard
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600 if FULL else 300)]
+from torchyard.api.conditions import holds, is_true
+from torchyard.api.errors import StatusError, YardError
+from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from torchyard.kube.client import Client, Ref, Unreachable
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.informer import Informer
+from torchyard.kube.kubeconfig import load as connection_of
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200 if FULL else 300)]
 
 Object = dict[str, Any]
-ROOT = "/apis/kueue.x-k8s.io/v1beta2"
-WORKLOADS = f"{ROOT}/namespaces/default/workloads"
-QUEUES, QUOTA = 6, 4
+QUEUES, QUOTA = 6, 40
+AT_ONCE = 16
+# As Kueue's own test has them: many small, some medium, few large.
+SIZES = (1, 1, 1, 1, 1, 1, 1, 5, 5, 20)
 
 
-def test_kills_neither_leak_quota_nor_admit_twice(tmp_path: Path) -> None:
-    total = rounds(60, 1500)
-    kills = rounds(3, 100)
-    yard = Yard(tmp_path, controllers="kueue,namespace-controller,job-controller")
-    server = yard.start()
-    try:
-        _prepare(server.admin, total)
-        ends: dict[str, int] = {}
-        pause = random.Random(7)
-        deadline = time.monotonic() + (3000 if FULL else 240)
-        done = 0
-        while len(ends) < total:
-            assert time.monotonic() < deadline, f"{len(ends)} of {total} finished"
-            _finish_some(server.admin, ends, most=max(1, total // kills))
-            if done < kills and len(ends) * kills >= done * total:
-                yard.kill()
-                server = yard.start()
-                done += 1
-            time.sleep(pause.random() * 0.05)
-        assert done == kills
-        assert max(ends.values()) == 1, "something was finished twice"
-        used = {one["metadata"]["name"]: one for one in _list(server.admin, f"{ROOT}/clusterqueues")}
-        deadline = time.monotonic() + 60
-        while any(_in_use(one) for one in used.values()):
-            assert time.monotonic() < deadline, "quota is still in use"
-            time.sleep(0.1)
-            used = {one["metadata"]["name"]: one for one in _list(server.admin, f"{ROOT}/clusterqueues")}
-    finally:
-        yard.stop()
+class Load:
+    """Creates workloads, ends each as soon as it is admitted, and watches that all of them stay within the quota."""
+
+    def __init__(self, client: Client, total: int) -> None:
+        self.client, self.total = client, total
+        self.held: dict[str, int] = {}
+        self.ended: set[str] = set()
+        self.problems: list[str] = []
+        self.over = asyncio.Event()
+        self._to_end: asyncio.Queue[str] = asyncio.Queue()
+        self.informer = Informer(client, WORKLOADS, namespace="default")
+        self.informer.on_change(self._changed)
+
+    def _changed(self, _change: str, obj: Object, _before: Object | None) -> None:
+        name = obj["metadata"]["name"]
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        if is_true(conditions, "Finished"):
+            self.ended.add(name)
+            self.held.pop(name, None)
+            if len(self.ended) == self.total:
+                self.over.set()
+        elif is_true(conditions, "QuotaReserved"):
+            if name in self.ended:
+                self.problems.append(f"{name} was admitted again after its end")
+            if name not in self.held:
+                self.held[name] = held_by(obj)
+                self._to_end.put_nowait(name)
+                self._check()
+        elif name in self.held:
+            self.problems.append(f"{name} lost its quota without having been evicted")
+
+    def _check(self) -> None:
+        if sum(self.held.values()) > QUEUES * QUOTA:
+            self.problems.append(f"{sum(self.held.values())} cpus are held of {QUEUES * QUOTA}")
+
+    async def make(self, ref: Ref, kind: str, obj: Object) -> None:
+        await self.client.create(ref, {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **obj})
+
+    async def prepare(self) -> None:
+        await self.make(FLAVORS, "ResourceFlavor", queues.flavor())
+        for index in range(QUEUES):
+            await self.make(
+                CLUSTER_QUEUES, "ClusterQueue", queues.queue(f"q{index}", cpu=QUOTA, cohort="all", borrowingLimit=60)
+            )
+            await self.make(LOCAL_QUEUES, "LocalQueue", queues.local(f"q{index}", f"q{index}", stopPolicy="Hold"))
+        numbers = iter(range(self.total))
+
+        async def some() -> None:
+            for index in numbers:
+                size = SIZES[index // QUEUES % len(SIZES)]
+                obj = queues.workload(f"w{index}", queue=f"q{index % QUEUES}", cpu=size, priority=size)
+                metadata = {"name": obj["metadata"]["name"], "namespace": "default"}
+                await self.make(WORKLOADS, "Workload", {"metadata": metadata, "spec": obj["spec"]})
+
+        await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+        for index in range(QUEUES):
+            await self.client.patch(LOCAL_QUEUES, f"q{index}", {"spec": {"stopPolicy": "None"}}, "default")
+
+    async def end_what_is_admitted(self) -> None:
+        await asyncio.gather(*(self._end_some() for _ in range(AT_ONCE)))
+
+    async def _end_some(self) -> None:
+        while True:
+            name = await self._to_end.get()
+            while name in self.held:
+                try:
+                    await self._end(name)
+                    break
+                except YardError as error:
+                    is_gone = isinstance(error, Unreachable) or (isinstance(error, StatusError) and error.status >= 500)
+                    if not is_gone and not (isinstance(error, StatusError) and error.status == 409):
+                        self.problems.append(f"{name}: {error}")
+                        return
+                    await asyncio.sleep(0.1)
+
+    async def _end(self, name: str) -> None:
+        obj = await self.client.get(WORKLOADS, name, "default")
+        end = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": ""}
+        conditions = [*obj["status"]["conditions"], {**end, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+        patch = {
+            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+            "status": {"conditions": conditions},
+        }
+        await self.client.patch(WORKLOADS, name, patch, "default", subresource="status")
+
+
+def held_by(obj: Object) -> int:
+    return sum(int(each["resourceUsage"]["cpu"]) for each in obj["status"]["admission"]["podSetAssignments"])
+
+
+async def _look_at_all(client: Client) -> int:
+    """What a plane that has just come back holds, by its own word."""
+    found = (await client.list(WORKLOADS, "default")).items
+    return sum(held_by(one) for one in found if holds(one, "QuotaReserved") and not holds(one, "Finished"))
+
+
+async def _kill(yard: Yard, load: Load, kills: int) -> None:
+    for number in range(kills):
+        while len(load.ended) * (kills + 1) < (number + 1) * load.total:
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(yard.kill)
+        await asyncio.to_thread(yard.start)
+        held = await _look_at_all(load.client)
+        if held > QUEUES * QUOTA:
+            load.problems.append(f"{held} cpus are held of {QUEUES * QUOTA} after kill {number + 1}")
 
 
 def _in_use(queue: Object) -> bool:
@@ -57,51 +142,34 @@ def _in_use(queue: Object) -> bool:
     return bool(status.get("reservingWorkloads") or status.get("pendingWorkloads") or any(one != "0" for one in totals))
 
 
-def _prepare(admin: Any, total: int) -> None:
-    def make(kind: str, path: str, obj: Object) -> None:
-        answer = admin.post(f"{ROOT}{path}", {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **obj})
-        assert answer.status == 201, answer
-
-    make("ResourceFlavor", "/resourceflavors", queues.flavor())
-    for index in range(QUEUES):
-        make("ClusterQueue", "/clusterqueues", queues.queue(f"q{index}", cpu=QUOTA, cohort="all"))
-        make("LocalQueue", "/namespaces/default/localqueues", queues.local(f"q{index}", f"q{index}"))
-    for index in range(total):
-        obj = queues.workload(f"w{index}", queue=f"q{index % QUEUES}", cpu=1 + index % 2)
-        metadata = {"name": obj["metadata"]["name"], "namespace": "default"}
-        make("Workload", "/namespaces/default/workloads", {"metadata": metadata, "spec": obj["spec"]})
+async def _until_empty(client: Client) -> None:
+    deadline = time.monotonic() + 120
+    while any(_in_use(one) for one in (await client.list(CLUSTER_QUEUES)).items):
+        assert time.monotonic() < deadline, "quota is still in use"
+        await asyncio.sleep(0.1)
 
 
-def _list(admin: Any, path: str) -> list[Object]:
-    found: list[Object] = admin.get(path).json["items"]
-    return found
-
-
-def _finish_some(admin: Any, ends: dict[str, int], *, most: int) -> None:
-    """End some of what is admitted, and check that all of it together is within the quota."""
-    held = 0
-    for one in _list(admin, WORKLOADS):
-        status = one.get("status") or {}
-        conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-        if conditions.get("Finished") == "True":
-            continue
-        name = one["metadata"]["name"]
-        if conditions.get("QuotaReserved") != "True":
-            continue
-        assert name not in ends, f"{name} was admitted again after its end"
-        held += sum(int(each["resourceUsage"]["cpu"]) for each in status["admission"]["podSetAssignments"])
-        end = {
-            "type": "Finished",
-            "status": "True",
-            "reason": "Succeeded",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-        patch = {
-            "metadata": {"resourceVersion": one["metadata"]["resourceVersion"]},
-            "status": {"conditions": [*status["conditions"], end]},
-        }
-        if most > 0 and admin.patch(f"{WORKLOADS}/{name}/status", patch).status == 200:
-            ends[name] = ends.get(name, 0) + 1
-            most -= 1
-    assert held <= QUEUES * QUOTA, f"{held} cpus are held of {QUEUES * QUOTA}"
+async def test_kills_neither_leak_quota_nor_admit_twice(tmp_path: Path) -> None:
+    total, kills = rounds(120, 15_000), rounds(3, 100)
+    yard = Yard(tmp_path, controllers="kueue,namespace-controller,job-controller")
+    await asyncio.to_thread(yard.start)
+    client = Client(HttpTransport(connection_of(yard.kubeconfig), user_agent="test"), manager="test")
+    load = Load(client, total)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await load.prepare()
+        tasks = [asyncio.create_task(one) for one in (load.informer.run(), load.end_what_is_admitted())]
+        killer = asyncio.create_task(_kill(yard, load, kills))
+        tasks.append(killer)
+        async with asyncio.timeout(6000 if FULL else 240):
+            await load.over.wait()
+            await killer
+        assert load.problems == []
+        assert len(load.ended) == total
+        await _until_empty(client)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+        await asyncio.to_thread(yard.stop)

@@ -16,7 +16,6 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
 from torchyard.node.shutdown import stop_pods
-from torchyard.yard.controllers import KNOWN
 
 pytestmark = pytest.mark.clients
 
@@ -102,7 +101,6 @@ def test_s3_2_to_4_and_7_a_job_is_held_admitted_run_and_deleted(kubectl: Kubectl
     eventually(lambda: not workload(kubectl, job), "the end of its workload")
 
 
-@pytest.mark.skipif("persistentvolume-binder-controller" not in KNOWN, reason="claims are not bound on this plane")
 def test_s3_1_the_claim_is_bound(kubectl: Kubectl) -> None:
     kubectl("create", "-f", str(DOCUMENT / "pytorch-pvc.yaml"))
     eventually(lambda: "Bound" in kubectl("get", "pvc", "pytorch-pvc"), "the claim")

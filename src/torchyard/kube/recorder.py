@@ -3,7 +3,9 @@
 The same event about the same object becomes one with a count, as client-go's correlator does it. An event's name ends
 with the time at which it was told, as client-go names them: that orders events within a second, which their timestamps
 do not. A recorder that has just started reads first what the one before it told, and counts on. It never makes its
-caller wait: events are written in the background, and one that cannot be written is logged.
+caller wait: events are written in the background, and one that cannot be written is logged. While there is something
+more important to do they take a fifth of the time; when too many have come together the newest are dropped, as
+client-go does it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -25,6 +28,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 _REMEMBERED = 4096
+_REST = 4.0
 _MESSAGE_LIMIT = 1024
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -51,16 +55,25 @@ class Known(NamedTuple):
 
 class Recorder:
     def __init__(
-        self, client: Client, component: str, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        client: Client,
+        component: str,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        limit: int = 10_000,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_busy`: whether there is something more important to write than events."""
         self._client = client
+        self._is_busy = is_busy
         self._component = component
         self._clock = clock
         self._known: OrderedDict[bytes, Known] = OrderedDict()  # by what they tell
         self._read: set[str] = set()  # the namespaces whose events of before are known
         self._latest = 0
-        self._queue: asyncio.Queue[Told] = asyncio.Queue(maxsize=10_000)
+        self._queue: asyncio.Queue[Told] = asyncio.Queue(maxsize=limit)
         self._is_writing = False
+        self._dropped = 0
 
     def event(
         self, about: Object, kind: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
@@ -70,7 +83,9 @@ class Recorder:
         try:
             self._queue.put_nowait(told)
         except asyncio.QueueFull:
-            log.warning("too many events at once; dropped %s about %s", reason, about["metadata"].get("name"))
+            if not self._dropped:
+                log.warning("too many events at once; dropped %s about %s", reason, about["metadata"].get("name"))
+            self._dropped += 1
 
     @property
     def pending(self) -> bool:
@@ -81,13 +96,18 @@ class Recorder:
         self._read.clear()  # another one may have told something since this one ran last
         while True:
             told = await self._queue.get()
-            self._is_writing = True
+            self._is_writing, started = True, time.perf_counter()
             try:
                 await self._write(told)
             except YardError as error:
                 log.warning("the event %s about %s could not be written: %s", told.reason, told.about["name"], error)
             finally:
                 self._is_writing = False
+            if self._is_busy():
+                await asyncio.sleep((time.perf_counter() - started) * _REST)
+            if self._dropped and self._queue.empty():
+                log.warning("%d events were dropped", self._dropped)
+                self._dropped = 0
 
     async def _write(self, told: Told) -> None:
         if told.namespace not in self._read:

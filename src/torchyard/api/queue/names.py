@@ -33,7 +33,7 @@ PRIORITY = _PREFIX + "priority-class"
 MAX_SECONDS = _PREFIX + "max-exec-time-seconds"
 MIN_PARALLELISM = _PREFIX + "job-min-parallelism"
 SYNC_COMPLETIONS = _PREFIX + "job-completions-equal-parallelism"
-ELASTIC = _PREFIX + "elastic-job"
+ELASTIC = _PREFIX + "elastic-job"  # and the gate on the pods of such a job
 # On pods that queue by themselves.
 MANAGED = _PREFIX + "managed"
 POD_GROUP = _PREFIX + "pod-group-name"
@@ -41,6 +41,8 @@ POD_GROUP_SIZE = _PREFIX + "pod-group-total-count"
 ADMISSION_GATE = _PREFIX + "admission"
 # On workloads.
 JOB_UID = _PREFIX + "job-uid"
+REPLACES = _PREFIX + "workload-slice-replacement-for"
+IN_USE = _PREFIX + "resource-in-use"  # a finalizer: quota is held until nothing runs any more
 # Injected into the pods of an admitted job.
 POD_SET = _PREFIX + "podset"
 POD_LOCAL_QUEUE = _PREFIX + "local-queue-name"

@@ -35,7 +35,7 @@ BY_PREEMPTION, BY_PODS_READY, BY_CHECK, BY_CLUSTER_QUEUE, BY_LOCAL_QUEUE, BY_DEA
 )
 IN_QUEUE, IN_COHORT, WHILE_BORROWING = "InClusterQueue", "InCohortReclamation", "InCohortReclaimWhileBorrowing"
 BACKOFF_FINISHED, REACTIVATED = "BackoffFinished", "Reactivated"
-SUCCEEDED, FAILED, NOT_STARTED = "Succeeded", "Failed", "FailedToStart"
+SUCCEEDED, FAILED, NOT_STARTED, REPLACED = "Succeeded", "Failed", "FailedToStart", "WorkloadSliceReplaced"
 REQUEUE_LIMIT, TIME_LIMIT = "RequeuingLimitExceeded", "MaximumExecutionTimeExceeded"
 
 IS_ADMITTED = "The workload is admitted"
@@ -47,6 +47,8 @@ POD_LOST = "At least one pod has failed, waiting for recovery"
 DEACTIVATED = "The workload is deactivated"
 BACKOFF_OVER = "The workload backoff was finished"
 IS_REACTIVATED = "The workload was reactivated"
+NOT_MATCHING = "No matching Workload; restoring pod templates according to existing Workload"
+IS_DELETED = "Workload is deleted"
 CHECK_SAID_RETRY = "At least one admission check is false"
 
 # The condition `Active` of queues and checks.
@@ -104,6 +106,14 @@ def updated(namespace: str, name: str) -> str:
     return f"Updated workload: {namespace}/{name}"
 
 
+def deleted(namespace: str, name: str) -> str:
+    return f"Deleted not matching Workload: {namespace}/{name}"
+
+
+def replaced(namespace: str, name: str) -> str:
+    return f"Replaced to accommodate a new workload slice: {namespace}/{name}"
+
+
 def finished(namespace: str, name: str) -> str:
     return f"Workload '{namespace}/{name}' is declared finished"
 
@@ -135,6 +145,10 @@ def untolerated(taint: str, flavor: str) -> str:
 
 def flavor_missing(flavor: str) -> str:
     return f"flavor {flavor} not found"
+
+
+def other_flavor(flavor: str) -> str:
+    return f"flavor {flavor} is not the one the job runs in"
 
 
 def uncovered(resource: str) -> str:

@@ -95,6 +95,8 @@ class Admission:
         status = lifecycle.reserve(item.obj, queue, decision.assignment, now)
         written = await self._state.write(item.key, item.obj, status)
         if written is None:
+            if decision.replaced is not None:
+                self._state.reread(decision.replaced.key)
             return
         waited = max(0.0, now - item.queued_at)
         flavors = ",".join(sorted({flavor for flavor, _ in decision.assignment.usage}))
@@ -136,7 +138,7 @@ class Admission:
                     await self._write_wait(*said)
                 except YardError as error:
                     log.warning("telling %s/%s why it waits: %s", *said[0].key, error)
-                if self._tasks or book.awake:
+                if self._state.is_busy():
                     await asyncio.sleep((time.perf_counter() - started) * _REST)
 
     def _next_to_tell(self) -> tuple[Item, str, str] | None:

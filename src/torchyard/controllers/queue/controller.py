@@ -15,13 +15,13 @@ from torchyard.controllers.queue.local import LocalQueues
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.pods import PodController
 from torchyard.controllers.queue.refs import PYTORCHJOBS
+from torchyard.controllers.queue.slices import SliceController
 from torchyard.controllers.queue.state import State
 from torchyard.controllers.queue.workloads import WorkloadController
 from torchyard.core.queue.jobs import Adapter, BatchJob, PyTorchJob
 from torchyard.core.queue.lifecycle import Settings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import JOBS
 
 
@@ -44,8 +44,7 @@ class QueueController:
     ) -> None:
         self.state = State(client, informers, clock)
         self.metrics = Metrics()
-        told = Recorder(client, words.SCHEDULER, clock=clock)
-        kept = Recorder(client, words.WORKLOADS, clock=clock)
+        told, kept = self.state.recorder(words.SCHEDULER), self.state.recorder(words.WORKLOADS)
         kinds: list[tuple[Adapter, Ref]] = [(BatchJob(), JOBS)]
         if pytorchjobs:
             kinds.append((PyTorchJob(), PYTORCHJOBS))
@@ -57,6 +56,7 @@ class QueueController:
             WorkloadController(self.state, kept, self.metrics, settings or Settings()),
             Figures(self.state, self.metrics),
             *self._jobs,
+            SliceController(self.state, informers, self._jobs[0].recorder),
         ]
         self._local = [LocalQueues(self.state, informers)] if conveniences else []
         self._parts += self._local

@@ -1,6 +1,7 @@
 """On a cluster whose Kueue leaves PyTorchJobs to us: their workloads, and the jobs started and stopped as those say.
 
-Kueue admits, evicts and counts; nothing here does. `core.queue.presence` tells when this is the way.
+Kueue admits, evicts and counts; nothing here does. `core.queue.presence` tells when this is the way. Of a Kueue that
+serves only the older version, make the client with `older.OlderKueue` around its transport.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 
 from torchyard.controllers.queue.jobs import JobController
 from torchyard.controllers.queue.refs import PYTORCHJOBS
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.state import Workloads
 from torchyard.core.queue.jobs import PyTorchJob
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
@@ -23,7 +24,7 @@ class ExternalIntegration:
     def __init__(
         self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._jobs = JobController(State(client, informers, clock), informers, PyTorchJob(), PYTORCHJOBS)
+        self._jobs = JobController(Workloads(client, informers, clock), informers, PyTorchJob(), PYTORCHJOBS)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

@@ -17,7 +17,6 @@ from torchyard.core.queue.amounts import milli, shown
 from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import NODES
 
 Object = dict[str, Any]
@@ -34,7 +33,7 @@ class LocalQueues:
         self._state, self._client = state, state.client
         self._nodes = informers.of(NODES)
         self._flavors = informers.of(FLAVORS)
-        self.recorder = Recorder(state.client, words.CONVENIENCES, clock=state.clock)
+        self.recorder = state.recorder(words.CONVENIENCES)
         sources: list[Informer] = [self._nodes, *state.informers]
         self._controller = Controller("local-queues", self._reconcile, sources, workers=1)
         self._nodes.on_change(lambda *_: self._controller.queue.add(_MACHINE))

@@ -14,7 +14,6 @@ from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle, pods
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import PODS
 
 Object = dict[str, Any]
@@ -26,7 +25,7 @@ class PodController:
         self._pods = informers.of(
             PODS, labels=f"{names.MANAGED}=true", indexes={"queue-group": lambda one: (_group_key(one),)}
         )
-        self.recorder = Recorder(state.client, words.framework("pod"), clock=state.clock)
+        self.recorder = state.recorder(words.framework("pod"))
         sources: list[Informer] = [self._pods, *state.informers]
         self._controller = Controller(words.framework("pod"), self._reconcile, sources)
         self._pods.on_change(lambda _change, pod, _before: self._controller.queue.add(_key(pod)))
@@ -46,14 +45,18 @@ class PodController:
             if members and not all(pods.has_ended(one) for one in members):
                 await self._compose(key, members)
             return None
-        if self._state.is_writing(key) or workload["metadata"].get("deletionTimestamp"):
+        if self._state.is_writing(key):
             return None
         status = workload.get("status") or {}
         conditions = status.get("conditions") or ()
-        if is_true(conditions, words.FINISHED):
-            return None
         alive = [one for one in members if not pods.has_ended(one)]
-        if members and not alive:
+        if is_true(conditions, words.FINISHED):
+            await self._state.let_go(workload)
+        elif workload["metadata"].get("deletionTimestamp"):
+            await self._delete(alive)
+            if not alive:
+                await self._state.let_go(workload)
+        elif members and not alive:
             await self._finish(key, workload, members)
         elif is_true(conditions, words.EVICTED) and status.get("admission"):
             await self._evict(key, workload, alive)
@@ -76,7 +79,12 @@ class PodController:
         workload = {
             "apiVersion": names.API_VERSION,
             "kind": names.WORKLOAD.kind,
-            "metadata": {"name": key[1], "namespace": key[0], "ownerReferences": owners},
+            "metadata": {
+                "name": key[1],
+                "namespace": key[0],
+                "finalizers": [names.IN_USE],
+                "ownerReferences": owners,
+            },
             "spec": {
                 "podSets": pods.pod_sets(members),
                 "queueName": (first["metadata"].get("labels") or {}).get(names.QUEUE_NAME, ""),
@@ -102,12 +110,15 @@ class PodController:
 
     async def _evict(self, key: Key, workload: Object, members: list[Object]) -> None:
         """Pods cannot be stopped, only deleted; who made them may make them again."""
+        await self._delete(members)
+        if not members:
+            await self._state.write(key, workload, lifecycle.release(workload, self._state.now()))
+
+    async def _delete(self, members: list[Object]) -> None:
         for pod in members:
             metadata = pod["metadata"]
             if not metadata.get("deletionTimestamp"):
                 await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
-        if not members:
-            await self._state.write(key, workload, lifecycle.release(workload, self._state.now()))
 
     async def _finish(self, key: Key, workload: Object, members: list[Object]) -> None:
         failed = [one for one in members if one["status"]["phase"] == "Failed"]

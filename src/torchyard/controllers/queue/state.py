@@ -19,42 +19,33 @@ from torchyard.controllers.queue.refs import (
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Key
 from torchyard.kube.client import Client
-from torchyard.kube.informer import Informer, by_owner
+from torchyard.kube.informer import Informer, key_of
 from torchyard.kube.informers import Informers
+from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import NAMESPACES
 
 Object = dict[str, Any]
+_EVENTS = 50_000  # of a moment with very many workloads
 
 
-class State:
-    """Shared by everything that deals with queues in this process."""
+class Workloads:
+    """Workloads and flavors, all that jobs need: what is known of them, and which are being written."""
 
     def __init__(
         self, client: Client, informers: Informers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self.client, self.clock = client, clock
         self.book = Book(self._labels_of)
-        self.namespaces = informers.of(NAMESPACES)
-        self.workloads = informers.of(WORKLOADS, indexes={"owner": by_owner})
-        self.local_queues = informers.of(LOCAL_QUEUES)
-        self.cluster_queues = informers.of(CLUSTER_QUEUES)
-        others = [informers.of(ref) for ref in (FLAVORS, COHORTS, CHECKS)]
-        self.informers: list[Informer] = [
-            self.namespaces,
-            *others,
-            self.cluster_queues,
-            self.local_queues,
-            self.workloads,
-        ]
+        self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of})
+        flavors = informers.of(FLAVORS)
+        self.informers: list[Informer] = [flavors, self.workloads]
         self._writing: set[Key] = set()
         self._listeners: list[Callable[[], None]] = []
-        self.namespaces.on_change(self._namespace_changed)
         self.workloads.on_change(self._workload_changed)
-        puts = (self.book.put_flavor, self.book.put_cohort, self.book.put_check)
-        for informer, put, kind in zip(others, puts, (names.FLAVOR, names.COHORT, names.CHECK), strict=True):
-            informer.on_change(self._follow(put, kind.kind))
-        self.cluster_queues.on_change(self._follow(self.book.put_queue, names.CLUSTER_QUEUE.kind))
-        self.local_queues.on_change(self._follow(self.book.put_local, names.LOCAL_QUEUE.kind, namespaced=True))
+        flavors.on_change(self._follow(self.book.put_flavor, names.FLAVOR.kind))
+
+    def _labels_of(self, _namespace: str) -> Mapping[str, str] | None:
+        return None
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Called whenever there may be something to decide."""
@@ -89,6 +80,10 @@ class State:
         self.changed()
         return written
 
+    def is_busy(self) -> bool:
+        """Whether somebody is being admitted: what is only told about it gives way."""
+        return bool(self._writing or self.book.awake)
+
     def is_writing(self, key: Key) -> bool:
         return key in self._writing
 
@@ -101,19 +96,33 @@ class State:
             self.book.put(current, again=True)
         self.changed()
 
+    def recorder(self, component: str) -> Recorder:
+        return Recorder(self.client, component, clock=self.clock, limit=_EVENTS, is_busy=self.is_busy)
+
+    async def let_go(self, workload: Object) -> None:
+        """Nothing of it runs any more: nobody need wait for us to delete it."""
+        metadata = workload["metadata"]
+        finalizers = metadata.get("finalizers") or []
+        if names.IN_USE not in finalizers:
+            return
+        kept = [one for one in finalizers if one != names.IN_USE]
+        pinned = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        patch = {"metadata": {**pinned, "finalizers": kept}}
+        try:
+            await self.client.patch(WORKLOADS, metadata["name"], patch, metadata["namespace"])
+        except StatusError as error:
+            if error.status != 404:
+                raise
+
+    def of_job(self, kind: str, key: Key) -> list[Object]:
+        """The workloads of jobs of this name, those of its earlier lives too."""
+        found = self.workloads.by("job", "/".join((kind, *key)))
+        return [self.current(key_of(one)) or one for one in found]
+
     def current(self, key: Key) -> Object | None:
         """The newest that is known of a workload."""
         item = self.book.items.get(key)
         return item.obj if item is not None else None
-
-    def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
-        found = self.namespaces.get("", namespace)
-        return (found["metadata"].get("labels") or {}) if found is not None else None
-
-    def _namespace_changed(self, _change: str, obj: Object, before: Object | None) -> None:
-        if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
-            self.book.namespace_changed()
-            self.changed()
 
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         metadata = obj["metadata"]
@@ -138,3 +147,37 @@ class State:
             self.changed()
 
         return follow
+
+
+class State(Workloads):
+    """With the queues: shared by everything that admits in this process."""
+
+    def __init__(
+        self, client: Client, informers: Informers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        super().__init__(client, informers, clock)
+        self.namespaces = informers.of(NAMESPACES)
+        self.local_queues = informers.of(LOCAL_QUEUES)
+        self.cluster_queues = informers.of(CLUSTER_QUEUES)
+        cohorts, checks = informers.of(COHORTS), informers.of(CHECKS)
+        self.informers = [self.namespaces, cohorts, checks, self.cluster_queues, self.local_queues, *self.informers]
+        self.namespaces.on_change(self._namespace_changed)
+        cohorts.on_change(self._follow(self.book.put_cohort, names.COHORT.kind))
+        checks.on_change(self._follow(self.book.put_check, names.CHECK.kind))
+        self.cluster_queues.on_change(self._follow(self.book.put_queue, names.CLUSTER_QUEUE.kind))
+        self.local_queues.on_change(self._follow(self.book.put_local, names.LOCAL_QUEUE.kind, namespaced=True))
+
+    def _labels_of(self, namespace: str) -> Mapping[str, str] | None:
+        found = self.namespaces.get("", namespace)
+        return (found["metadata"].get("labels") or {}) if found is not None else None
+
+    def _namespace_changed(self, _change: str, obj: Object, before: Object | None) -> None:
+        if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
+            self.book.namespace_changed()
+            self.changed()
+
+
+def _job_of(workload: Object) -> list[str]:
+    metadata = workload["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    return ["/".join((one["kind"], metadata["namespace"], one["name"])) for one in owners if one.get("controller")]

@@ -90,6 +90,10 @@ class _Part(NamedTuple):
     per_pod: dict[str, int]
     flavors: tuple[tuple[str, str], ...]  # name, and why not
 
+    def within(self, only: frozenset[str]) -> _Part:
+        kept = ((name, refusal if name in only else words.other_flavor(name)) for name, refusal in self.flavors)
+        return self._replace(flavors=tuple(kept))
+
 
 class _Step(NamedTuple):
     pod_set: PodSet
@@ -103,8 +107,10 @@ class Plan:
         self.shape, self._queue = shape, queue
         self._steps = tuple(_step(one, queue, flavors) for one in shape.pod_sets)
 
-    def assign(self, node: Node, counts: Mapping[str, int] | None = None) -> Assignment:
-        """`counts` asks for fewer pods than the shape says."""
+    def assign(
+        self, node: Node, counts: Mapping[str, int] | None = None, *, only: frozenset[str] | None = None
+    ) -> Assignment:
+        """`counts` asks for fewer pods than the shape says, `only` for these flavors and no others."""
         result = Assignment()
         for step in self._steps:
             pod_set = step.pod_set
@@ -117,7 +123,7 @@ class Plan:
                 return result
             made.usage = {name: amount * count for name, amount in step.per_pod.items()}
             for part in step.parts:
-                best = self._best(part, made.usage, node, result.usage)
+                best = self._best(part if only is None else part.within(only), made.usage, node, result.usage)
                 made.reasons += best.reasons
                 result.mode = min(result.mode, best.mode)
                 result.borrows = max(result.borrows, best.borrows)

@@ -19,6 +19,7 @@ from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Pool
 from torchyard.core.queue.queues import Queue, read_groups
 from torchyard.core.queue.quota import Node, cycles
+from torchyard.core.queue.wake import open_lanes
 
 Object = dict[str, Any]
 Why = tuple[str, str]  # reason, message
@@ -44,6 +45,8 @@ class Book:
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
         self._released: dict[Node, None] = {}
+        self._left: dict[Node, None] = {}  # where more wait than what is there can serve
+        self._again: dict[Node, None] = {}
 
     def put_queue(self, obj: Object) -> None:
         queue = Queue.of(obj)
@@ -98,7 +101,7 @@ class Book:
         is_same = known is not None and known.uid == metadata.get("uid", "")
         if known is not None and is_same and not again and known.revision >= _revision(metadata) > 0:
             return known
-        item = Item(obj)
+        item = Item(obj, known)
         self._take_out(known)
         self.items[item.key] = item
         self._bring_in(item)
@@ -112,6 +115,16 @@ class Book:
         self._take_out(item)
         item.place, item.held, item.reserved_at, item.is_evicted = queue, dict(held), now, False
         self._bring_in(item)
+
+    def replaced_by(self, item: Item, pool: Pool) -> Item | None:
+        """The running workload whose quota a larger one of the same job takes over."""
+        old = self.items.get(item.replaces) if item.replaces is not None else None
+        return old if old is not None and old.key in pool.holding and not old.is_evicted else None
+
+    def retire(self, item: Item) -> None:
+        """Another took its place: what it holds is counted there."""
+        self._take_out(item)
+        item.is_finished = True
 
     def local_queue_of(self, item: Item) -> Key:
         return item.key[0], item.queue
@@ -145,6 +158,8 @@ class Book:
                 pool.reconsider_weaker(item.priority)
                 self._wake(pool)
             return
+        if item.is_leaving:
+            return
         why = self.why_outside(item)
         if why is not None:
             self.outside[item.key] = why
@@ -161,11 +176,27 @@ class Book:
         self.awake[pool.queue.name] = None
         self.changed.add(pool.queue.name)
 
-    def _wake_around(self, root: Node) -> None:
+    def _wake_around(self, root: Node, *, reclaim: bool) -> None:
         """Quota was given back under this root: whoever it may help is looked at again."""
-        for pool in self._neighbours.get(root, ()):
-            if pool.lanes and pool.reconsider():
-                self.awake[pool.queue.name] = None
+        opened, is_more = open_lanes(root, self._neighbours.get(root, ()), reclaim=reclaim)
+        for pool in opened:
+            self.awake[pool.queue.name] = None
+        if is_more:
+            self._left[root] = None
+        else:
+            self._left.pop(root, None)
+
+    def rests(self, pool: Pool) -> None:
+        """Nobody of this pool gets any of what is there: it may serve those that were not looked at."""
+        self.awake.pop(pool.queue.name, None)
+        root = pool.node.root
+        if root in self._left:
+            self._again[root] = None
+
+    def look_again(self) -> None:
+        again, self._again = self._again, {}
+        for root in again:
+            self._wake_around(root, reclaim=False)
 
     def neighbours(self, pool: Pool) -> list[Pool]:
         """The pools that share quota with one, itself included."""
@@ -211,10 +242,11 @@ class Book:
         released, self._released = self._released, {}
         if not self._is_stale:
             for root in released:
-                self._wake_around(root)
+                self._wake_around(root, reclaim=True)
             return False
         self._is_stale = False
         self._build_tree()
+        self._left, self._again = {}, {}
         self.outside.clear()
         self.pending.clear()
         self.awake = {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchyard.api.queue import words
@@ -17,6 +19,7 @@ class Admit:
     item: Item
     queue: str
     assignment: Assignment
+    replaced: Item | None = None  # whose quota it takes over
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class _Nominee:
     lane: Lane
     assignment: Assignment
     targets: list[Target]
+    replaced: Item | None
 
     @property
     def order(self) -> tuple[int, int, float, Key]:
@@ -64,26 +68,29 @@ def cycle(book: Book, now: float) -> list[Decision]:
     for name in sorted(book.awake):
         pool = book.pools.get(name)
         nominee = _nominate(book, pool, decisions) if pool is not None else None
-        if nominee is None:
+        if pool is None:
             del book.awake[name]
-        else:
+        elif nominee is not None:
             nominees.append(nominee)
     taken: set[Key] = set()
     promised: list[_Nominee] = []
     for first in sorted(nominees, key=lambda each: each.order):
         one = first if _is_current(first) else _nominate(book, first.pool, decisions)
         if one is None:
-            book.awake.pop(first.pool.queue.name, None)
-        elif not one.targets:
+            continue
+        if not one.targets:
+            if one.replaced is not None:
+                book.retire(one.replaced)
             book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)
-            decisions.append(Admit(one.item, one.pool.queue.name, one.assignment))
+            decisions.append(Admit(one.item, one.pool.queue.name, one.assignment, one.replaced))
         elif taken.isdisjoint(target.item.key for target in one.targets):
             taken.update(target.item.key for target in one.targets)
             decisions.append(_preemption(book, one))
-            _block(one.lane, one.pool, one.assignment)
+            _block(one.lane, one.pool, one.assignment, one.replaced)
             # Nobody else of this round takes what is being freed.
             one.pool.node.add(one.assignment.usage)
             promised.append(one)
+    book.look_again()
     for one in promised:
         one.pool.node.remove(one.assignment.usage)
     return decisions
@@ -93,24 +100,51 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> _Nominee | N
     """The first workload of a pool that fits, with or without preemption; the lanes before it are blocked."""
     while (found := pool.head()) is not None:
         lane, item = found
-        assignment = lane.plan.assign(pool.node)
-        if assignment.mode is Mode.FIT:
-            return _Nominee(item, pool, lane, assignment, [])
-        if assignment.mode is Mode.PREEMPT:
-            chosen = targets(item, pool, assignment, book.neighbours(pool))
-            if chosen:
-                return _Nominee(item, pool, lane, assignment, chosen)
-        smaller = lane.plan.assign_partly(pool.node)
-        if smaller is not None:
-            return _Nominee(item, pool, lane, smaller, [])
-        _block(lane, pool, lane.plan.assign_least(pool.node) or assignment)
-        lane.said = assignment.reason, assignment.message
-        decisions.append(Wait(item, lane, *lane.said))
+        replaced = book.replaced_by(item, pool)
+        with _without(replaced, pool):
+            nominee = _looked_at(book, pool, lane, item, replaced)
+        if isinstance(nominee, _Nominee):
+            return nominee
+        decisions.append(nominee)
+    book.rests(pool)
     return None
 
 
-def _block(lane: Lane, pool: Pool, assignment: Assignment) -> None:
-    lane.is_blocked, lane.needs = True, lane.plan.needs(pool.node, assignment)
+def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | None) -> _Nominee | Wait:
+    only = None if replaced is None else frozenset(flavor for flavor, _ in replaced.held)
+    assignment = lane.plan.assign(pool.node, only=only)
+    if assignment.mode is Mode.FIT:
+        return _Nominee(item, pool, lane, assignment, [], replaced)
+    if assignment.mode is Mode.PREEMPT:
+        chosen = targets(item, pool, assignment, book.neighbours(pool))
+        if chosen:
+            return _Nominee(item, pool, lane, assignment, chosen, replaced)
+    smaller = lane.plan.assign_partly(pool.node)
+    if smaller is not None:
+        return _Nominee(item, pool, lane, smaller, [], replaced)
+    _block(lane, pool, lane.plan.assign_least(pool.node) or assignment, replaced)
+    lane.said = assignment.reason, assignment.message
+    return Wait(item, lane, *lane.said)
+
+
+@contextmanager
+def _without(replaced: Item | None, pool: Pool) -> Iterator[None]:
+    """Quotas as they are when a workload gives its own to the next of its job."""
+    if replaced is None:
+        yield
+        return
+    pool.node.remove(replaced.held)
+    try:
+        yield
+    finally:
+        pool.node.add(replaced.held)
+
+
+def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None) -> None:
+    needs = lane.plan.needs(pool.node, assignment)
+    if replaced is not None:
+        needs = {key: amount - replaced.held.get(key, 0) for key, amount in needs.items()}
+    lane.is_blocked, lane.needs = True, needs
 
 
 def _is_current(nominee: _Nominee) -> bool:
@@ -118,7 +152,8 @@ def _is_current(nominee: _Nominee) -> bool:
     if nominee.targets:
         return True
     available = nominee.pool.node.available
-    return all(amount <= available(key) for key, amount in nominee.assignment.usage.items())
+    with _without(nominee.replaced, nominee.pool):
+        return all(amount <= available(key) for key, amount in nominee.assignment.usage.items())
 
 
 def _preemption(book: Book, one: _Nominee) -> Decision:

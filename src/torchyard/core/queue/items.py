@@ -8,7 +8,7 @@ from typing import Any
 from torchyard.api.conditions import find, is_true
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts, milli
-from torchyard.core.queue.shapes import Shape, shape_of
+from torchyard.core.queue.shapes import Known, Shape, shape_of
 
 Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
@@ -29,12 +29,14 @@ class Item:
         "is_admitted",
         "is_evicted",
         "is_finished",
+        "is_leaving",
         "key",
         "obj",
         "place",
         "priority",
         "queue",
         "queued_at",
+        "replaces",
         "requeue_at",
         "reserved_at",
         "revision",
@@ -42,21 +44,25 @@ class Item:
         "uid",
     )
 
-    def __init__(self, obj: Object) -> None:
+    def __init__(self, obj: Object, before: Item | None = None) -> None:
+        """`before`: what was known of the same workload; what it asks for seldom changes."""
         metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         conditions = status.get("conditions") or ()
         self.obj = obj
         self.key: Key = (metadata.get("namespace", ""), metadata["name"])
         self.uid: str = metadata.get("uid", "")
         self.revision = int(metadata.get("resourceVersion") or 0)
-        self._known = shape_of(spec.get("podSets") or ())
+        sets = spec.get("podSets") or ()
+        is_same = before is not None and (before.obj.get("spec") or {}).get("podSets") == sets
+        self._known: Known = before._known if before is not None and is_same else shape_of(sets)
         self.priority: int = spec.get("priority") or 0
         self.queue: str = spec.get("queueName") or ""
         self.created = seconds(metadata.get("creationTimestamp"))
-        self.is_finished = is_true(conditions, words.FINISHED) or bool(metadata.get("deletionTimestamp"))
+        self.is_finished = is_true(conditions, words.FINISHED)
+        self.is_leaving = bool(metadata.get("deletionTimestamp"))  # holds its quota until nothing of it runs
         self.is_active: bool = spec.get("active", True) is not False
         evicted = find(conditions, words.EVICTED)
-        self.is_evicted = evicted is not None and evicted["status"] == "True"
+        self.is_evicted = self.is_leaving or (evicted is not None and evicted["status"] == "True")
         self.queued_at = self.created
         if evicted is not None and evicted["reason"] == words.BY_PODS_READY:
             self.queued_at = seconds(evicted["lastTransitionTime"])
@@ -71,9 +77,17 @@ class Item:
         self.requeue_at: float | None = seconds(requeue) if requeue else None
         self.told = reserved["message"] if reserved is not None and not holds else ""
 
+        annotations = metadata.get("annotations")
+        self.replaces = _key((annotations or {}).get(names.REPLACES)) if annotations else None
+
     @property
     def shape(self) -> Shape:
         return self._known.shape
+
+    @property
+    def lane(self) -> tuple[Shape, Key | None]:
+        """Those who are admitted or refused alike."""
+        return self._known.shape, self.replaces
 
     @property
     def order(self) -> tuple[int, float, Key]:
@@ -83,6 +97,11 @@ class Item:
     @property
     def job_uid(self) -> str:
         return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
+
+
+def _key(text: str | None) -> Key | None:
+    namespace, _, name = (text or "").partition("/")
+    return (namespace, name) if name else None
 
 
 def held_by(obj: Object) -> Amounts:

@@ -151,7 +151,7 @@ class BatchJob:
         labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key not in _CONTROLLER_LABELS}
         kept = {"labels": labels, "annotations": metadata.get("annotations") or {}}
         template["metadata"] = {key: value for key, value in kept.items() if value}
-        made: Object = {"name": names.MAIN, "count": self._count(spec), "template": template}
+        made: Object = {"name": names.MAIN, "count": self.count(job), "template": template}
         least = annotations.get(names.MIN_PARALLELISM)
         if least is not None:
             if not least.isdigit() or not 0 < int(least) < made["count"]:
@@ -162,9 +162,9 @@ class BatchJob:
             made["minCount"] = int(least)
         return [made]
 
-    def _count(self, spec: Object) -> int:
-        parallelism = spec.get("parallelism", 1)
-        completions = spec.get("completions")
+    def count(self, job: Object) -> int:
+        """How many pods it runs at once."""
+        parallelism, completions = job["spec"].get("parallelism", 1), job["spec"].get("completions")
         return int(min(parallelism, completions) if completions is not None else parallelism)
 
     def is_suspended(self, job: Object) -> bool:
@@ -185,11 +185,11 @@ class BatchJob:
     def is_ready(self, job: Object) -> bool:
         status = job.get("status") or {}
         there = int(status.get("ready") or 0) + int(status.get("succeeded") or 0)
-        return there >= self._count(job["spec"])
+        return there >= self.count(job)
 
     def reclaimable(self, job: Object) -> dict[str, int]:
         spec, done = job["spec"], int((job.get("status") or {}).get("succeeded") or 0)
-        parallelism = self._count(spec)
+        parallelism = self.count(job)
         if parallelism <= 1 or not done:
             return {}
         completions = spec.get("completions")
@@ -202,7 +202,7 @@ class BatchJob:
         patch: Object = {"suspend": False}
         if template:
             patch["template"] = template
-        if infos[0].count < self._count(spec):
+        if infos[0].count < self.count(job):
             patch["parallelism"] = infos[0].count
             if (job["metadata"].get("annotations") or {}).get(names.SYNC_COMPLETIONS) == "true":
                 patch["completions"] = infos[0].count
@@ -217,7 +217,7 @@ class BatchJob:
         template = _replacing(current, _as_was(current, pod_sets[0]["template"], _CONTROLLER_LABELS))
         if template:
             patch["template"] = template
-        if names.MIN_PARALLELISM in annotations and self._count(job["spec"]) != pod_sets[0]["count"]:
+        if names.MIN_PARALLELISM in annotations and self.count(job) != pod_sets[0]["count"]:
             patch["parallelism"] = pod_sets[0]["count"]
             if annotations.get(names.SYNC_COMPLETIONS) == "true":
                 patch["completions"] = pod_sets[0]["count"]

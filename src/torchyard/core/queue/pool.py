@@ -19,7 +19,7 @@ _TOO_MANY_GONE = 64
 
 
 class Lane:
-    """Workloads of one shape. When the first of them cannot be admitted, none of the others can."""
+    """Workloads that ask for the same. When the first of them cannot be admitted, none of the others can."""
 
     __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "plan", "said", "untold")
 
@@ -63,16 +63,16 @@ class Lane:
 class Pool:
     def __init__(self, queue: Queue, node: Node, flavors: Mapping[str, Flavor]) -> None:
         self.queue, self.node, self._flavors = queue, node, flavors
-        self.lanes: dict[Shape, Lane] = {}
+        self.lanes: dict[tuple[Shape, Key | None], Lane] = {}
         self.holding: dict[Key, Item] = {}
         self.waiting: dict[Key, Item] = {}
         self.inactive: tuple[str, str] | None = None  # reason and words
 
     def add(self, item: Item) -> None:
         self.waiting[item.key] = item
-        lane = self.lanes.get(item.shape)
+        lane = self.lanes.get(item.lane)
         if lane is None:
-            lane = self.lanes[item.shape] = Lane(self.plan(item.shape))
+            lane = self.lanes[item.lane] = Lane(self.plan(item.shape))
         before = lane.head
         lane.add(item)
         if lane.is_blocked and lane.head is not before:
@@ -84,12 +84,12 @@ class Pool:
     def discard(self, item: Item) -> None:
         if self.waiting.pop(item.key, None) is None:
             return
-        lane = self.lanes.get(item.shape)
+        lane = self.lanes.get(item.lane)
         if lane is not None:
             before = lane.head
             lane.discard(item.key)
             if not lane.items:
-                del self.lanes[item.shape]
+                del self.lanes[item.lane]
             elif before is item:
                 lane.is_blocked = False
 
@@ -106,13 +106,6 @@ class Pool:
                 best = lane, item
         return None if best is not None and best[0].is_blocked else best
 
-    def reconsider(self) -> bool:
-        """Quota was given back somewhere near: unblock the lanes that this may help; answers whether any is open."""
-        for lane in self.lanes.values():
-            if lane.is_blocked and any(self._may_help(key, need) for key, need in lane.needs.items()):
-                lane.is_blocked = False
-        return any(not lane.is_blocked for lane in self.lanes.values())
-
     def reconsider_weaker(self, priority: int) -> None:
         """Something of this priority was admitted here, and may be preempted by what comes before it."""
         if self.queue.preemption.within == names.NEVER:
@@ -121,9 +114,3 @@ class Pool:
             item = lane.head
             if lane.is_blocked and lane.needs and item is not None and item.priority > priority:
                 lane.is_blocked = False
-
-    def _may_help(self, key: tuple[str, str], need: int) -> bool:
-        if self.node.available(key) >= need:
-            return True
-        is_owed = self.queue.preemption.reclaim != names.NEVER and self.node.parent is not None
-        return is_owed and self.node.usage.get(key, 0) + need <= self.node.nominal(key)

@@ -59,7 +59,7 @@ def _candidates(
     if policy.within != names.NEVER:
         is_weaker = _weaker(item, newer_too=policy.within == names.LOWER_OR_NEWER)
         for one in pool.holding.values():
-            if is_weaker(one) and not keys.isdisjoint(one.held):
+            if one.key != item.replaces and is_weaker(one) and not keys.isdisjoint(one.held):
                 yield one, pool
     if policy.reclaim == names.NEVER:
         return

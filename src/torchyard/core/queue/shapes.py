@@ -42,10 +42,10 @@ class Shape:
         return next((one for one in self.pod_sets if one.least is not None and one.least < one.count), None)
 
 
-_KNOWN: WeakValueDictionary[bytes, _Known] = WeakValueDictionary()
+_KNOWN: WeakValueDictionary[bytes, Known] = WeakValueDictionary()
 
 
-class _Known:
+class Known:
     """Makes a shape weakly referable under the bytes it was read from."""
 
     __slots__ = ("__weakref__", "shape")
@@ -54,13 +54,13 @@ class _Known:
         self.shape = shape
 
 
-def shape_of(pod_sets: Iterable[Object]) -> _Known:
+def shape_of(pod_sets: Iterable[Object]) -> Known:
     """The shape of a workload's pod sets; hold on to the answer as long as the shape is needed."""
     asked = [_relevant(one) for one in pod_sets]
     key = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
     known = _KNOWN.get(key)
     if known is None:
-        known = _KNOWN[key] = _Known(Shape(tuple(_pod_set(one) for one in asked), key))
+        known = _KNOWN[key] = Known(Shape(tuple(_pod_set(one) for one in asked), key))
     return known
 
 

@@ -30,10 +30,14 @@ def hold_back(attributes: Attributes) -> None:
         obj["metadata"].setdefault("labels", {})[names.QUEUE_NAME] = queue
     if not queue:
         return
+    _check_elastic(obj, kind, attributes)
     if kind == "Pod":
-        _gate(obj)
+        obj["metadata"].setdefault("labels", {})[names.MANAGED] = "true"
+        _gate(obj, names.ADMISSION_GATE)
     elif kind == "Job":
         obj["spec"]["suspend"] = True
+        if (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true":
+            _gate(obj["spec"]["template"], names.ELASTIC)
     else:
         obj["spec"].setdefault("runPolicy", {})["suspend"] = True
 
@@ -59,6 +63,21 @@ def _check_name(queue: str, kind: str, attributes: Attributes) -> None:
         raise errors.invalid(kind, attributes.group, attributes.shown_name, [faults.invalid(_LABEL, queue, said)])
 
 
+def _check_elastic(obj: Object, kind: str, attributes: Attributes) -> None:
+    """Which jobs may change their size while they run."""
+    annotations = obj["metadata"].get("annotations") or {}
+    if annotations.get(names.ELASTIC) != "true" or kind == "Pod":
+        return
+    said = ""
+    if kind != "Job":
+        said = "is for batch Jobs; a PyTorchJob starts with what fits from its elasticPolicy.minReplicas on"
+    elif names.MIN_PARALLELISM in annotations:
+        said = f"excludes {names.MIN_PARALLELISM}: leave one of the two out"
+    if said:
+        field = f"metadata.annotations[{names.ELASTIC}]"
+        raise errors.invalid(kind, attributes.group, attributes.shown_name, [faults.invalid(field, "true", said)])
+
+
 def _is_owned(obj: Object) -> bool:
     """Whether the queue is the business of whoever made this."""
     return any(one.get("controller") for one in obj["metadata"].get("ownerReferences") or ())
@@ -75,8 +94,7 @@ def _default_queue(attributes: Attributes) -> bool:
     return found is not None and names.LOCAL not in (found["metadata"].get("labels") or {})
 
 
-def _gate(pod: Object) -> None:
-    pod["metadata"].setdefault("labels", {})[names.MANAGED] = "true"
+def _gate(pod: Object, name: str) -> None:
     gates = pod["spec"].setdefault("schedulingGates", [])
-    if not any(one["name"] == names.ADMISSION_GATE for one in gates):
-        gates.append({"name": names.ADMISSION_GATE})
+    if not any(one["name"] == name for one in gates):
+        gates.append({"name": name})

@@ -1,0 +1,86 @@
+"""A Kueue that serves only v1beta1, spoken to as if it served v1beta2: paths and objects are translated on the way.
+
+Stands between a client and its transport, so that nothing else has to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+
+from torchyard.api.queue import names
+from torchyard.api.queue.conversion import CONVERSIONS
+from torchyard.kube.client import JSON, Answer, Transport
+
+Object = dict[str, Any]
+_NEWER, _OLDER = (f"/apis/{names.GROUP}/{version}/" for version in (names.STORED, names.OLD))
+_API_VERSIONS = {names.STORED: names.API_VERSION, names.OLD: f"{names.GROUP}/{names.OLD}"}
+
+
+class OlderKueue:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def request(
+        self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
+    ) -> Answer:
+        plural = _plural(path)
+        if not plural:
+            return await self._transport.request(method, path, body=body, content_type=content_type, accept=accept)
+        if body and method != "DELETE":
+            body = orjson.dumps(_translated(orjson.loads(body), plural, names.OLD))
+        answer = await self._transport.request(
+            method, path.replace(_NEWER, _OLDER, 1), body=body, content_type=content_type, accept=accept
+        )
+        if answer.status >= 400 or not answer.body:
+            return answer
+        return answer._replace(body=orjson.dumps(_translated(orjson.loads(answer.body), plural, names.STORED)))
+
+    async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
+        plural, rest = _plural(path), b""
+        async with aclosing(self._transport.stream(path.replace(_NEWER, _OLDER, 1), accept=accept)) as pieces:
+            async for piece in pieces:
+                if not plural:
+                    yield piece
+                    continue
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    if line:
+                        yield _event(line, plural)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def _plural(path: str) -> str:
+    """The queue kind that a path is about; empty if it is about none."""
+    if not path.startswith(_NEWER):
+        return ""
+    parts = path[len(_NEWER) :].partition("?")[0].split("/")
+    return parts[2] if parts[0] == "namespaces" and len(parts) > 2 else parts[0]
+
+
+def _event(line: bytes, plural: str) -> bytes:
+    event = orjson.loads(line)
+    if event["type"] != "ERROR":
+        event["object"] = _translated(event["object"], plural, names.STORED)
+    return orjson.dumps(event) + b"\n"
+
+
+def _translated(obj: Object, plural: str, version: str) -> Object:
+    """An object, a part of one in a merge patch, or a list of them."""
+    convert = CONVERSIONS[plural][0 if version == names.STORED else 1]
+    if obj.get("kind") == "Status":
+        return obj
+    if isinstance(obj.get("items"), list):
+        obj["items"] = [convert(one) for one in obj["items"]]
+        for one in obj["items"]:
+            one["apiVersion"] = _API_VERSIONS[version]
+    else:
+        obj = convert(obj)
+    if "apiVersion" in obj:
+        obj["apiVersion"] = _API_VERSIONS[version]
+    return obj

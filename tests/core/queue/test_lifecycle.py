@@ -1,0 +1,213 @@
+"""What time, pods, checks and stopped queues do to a workload that has quota, and to one that lost it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.support.queues import workload
+
+from torchyard.api.conditions import find
+from torchyard.api.queue import words
+from torchyard.api.times import to_rfc3339
+from torchyard.core.queue import lifecycle
+from torchyard.core.queue.items import seconds
+from torchyard.core.queue.lifecycle import Outcome, Settings, look
+
+Object = dict[str, Any]
+START = "2026-01-01T12:00:00Z"
+NOW = seconds(START)
+SETTINGS = Settings(timeout=300, recovery=100, backoff_base=60, backoff_most=3600)
+
+
+def moment(at: float) -> str:
+    return to_rfc3339(datetime.fromtimestamp(at, UTC))
+
+
+def condition(type: str, status: str = "True", reason: str = "", *, since: float = NOW, message: str = "m") -> Object:
+    at = moment(since)
+    return {"type": type, "status": status, "reason": reason or type, "message": message, "lastTransitionTime": at}
+
+
+def running(*more: Object, spec: Object | None = None, **status: Any) -> Object:
+    """Admitted at NOW."""
+    admission = {"clusterQueue": "team", "podSetAssignments": [{"name": "main", "count": 1}]}
+    conditions = [condition(words.QUOTA_RESERVED), condition(words.ADMITTED), *more]
+    obj = workload("a", **(spec or {}))
+    return {**obj, "status": {"admission": admission, "conditions": conditions, **status}}
+
+
+def seen(obj: Object, after: float, settings: Settings = SETTINGS, *, stops: dict[str, str] | None = None) -> Outcome:
+    return look(obj, NOW + after, settings, stops=stops or {}, has_owner=True)
+
+
+def of(outcome: Outcome, type: str) -> Object:
+    assert outcome.status is not None
+    found = find(outcome.status["conditions"], type)
+    assert found is not None
+    return found
+
+
+WAITING = condition(words.PODS_READY, "False", words.WAIT_FOR_START)
+LOST = condition(words.PODS_READY, "False", words.WAIT_FOR_RECOVERY, since=NOW + 1000)
+
+
+def test_pods_have_time_to_become_ready() -> None:
+    outcome = seen(running(WAITING), 299)
+    assert outcome.status is None
+    assert outcome.wake_after == pytest.approx(1)
+
+
+def test_pods_that_are_not_ready_in_time_cost_the_quota() -> None:
+    outcome = seen(running(WAITING), 300)
+    evicted = of(outcome, words.EVICTED)
+    assert (evicted["status"], evicted["reason"]) == ("True", words.BY_PODS_READY)
+    assert evicted["message"] == "Exceeded the PodsReady timeout default/a"
+    assert [one.reason for one in outcome.events] == ["EvictedDueToPodsReadyTimeout"]
+    assert outcome.status is not None
+    assert outcome.status["admission"], "held until nothing runs any more"
+
+
+PAUSES = {"the first time": (None, 1, 60), "the second": (1, 2, 120), "the third": (2, 3, 240), "later": (9, 10, 3600)}
+
+
+@pytest.mark.parametrize(("before", "count", "pause"), PAUSES.values(), ids=PAUSES)
+def test_each_try_waits_longer(before: int | None, count: int, pause: float) -> None:
+    state = {} if before is None else {"requeueState": {"count": before, "requeueAt": None}}
+    outcome = seen(running(WAITING, **state), 300)
+    assert outcome.status is not None
+    requeue = outcome.status["requeueState"]
+    assert requeue["count"] == count
+    assert seconds(requeue["requeueAt"]) == NOW + 300 + pause
+
+
+def test_after_so_many_tries_it_is_given_up() -> None:
+    limited = Settings(timeout=300, backoff_limit=2)
+    outcome = seen(running(WAITING, requeueState={"count": 2}), 300, limited)
+    target = of(outcome, words.DEACTIVATION)
+    assert target["reason"] == words.REQUEUE_LIMIT
+    assert target["message"] == "exceeding the maximum number of re-queuing retries (2)"
+    assert outcome.deactivate
+
+
+def test_a_lost_pod_has_time_to_come_back() -> None:
+    assert seen(running(LOST), 1099).wake_after == pytest.approx(1)
+    assert of(seen(running(LOST), 1100), words.EVICTED)["reason"] == words.BY_PODS_READY
+
+
+@pytest.mark.parametrize(
+    "ready", [[], [condition(words.PODS_READY, "True", words.STARTED)]], ids=["unknown", "all ready"]
+)
+def test_who_is_ready_or_says_nothing_is_left_alone(ready: list[Object]) -> None:
+    outcome = seen(running(*ready), 10**6)
+    assert (outcome.status, outcome.wake_after) == (None, None)
+
+
+def test_waiting_for_pods_can_be_turned_off() -> None:
+    assert seen(running(WAITING), 10**6, Settings(pods_ready=False)).status is None
+
+
+def requeued(at: float) -> Object:
+    when = moment(at)
+    state = {"count": 1, "requeueAt": when}
+    reserved = condition(words.QUOTA_RESERVED, "False", words.PENDING)
+    evicted = condition(words.EVICTED, "True", words.BY_PODS_READY)
+    return {**workload("a"), "status": {"conditions": [reserved, evicted], "requeueState": state}}
+
+
+def test_a_pause_ends() -> None:
+    assert seen(requeued(NOW + 60), 20).wake_after == pytest.approx(40)
+    outcome = seen(requeued(NOW + 60), 60)
+    assert of(outcome, words.REQUEUED)["reason"] == words.BACKOFF_FINISHED
+    assert outcome.status is not None
+    assert outcome.status["requeueState"] == {"count": 1, "requeueAt": None}
+
+
+def test_time_counts_over_all_lives() -> None:
+    obj = running(spec={"maximumExecutionTimeSeconds": 100}, accumulatedPastExecutionTimeSeconds=70)
+    assert seen(obj, 20).wake_after == pytest.approx(10)
+    outcome = seen(obj, 30)
+    target = of(outcome, words.DEACTIVATION)
+    assert (target["reason"], target["message"]) == (words.TIME_LIMIT, "The maximum execution time (100s) exceeded")
+    assert outcome.deactivate
+
+
+def test_what_was_used_is_remembered_when_it_is_released() -> None:
+    evicted = running(condition(words.EVICTED, "True", words.BY_PREEMPTION, message="for another"))
+    released = lifecycle.release({**evicted, "status": {**evicted["status"]}}, NOW + 42)
+    assert released["accumulatedPastExecutionTimeSeconds"] == 42
+    assert released["admission"] is None
+    found = {one["type"]: (one["status"], one["reason"], one["message"]) for one in released["conditions"]}
+    assert found[words.QUOTA_RESERVED] == ("False", words.PENDING, "for another")
+    assert found[words.ADMITTED] == ("False", words.NO_RESERVATION, "The workload has no reservation")
+    assert found[words.REQUEUED][:2] == ("True", words.BY_PREEMPTION)
+
+
+CHECKS = {
+    "Retry": (words.EVICTED, words.BY_CHECK, False),
+    "Rejected": (words.DEACTIVATION, words.BY_CHECK, True),
+}
+
+
+@pytest.mark.parametrize(("state", "type", "reason", "ends"), [(key, *value) for key, value in CHECKS.items()])
+def test_a_check_may_take_it_back(state: str, type: str, reason: str, ends: bool) -> None:
+    outcome = seen(running(admissionChecks=[{"name": "budget", "state": state}]), 1)
+    assert of(outcome, type)["reason"] == reason
+    assert outcome.deactivate is ends
+
+
+STOPS = {
+    "held queues let it run": ({"ClusterQueue": "Hold"}, None),
+    "a drained cluster queue": ({"ClusterQueue": "HoldAndDrain"}, words.BY_CLUSTER_QUEUE),
+    "a drained local queue": ({"LocalQueue": "HoldAndDrain"}, words.BY_LOCAL_QUEUE),
+}
+
+
+@pytest.mark.parametrize(("stops", "reason"), STOPS.values(), ids=STOPS)
+def test_a_drained_queue_takes_it_back(stops: dict[str, str], reason: str | None) -> None:
+    outcome = seen(running(), 1, stops=stops)
+    assert (outcome.status is None) if reason is None else (of(outcome, words.EVICTED)["reason"] == reason)
+
+
+READY = {
+    "first": (None, False, ("False", words.WAIT_FOR_START, "Not all pods are ready or succeeded")),
+    "then": (
+        WAITING,
+        True,
+        ("True", words.STARTED, "All pods reached readiness and the workload is running"),
+    ),
+    "a loss": (
+        condition(words.PODS_READY, "True", words.STARTED),
+        False,
+        ("False", words.WAIT_FOR_RECOVERY, "At least one pod has failed, waiting for recovery"),
+    ),
+    "a recovery": (
+        LOST,
+        True,
+        ("True", words.RECOVERED, "All pods reached readiness and the workload is running"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "is_ready", "expected"), READY.values(), ids=READY)
+def test_readiness_is_told_in_kueues_words(before: Object | None, is_ready: bool, expected: tuple[str, ...]) -> None:
+    status = lifecycle.pods_ready(running(*([before] if before else [])), is_ready, NOW)
+    assert status is not None
+    found = find(status["conditions"], words.PODS_READY)
+    assert found is not None
+    assert (found["status"], found["reason"], found["message"]) == expected
+    assert lifecycle.pods_ready({**running(), "status": status}, is_ready, NOW) is None, "and only once"
+
+
+def test_who_is_set_active_again_starts_afresh() -> None:
+    conditions = [
+        condition(words.QUOTA_RESERVED, "False", words.PENDING),
+        condition(words.EVICTED, "True", "DeactivatedDueToRequeuingLimitExceeded"),
+        condition(words.DEACTIVATION, "True", words.REQUEUE_LIMIT),
+    ]
+    outcome = seen({**workload("a"), "status": {"conditions": conditions, "requeueState": {"count": 3}}}, 1)
+    assert of(outcome, words.REQUEUED)["reason"] == words.REACTIVATED
+    assert outcome.status is not None
+    assert find(outcome.status["conditions"], words.DEACTIVATION) is None
+    assert outcome.status["requeueState"] is None
