@@ -1,31 +1,29 @@
 """A sandboxed pod with `nvidia.com/gpu: 1` trains on the GPU; one without sees none. Needs a GPU and torch.
 
-`python bench/pods/gpu.py` prints one line per pod. Uses the node's own parts, without the API server.
+`python -m bench.pods.gpu` starts a plane of its own and prints one line per pod.
 """
 
 from __future__ import annotations
 
 import asyncio
-import platform
-import sys
+import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from torchyard.node.devices import nvidia
-from torchyard.node.images import python
-from torchyard.node.images.store import ImageStore
-from torchyard.node.network.settings import Ranges
-from torchyard.node.pod.home import PodHome
-from torchyard.node.pod.launch import Parts, build
-from torchyard.node.settings import NodeSettings
-from torchyard.node.shim import record
-from torchyard.node.shim.client import KeeperClient, ShimClient
+from torchyard.kube.client import Client
+from torchyard.kube.refs import NODES, PODS
 from torchyard.node.shutdown import stop_pods
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
 
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
 TRAIN = """
 import os, time, torch
 print("visible", os.environ["CUDA_VISIBLE_DEVICES"] or "none", "cuda", torch.cuda.is_available())
+print("device files", sorted(one for one in os.listdir("/dev") if one.startswith("nvidia")))
 if torch.cuda.is_available():
     print("on", torch.cuda.get_device_name(0))
     torch.manual_seed(0)
@@ -41,61 +39,66 @@ if torch.cuda.is_available():
 """
 
 
-async def run_pod(root: Path, name: str, gpus: int, store: ImageStore, allocations: nvidia.Allocations) -> None:
-    settings = NodeSettings(root=root)
-    resources = {"limits": {nvidia.GPU: str(gpus)}} if gpus else {}
-    container = {
-        "name": "main",
-        "image": "pytorch/pytorch",
-        "command": ["python3", "-c", TRAIN],
-        "resources": resources,
-    }
-    pod = {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"containers": [container]}}
-    home = PodHome(root / "pods" / name)
-    uuids = allocations.take([container]).get("main", [])
-    network = settings.ranges.for_pod(f"10.244.0.{10 + gpus}", f"y{name}")
-    home.write_plan({"sandboxed": True, "hostname": name, "tmpfs": [], "network": network, "devices": {"main": uuids}})
-    home.etc.mkdir(parents=True)
-    for file in ("hosts", "resolv.conf", "hostname"):
-        (home.etc / file).write_text("127.0.0.1 localhost\n" if file == "hosts" else "")
-    keeper = KeeperClient(root, {"namespaces": True, "network": Ranges().for_anchor()})
-    await keeper.start_shim(home.path)
-    parts = Parts(
-        pod=pod,
-        container=container,
-        attempt=0,
-        image=store.resolve(container["image"]),
-        env=nvidia.environment(uuids),
-        volumes={},
-        home=home,
-        settings=settings,
-        sandboxed=True,
-        devices=tuple(nvidia.nodes()) if uuids else (),
-    )
-    record.write(record.launch_path(str(home.path), "main", 0), build(parts))
+async def start(client: Client, name: str, gpus: int, command: list[str]) -> None:
+    container = {"name": "main", "image": "pytorch/pytorch", "command": command}
+    if gpus:
+        container["resources"] = {"limits": {GPU: str(gpus)}}
+    spec = {"restartPolicy": "Never", "automountServiceAccountToken": False, "containers": [container]}
+    await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, "default")
+
+
+async def until(client: Client, name: str, *phases: str) -> Object:
+    async for _, seen in client.watch(PODS, "default", initial=True, fields=f"metadata.name={name}"):
+        if (seen.get("status") or {}).get("phase") in phases:
+            return seen
+    raise RuntimeError(f"{name} was never {' or '.join(phases)}")
+
+
+async def train(client: Client, name: str, gpus: int) -> None:
     begun = time.time()
-    await ShimClient(home.path).start("main", 0)
-    for _ in range(2400):
-        known = record.read(record.record_path(str(home.path), "main", 0)) or {}
-        if known.get("state") == record.EXITED:
+    await start(client, name, gpus, ["python3", "-c", TRAIN])
+    pod = await until(client, name, "Succeeded", "Failed")
+    text = b"".join([piece async for piece in client.logs(PODS, name, "default")]).decode()
+    code = pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+    said = " | ".join(text.splitlines())
+    print(f"{name}: asked for {gpus}, exit {code}, {time.time() - begun:.1f} s: {said}", flush=True)
+
+
+async def wait_in_line(client: Client, gpus: int) -> None:
+    """All GPUs are taken: one pod more waits, and says for what."""
+    await start(client, "holder", gpus, ["sleep", "1000"])
+    await until(client, "holder", "Running")
+    await start(client, "one-more", 1, ["true"])
+    async for _, seen in client.watch(PODS, "default", initial=True, fields="metadata.name=one-more"):
+        conditions = (seen.get("status") or {}).get("conditions") or ()
+        said = next((one["message"] for one in conditions if one.get("reason") == "Unschedulable"), "")
+        if said:
+            print(f"one-more: {said}", flush=True)
             break
-        await asyncio.sleep(0.05)
-    text = " | ".join(line.split(" ", 3)[3] for line in home.log("main", 0).read_text().splitlines())
-    print(f"{name}: asked {gpus}, exit {known['exitCode']}, {time.time() - begun:.1f} s: {text}")
+    await client.delete(PODS, "holder", "default", grace=0)
+    await until(client, "one-more", "Succeeded")
+    print("one-more: Succeeded once the other was deleted", flush=True)
 
 
 async def main() -> None:
-    devices = nvidia.find()
-    print(f"{platform.node()}: python {sys.version.split()[0]}, devices {devices}, labels {nvidia.labels(devices)}")
-    root = Path(tempfile.mkdtemp(prefix="yard-gpu-"))
-    (root / "pods").mkdir()
-    store = ImageStore(root / "images", python.find())
-    allocations = nvidia.Allocations(devices, [])
-    try:
-        await run_pod(root, "with-gpu", 1, store, allocations)
-        await run_pod(root, "without-gpu", 0, store, allocations)
-    finally:
-        await stop_pods(root)
+    with tempfile.TemporaryDirectory(prefix="yard-gpu-") as state:
+        try:
+            async with Plane(Settings(state=Path(state), port=0, node=True, node_name="here")) as plane:
+                assert plane.agent
+                await plane.agent.ready.wait()
+                client = plane.client("bench")
+                node = await client.get(NODES, "here")
+                shown = {
+                    key: one for key, one in node["metadata"]["labels"].items() if "nvidia" in key or "yard" in key
+                }
+                gpus = int(node["status"]["capacity"].get(GPU, 0))
+                print(f"user {os.getuid()}, {gpus} GPU, labels {shown}", flush=True)
+                await train(client, "with-gpu", 1)
+                await train(client, "without-gpu", 0)
+                await wait_in_line(client, gpus)
+        finally:
+            await stop_pods(Path(state) / "node")
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

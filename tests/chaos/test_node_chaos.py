@@ -33,7 +33,7 @@ from torchyard.kube.refs import PODS
 from torchyard.node.shim import record
 from torchyard.node.shutdown import stop_pods
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(rounds(300, 2400))]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(rounds(300, 5400))]
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -250,16 +250,23 @@ def _judge(machine: Machine, ended: list[Object], marks: Path) -> None:
 
 
 async def _nothing_left(machine: Machine, marks: Path) -> None:
-    """No container, no directory, no process of the node's but its keeper and its network's anchor."""
+    """No container, no directory, no process of the node's but its keeper, its spare shims and its network's anchor."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         containers = _processes_with(f": {marks}")
         own = [pid for pid in _processes_with(str(machine.root)) if machine.agent and pid != machine.agent.pid]
+        own = [pid for pid in own if _name_of(pid) != "yard-spare"]
         homes = list((machine.root / "pods").glob("*"))
         if not containers and not homes and len(own) <= 2:
             return
         await asyncio.sleep(0.2)
     raise AssertionError(f"left: containers {containers}, shims {own}, directories {homes}")
+
+
+def _name_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def _processes_with(text: str) -> list[int]:

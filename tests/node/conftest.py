@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -74,17 +75,23 @@ class Node:
         return b"".join(pieces).decode()
 
     async def events(self, name: str) -> list[str]:
+        return [one["reason"] for one in await self._about(name)]
+
+    async def messages(self, name: str) -> dict[str, str]:
+        """The last words of each kind of event about a pod."""
+        return {one["reason"]: one["message"] for one in await self._about(name)}
+
+    async def _about(self, name: str) -> list[Object]:
         assert self.plane.agent
         await self.plane.agent.context.recorder.flush()
         listing = await self.client.list(EVENTS, "default")
         about = [one for one in listing.items if one["involvedObject"]["name"] == name]
-        found = sorted(about, key=lambda one: (one["firstTimestamp"], int(one["metadata"]["resourceVersion"])))
-        return [one["reason"] for one in found]
+        return sorted(about, key=lambda one: (one["firstTimestamp"], int(one["metadata"]["resourceVersion"])))
 
 
-@pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    settings = Settings(state=tmp_path / "state", port=0, node=True, node_name="here")
+@contextlib.asynccontextmanager
+async def running_node(state: Path) -> AsyncIterator[Node]:
+    settings = Settings(state=state, port=0, node=True, node_name="here")
     try:
         async with Plane(settings) as plane:
             assert plane.agent
@@ -92,3 +99,9 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
             yield Node(plane)
     finally:
         await stop_pods(settings.state / "node")
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with running_node(tmp_path / "state") as made:
+        yield made

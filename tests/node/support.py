@@ -63,7 +63,7 @@ class Yard:
     async def pod(self, name: str, *, sandboxed: bool = True, address: str = "") -> ShimClient:
         home = self.root / name
         home.mkdir()
-        network = {**NETWORK, "cable": f"v{name}"[:15], "address": address} if address else None
+        network = {**NETWORK, "address": address} if address else None
         plan = {"sandboxed": sandboxed, "hostname": name, "tmpfs": [], "network": network}
         record.write(str(home / "pod.json"), plan)
         self.pods.append(home)

@@ -121,7 +121,17 @@ async def test_nonsense_is_not_answered_and_does_no_harm() -> None:
 
 
 def test_doors_lead_from_a_services_port_to_its_pods_ports() -> None:
-    assert doors(SERVICES, SLICES) == [Door("10.96.0.7", 80, (("10.244.0.7", 8080),))]
+    assert doors(SERVICES, SLICES) == [Door("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
+
+
+def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
+    ports = [{"name": name, "port": 53, "protocol": name.upper()} for name in ("udp", "tcp", "sctp")]
+    names_service = [service("names", "10.96.0.9", ports=ports)]
+    pods = [
+        slice_of("names", {"addresses": ["10.244.0.3"]}, ports=[{"name": one["name"], "port": 5353} for one in ports])
+    ]
+    goal = (("10.244.0.3", 5353),)
+    assert doors(names_service, pods) == [Door("udp", "10.96.0.9", 53, goal), Door("tcp", "10.96.0.9", 53, goal)]
 
 
 def test_addresses_are_handed_out_once_and_rest_before_they_return() -> None:

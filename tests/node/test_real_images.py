@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shutil
@@ -11,18 +12,22 @@ import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node
+from tests.node.conftest import Node, running_node
 from tests.support.process import Process
 
 from torchyard.api.errors import YardError
+from torchyard.kube.refs import PODS
 from torchyard.node.images import archive, python
 from torchyard.node.images.build import Builder
 from torchyard.node.images.load import load
 from torchyard.node.images.store import ImageStore
+from torchyard.node.streams import NodeStreams
 
+Object = dict[str, Any]
 NAME = "local/real:1"
 DOCKERFILE = (
     'FROM scratch\nCOPY . /\nENV WHO=world\nWORKDIR /app\nCMD ["/bin/sh", "-c", "read x < said; echo $x $WHO"]\n'
@@ -206,3 +211,45 @@ def test_later_layers_take_files_away(tmp_path: Path) -> None:
     load(store, made)
     tree = store.resolve("bad:1").root.layers[0]
     assert sorted(str(path.relative_to(tree)) for path in tree.rglob("*")) == ["d", "d/kept", "e"]
+
+
+async def test_an_image_that_only_podman_holds_runs_in_it_through_the_agent(
+    podman: str, saved: Path, tmp_path: Path
+) -> None:
+    run(podman, "load", "-i", str(saved))
+    needs_to_run(podman)
+    async with running_node(tmp_path / "state") as node:  # the machine is looked at with the fixture's settings
+        await node.create("once", {"restartPolicy": "Never", "containers": [{"name": "main", "image": NAME}]})
+        pod = await node.phase("once", "Succeeded", seconds=60)
+        assert await node.log("once") == "hello world\n"
+        assert pod["status"]["containerStatuses"][0]["imageID"].startswith("sha256:")
+        (tmp_path / "shared").mkdir()
+        waits = {
+            "name": "main",
+            "image": NAME,
+            "command": ["/bin/sh", "-c", 'trap "exit 5" TERM; echo "$WHO $MINE" > /shared/up; while :; do :; done'],
+            "env": [{"name": "MINE", "value": "given"}],
+            "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+        }
+        volumes = [{"name": "shared", "hostPath": {"path": str(tmp_path / "shared")}}]
+        await node.create("stays", {"containers": [waits], "volumes": volumes})
+        pod = await node.phase("stays", "Running", seconds=60)
+        for _ in range(1500):
+            if (tmp_path / "shared" / "up").exists():
+                break
+            await asyncio.sleep(0.02)
+        assert (tmp_path / "shared" / "up").read_text() == "world given\n"
+        assert await executed(node, pod, ["/bin/cat", "/app/said"]) == "hello\n"
+        await node.client.delete(PODS, "stays", "default", grace=1)
+        await node.gone("stays", seconds=60)
+    assert run(podman, "ps", "--all", "--quiet") == "", "no container is left"
+
+
+async def executed(node: Node, pod: Object, command: list[str]) -> str:
+    assert node.plane.agent
+    streams = NodeStreams(node.plane.agent.context.settings.pods)
+    process = await streams.execute(pod, "main", command, stdin=False, stderr=True, tty=False)
+    said = b"".join([piece async for piece in process.output("stdout")])
+    await process.wait()
+    await process.close()
+    return said.decode()

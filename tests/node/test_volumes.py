@@ -89,10 +89,14 @@ async def test_files_of_the_api_become_files(sources: Sources, volume: Object, c
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../x"}]}}, "leaves its volume"),
         ({"persistentVolumeClaim": {"claimName": "none"}}, 'persistentvolumeclaim "none" not found'),
         ({"persistentVolumeClaim": {"claimName": "loose"}}, "is not bound"),
+        ({"nfs": {"server": "s", "path": "/p"}}, "nfs share s:/p needs root and mount.nfs on this machine"),
         ({"awsElasticBlockStore": {"volumeID": "x"}}, "awsElasticBlockStore volumes are not served by this node"),
     ],
 )
-async def test_what_cannot_be_had_is_named(sources: Sources, volume: Object, words: str) -> None:
+async def test_what_cannot_be_had_is_named(
+    sources: Sources, volume: Object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")  # no mount program
     with pytest.raises(VolumeError, match=words):
         await sources.prepare({"name": "v", **volume})
 

@@ -46,6 +46,12 @@ def up(
     python: Annotated[
         str, typer.Option(metavar="PATH", help="Interpreter for well-known images; default: the active environment.")
     ] = "",
+    engine: Annotated[
+        bool,
+        typer.Option(
+            "--engine", help="Run every image that podman or docker holds in it, not only those unknown here."
+        ),
+    ] = False,
     fsync: Annotated[
         str,
         typer.Option(metavar="MODE", help="normal: writes survive a crash of the plane; full: also a power cut."),
@@ -66,6 +72,7 @@ def up(
         local_queues=local_queues,
         gpu_product=assume_gpu_product,
         python=python,
+        engine=engine,
     )
     if detach:
         holder = process.start_detached(settings)

@@ -72,10 +72,12 @@ class Scheduler:
             await self._changed.wait()
 
     async def _schedule(self) -> None:
-        views = self._views()
         waiting = [pod for pod in self._pods.all() if self._waits(pod)]
         alive = {pod["metadata"]["uid"] for pod in waiting}
         self._told = {uid: said for uid, said in self._told.items() if uid in alive}
+        if not waiting:
+            return  # as after most changes; nodes need not be counted then
+        views = self._views()
         gangs: dict[tuple[str, str], list[Object]] = {}
         for pod in sorted(waiting, key=_urgency):
             gang = gang_of(pod)
@@ -90,12 +92,12 @@ class Scheduler:
 
     def _views(self) -> list[NodeView]:
         by_node: dict[str, list[Object]] = {}
+        assumed, self._assumed = self._assumed, {}
         for pod in self._pods.all():
             uid = pod["metadata"]["uid"]
-            bound = pod["spec"].get("nodeName")
-            if bound:
-                self._assumed.pop(uid, None)
-            node = bound or self._assumed.get(uid)
+            node = pod["spec"].get("nodeName")
+            if not node and uid in assumed:
+                node = self._assumed[uid] = assumed[uid]
             if node:
                 by_node.setdefault(node, []).append(pod)
         return [

@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--kubeconfig", type=Path, help="how to reach the API server")
     parser.add_argument("--name", default=socket.gethostname().lower(), help="the node's name")
     parser.add_argument("--python", default="", help="the interpreter that mapped images run")
-    parser.add_argument("--engine", action="store_true", help="run real images in podman or docker")
+    parser.add_argument("--engine", action="store_true", help="run every image that podman or docker holds in it")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = NodeSettings(

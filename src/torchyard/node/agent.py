@@ -55,7 +55,8 @@ class Agent:
             for home in settings.pods.iterdir()
             if (plan := record.read(str(home / "pod.json"))) and not plan.get("released")
         ]
-        keeper_settings = {"namespaces": self.machine.sandbox, "network": settings.ranges.for_anchor()}
+        network = settings.ranges.for_anchor() if self.machine.network else None
+        keeper_settings = {"namespaces": self.machine.sandbox, "network": network}
         self.context = NodeContext(
             client=client,
             settings=settings,
@@ -150,7 +151,10 @@ class Agent:
             if home.name not in known and home.name not in self._workers:
                 plan = record.read(str(home / "pod.json")) or {}
                 metadata = {"uid": home.name, "namespace": plan.get("namespace", ""), "name": plan.get("name", "")}
-                await Surroundings(self.context, {"metadata": metadata, "spec": {}}).tear_down()
+                try:
+                    await Surroundings(self.context, {"metadata": metadata, "spec": {}}).tear_down()
+                except YardError as failed:
+                    log.warning("%s is left behind: %s", home, failed)
 
     def figures(self, kind: str) -> list[Object]:
         """What `kubectl top` shows, with the labels it selects by."""

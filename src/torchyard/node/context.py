@@ -36,6 +36,7 @@ class NodeContext:
     allocatable: dict[str, str] = field(default_factory=dict)
 
     async def engine_image(self, name: str) -> Image | None:
-        """The real image that the container engine holds, if one is there and asked for."""
-        wanted = self.settings.engine and self.machine.engine
-        return await engine.find(self.machine.engine, name) if wanted else None
+        """The real image, if the container engine holds it and is to run it: asked for, or nobody else could."""
+        if not self.machine.engine or not (self.settings.engine or self.images.lacks(name)):
+            return None
+        return await engine.find(self.machine.engine, name)

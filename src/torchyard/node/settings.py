@@ -19,7 +19,7 @@ class NodeSettings:
     claims: Path | None = None  # the part of it in which volumes are made for claims
     name: str = field(default_factory=lambda: socket.gethostname().lower())
     python: str = ""  # the interpreter mapped images run; empty: the active environment
-    engine: bool = False  # run real images in podman or docker
+    engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here
     ranges: Ranges = field(default_factory=Ranges)
     api_address: tuple[str, int] | None = None  # where pods' requests to the kubernetes service go
     max_pods: int = 110

@@ -22,6 +22,7 @@ def node_settings(settings: Settings, port: int) -> NodeSettings:
         claims=settings.volumes,
         name=settings.node_name,
         python=settings.python,
+        engine=settings.engine,
         api_address=(settings.host, port),
         labels=labels,
     )

@@ -36,6 +36,7 @@ class Settings:
     local_queues: bool = True  # with a node: a ClusterQueue from what the machine has, and queues in every namespace
     gpu_product: str = ""  # what feature discovery would call this machine's GPUs; empty: what they are
     python: str = ""  # the interpreter that mapped images run; empty: the active environment
+    engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here
 
     @property
     def name(self) -> str:

@@ -31,6 +31,14 @@ class ImageStore:
                 return self._resolve_plain(full_name(goal))
         return self._resolve_plain(full)
 
+    def lacks(self, name: str) -> bool:
+        """Whether the name is in order, but no image here goes by it."""
+        try:
+            self.resolve(name)
+        except ImageError as failed:
+            return failed.code == "ErrImagePull"
+        return False
+
     def _resolve_plain(self, full: str) -> Image:
         image_id = self.names().get(full)
         if image_id:

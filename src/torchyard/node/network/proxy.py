@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.node.network.datagrams import DatagramDoor
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 Connect = Callable[[str, int], Awaitable[socket.socket]]
 _SERVICE_LABEL = "kubernetes.io/service-name"
+Key = tuple[str, str, int]  # tcp or udp, address, port
+_KINDS = {"TCP": "tcp", "UDP": "udp"}  # SCTP is not served
 _BLOCK = 256 * 1024
 
 
@@ -29,13 +32,18 @@ _BLOCK = 256 * 1024
 class Door:
     """One port of one service address, and where it leads."""
 
+    kind: str  # tcp or udp
     address: str
     port: int
     goals: tuple[tuple[str, int], ...]
 
+    @property
+    def key(self) -> Key:
+        return self.kind, self.address, self.port
+
 
 def doors(services: Iterable[Object], slices: Iterable[Object]) -> list[Door]:
-    """Pure: every TCP port of every service that has an address."""
+    """Pure: every TCP and UDP port of every service that has an address."""
     by_service: dict[tuple[str, str], list[Object]] = {}
     for one in slices:
         owner = (one["metadata"].get("labels") or {}).get(_SERVICE_LABEL)
@@ -48,14 +56,15 @@ def doors(services: Iterable[Object], slices: Iterable[Object]) -> list[Door]:
         if not address or address == "None":
             continue
         for port in spec.get("ports") or ():
-            if (port.get("protocol") or "TCP") != "TCP":
+            kind = _KINDS.get(port.get("protocol") or "TCP")
+            if kind is None:
                 continue
             goals = [
                 goal
                 for one in by_service.get((metadata["namespace"], metadata["name"]), ())
                 for goal in _goals(one, port.get("name") or "")
             ]
-            found.append(Door(address, port["port"], tuple(goals)))
+            found.append(Door(kind, address, port["port"], tuple(goals)))
     return found
 
 
@@ -76,33 +85,34 @@ class ServiceProxy:
     def __init__(self, network: ClusterNetwork, *, outside: dict[str, tuple[str, int]] | None = None) -> None:
         self._network = network
         self._outside = outside or {}
-        self._doors: dict[tuple[str, int], Door] = {}
+        self._doors: dict[Key, Door] = {}
         self._turns = itertools.count()
-        self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._carried: set[asyncio.Task[None]] = set()
 
     async def update(self, wanted: Iterable[Door]) -> None:
-        current = {(door.address, door.port): door for door in wanted}
+        current = {door.key: door for door in wanted}
         for key in [key for key in self._tasks if key not in current]:
             self._tasks.pop(key).cancel()
             self._doors.pop(key, None)
             with contextlib.suppress(YardError):
-                await self._network.close("tcp", *key)
+                await self._network.close(*key)
         self._doors.update(current)
         for key in [key for key in current if key not in self._tasks]:
             try:
-                server = await self._network.listen("tcp", *key)
+                server = await self._network.listen(*key)
             except YardError as failed:
-                log.warning("service address %s:%s cannot be served: %s", *key, failed)
+                log.warning("service address %s %s:%s cannot be served: %s", *key, failed)
                 continue
-            self._tasks[key] = asyncio.create_task(self._serve(key, server))
+            serve = self._serve_datagrams if key[0] == "udp" else self._serve
+            self._tasks[key] = asyncio.create_task(serve(key, server))
 
     async def close(self) -> None:
         for task in [*self._tasks.values(), *self._carried]:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), *self._carried, return_exceptions=True)
 
-    async def _serve(self, key: tuple[str, int], server: socket.socket) -> None:
+    async def _serve(self, key: Key, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with server:
             while True:
@@ -111,7 +121,15 @@ class ServiceProxy:
                 self._carried.add(task)
                 task.add_done_callback(self._carried.discard)
 
-    async def _carry(self, key: tuple[str, int], link: socket.socket) -> None:
+    async def _serve_datagrams(self, key: Key, server: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: DatagramDoor(lambda: self._open(key)), sock=server)
+        try:
+            await loop.create_future()  # until it is cancelled
+        finally:
+            transport.close()
+
+    async def _carry(self, key: Key, link: socket.socket) -> None:
         with link:
             try:
                 goal = await self._open(key)
@@ -120,8 +138,9 @@ class ServiceProxy:
             with goal:
                 await carry(link, goal)
 
-    async def _open(self, key: tuple[str, int]) -> socket.socket:
-        outside = self._outside.get(key[0])
+    async def _open(self, key: Key) -> socket.socket:
+        kind, address, number = key
+        outside = self._outside.get(address)
         if outside:
             loop = asyncio.get_running_loop()
             direct = socket.socket()
@@ -130,9 +149,9 @@ class ServiceProxy:
             return direct
         goals = self._doors[key].goals
         if not goals:
-            raise YardError(f"service {key[0]}:{key[1]} has no ready pods")
+            raise YardError(f"service {address}:{number} has no ready pods")
         host, port = goals[next(self._turns) % len(goals)]
-        return await self._network.connect(host, port)
+        return await self._network.connect(host, port, kind)
 
 
 async def carry(left: socket.socket, right: socket.socket) -> None:

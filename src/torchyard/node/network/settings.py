@@ -45,9 +45,9 @@ class Ranges:
             "relay": self.relay,
         }
 
-    def for_pod(self, address: str, cable: str) -> dict[str, Any]:
+    def for_pod(self, address: str) -> dict[str, Any]:
         prefix = ipaddress.ip_network(self.pods).prefixlen
-        return {"cable": cable, "bridge": self.bridge, "address": address, "prefix": prefix, "gateway": self.gateway}
+        return {"address": address, "prefix": prefix, "gateway": self.gateway}
 
 
 class Addresses:

@@ -14,12 +14,12 @@ from torchyard.api import quantity
 from torchyard.node.images.model import PATH, Image
 from torchyard.node.pod.environment import ConfigError, expand
 from torchyard.node.pod.home import PodHome
-from torchyard.node.pod.stopping import MARK
 from torchyard.node.runtime.compose import Mount, is_reserved, root_steps
 from torchyard.node.settings import NodeSettings
 from torchyard.node.volumes.sources import Prepared, VolumeError, below
 
 Object = dict[str, Any]
+MARK = "TORCHYARD_POD_UID"  # a variable by which a pod's processes are found where no namespace holds them together
 
 # in the kernel's order: a capability's number is its place
 _ALL = (

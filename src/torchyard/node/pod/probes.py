@@ -8,6 +8,7 @@ from typing import Any
 
 from torchyard.api.errors import YardError
 from torchyard.node.pod.handlers import Outcome, act
+from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.shim.client import ShimClient
 
 Object = dict[str, Any]
@@ -89,3 +90,45 @@ class Prober:
                 self._changed()
         else:
             self._kill(KINDS[kind].lower())
+
+
+class Probers:
+    """The probers of a pod: each begins and ends with the attempt it watches."""
+
+    def __init__(
+        self, around: Surroundings, *, changed: Callable[[], None], kill: Callable[[Object, str], None]
+    ) -> None:
+        self._around, self._changed, self._kill = around, changed, kill
+        self._watching: dict[str, tuple[int, Prober]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def of(self, container: Object, attempt: int | None) -> Prober | None:
+        """The prober of the running attempt (None: none runs), if the container asks for one."""
+        name = container["name"]
+        known = self._watching.get(name)
+        if known and known[0] == attempt:
+            return known[1]
+        if known:
+            del self._watching[name]
+            task = asyncio.create_task(known[1].close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        if attempt is None or not any(container.get(kind) for kind in KINDS):
+            return None
+        prober = Prober(
+            self._around.shim,
+            container,
+            host=self._around.ip,
+            changed=self._changed,
+            failed=lambda kind, said: self._around.event(
+                "Unhealthy", f"{kind} probe failed: {said}", container=name, kind="Warning"
+            ),
+            kill=lambda kind: self._kill(container, kind),
+        )
+        self._watching[name] = (attempt, prober)
+        return prober
+
+    async def close(self) -> None:
+        for _, prober in self._watching.values():
+            await prober.close()
+        await asyncio.gather(*self._closing)

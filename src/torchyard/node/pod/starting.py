@@ -8,6 +8,7 @@ from torchyard.api import quantity
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
 from torchyard.node.images.model import Image
+from torchyard.node.network import meeting
 from torchyard.node.pod import environment
 from torchyard.node.pod.launch import Parts, build, engine_launch
 from torchyard.node.pod.surroundings import Surroundings
@@ -21,8 +22,10 @@ async def start(
     context: NodeContext, around: Surroundings, container: Object, image: Image, attempt: int
 ) -> record.Record:
     """Write down how to start, then have the shim do it."""
-    env = await _environment(context, around, container)
     plan = around.plan
+    if not plan["network"]:
+        container = meeting.adjusted(container, plan.get("ports") or {}, around.is_peer)
+    env = await _environment(context, around, container)
     devices = (plan.get("devices") or {}).get(container["name"], [])
     gpu = nvidia.environment(devices) if context.machine.sandbox or devices else {}
     parts = Parts(
@@ -117,5 +120,5 @@ def _groups(context: NodeContext, around: Surroundings, container: Object) -> li
         return []
     memory = quantity.parse(str(limits["memory"])).value if "memory" in limits else None
     cpu = quantity.parse(str(limits["cpu"])).milli if "cpu" in limits else None
-    name = f"{around.pod['metadata']['uid']}-{container['name']}"
-    return list(cgroups.make(context.machine.limits, name, memory=memory, cpu_milli=cpu))
+    uid = around.pod["metadata"]["uid"]
+    return list(cgroups.make(context.machine.limits, uid, container["name"], memory=memory, cpu_milli=cpu))

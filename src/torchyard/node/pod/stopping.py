@@ -11,13 +11,59 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.times import parse_rfc3339
+from torchyard.core.pod.view import every_container
 from torchyard.node.pod.handlers import act
+from torchyard.node.pod.launch import MARK
+from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.shim.client import ShimClient, ShimGone
 
 Object = dict[str, Any]
 # after a hook that used everything up, a container still gets this long, as from the kubelet
 MINIMUM_SECONDS = 2.0
-MARK = "TORCHYARD_POD_UID"
+_USUAL_GRACE_SECONDS = 30.0
+
+
+class Stopper:
+    """Ends containers in the background, each once."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._ending: dict[str, asyncio.Task[None]] = {}
+
+    def stop(self, name: str, *, announce: bool = True, grace: float | None = None) -> None:
+        running = self._ending.get(name)
+        if running and not running.done():
+            if _seconds_left(self._around.pod) > 0:
+                return
+            running.cancel()  # a shorter grace period came in: go on with the kill
+        if announce:
+            self._around.event("Killing", f"Stopping container {name}", container=name)
+        container = next(one for one in every_container(self._around.pod) if one["name"] == name)
+        seconds = grace if grace is not None else _seconds_left(self._around.pod)
+        work = stop(self._around.shim, container, host=self._around.ip, seconds=seconds)
+        self._ending[name] = asyncio.create_task(work)
+
+    def forget(self, name: str) -> None:
+        """The container is started again: a kill meant for the attempt before must not hit this one."""
+        if ending := self._ending.pop(name, None):
+            ending.cancel()
+
+    async def close(self) -> None:
+        for task in self._ending.values():
+            task.cancel()
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
+
+
+def _seconds_left(pod: Object) -> float:
+    """What is left of the grace period; before a deletion, all of it."""
+    metadata = pod["metadata"]
+    if metadata.get("deletionTimestamp"):
+        if metadata.get("deletionGracePeriodSeconds") == 0:
+            return 0.0
+        return max(1.0, parse_rfc3339(metadata["deletionTimestamp"]).timestamp() - time.time())
+    grace = pod["spec"].get("terminationGracePeriodSeconds")
+    return _USUAL_GRACE_SECONDS if grace is None else float(grace)
 
 
 async def stop(shim: ShimClient, container: Object, *, host: str, seconds: float) -> None:

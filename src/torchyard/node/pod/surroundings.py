@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import json
-import os
-import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +13,15 @@ from torchyard.core.pod.view import every_container, init_containers, main_conta
 from torchyard.kube.refs import CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image
-from torchyard.node.network import names
+from torchyard.node.network import meeting
+from torchyard.node.pod import name_files, shared_memory
 from torchyard.node.pod.environment import field_of, resource_of
 from torchyard.node.pod.home import PodHome
 from torchyard.node.pod.launch import hostname
+from torchyard.node.resources import cgroups
 from torchyard.node.shim.client import ShimClient, ShimGone
-from torchyard.node.volumes.sources import CHANGING, Prepared, Sources, contents
+from torchyard.node.volumes import nfs
+from torchyard.node.volumes.sources import CHANGING, NFS, Prepared, Sources, contents, volumes_of
 
 Object = dict[str, Any]
 # What a volume of a pod may name.
@@ -56,6 +56,9 @@ class Surroundings:
         wired = plan.get("network")
         return str(wired["address"]) if wired else self._context.host_ip
 
+    def event(self, reason: str, message: str, *, container: str = "", kind: str = "Normal") -> None:
+        self._context.recorder.pod(self.pod, reason, message, container=container, kind=kind)
+
     async def ensure(self) -> None:
         """Bring up what is missing. Raises VolumeError while a volume cannot be had."""
         if self.home.plan() is None:
@@ -88,8 +91,8 @@ class Surroundings:
         devices = context.devices.take(main_containers(self.pod) + init_containers(self.pod))
         wired = None
         if sandboxed and context.machine.network and not spec.get("hostNetwork"):
-            address = context.addresses.take()
-            wired = context.settings.ranges.for_pod(address, f"y{metadata['uid'].replace('-', '')[:12]}")
+            wired = context.settings.ranges.for_pod(context.addresses.take())
+        ports = {} if wired or spec.get("hostNetwork") else self._meeting_ports()
         self.home.write_plan(
             {
                 "namespace": metadata["namespace"],
@@ -101,40 +104,38 @@ class Surroundings:
                 "engine": engine,
                 "network": wired,
                 "devices": devices,
+                "ports": ports,
             }
         )
 
+    def _meeting_ports(self) -> dict[str, int]:
+        """Where the pod and its peers meet in the machine's own network, which other jobs use as well."""
+        asked = meeting.ports_of(main_containers(self.pod))
+        if not asked:
+            return {}
+        plans, group = list(self._every_plan()), self._group()
+        chosen = meeting.choose(
+            asked,
+            peers=[plan.get("ports") or {} for plan in plans if plan.get("group") == group],
+            others=[
+                plan.get("ports") or {} for plan in plans if plan.get("group") != group and not plan.get("released")
+            ],
+        )
+        for port, number in chosen.items():
+            if int(port) != number:
+                why = "Pods have no network of their own on this machine"
+                self.event("PortReplaced", f"{why}: port {port} is taken, the job's pods meet at port {number} instead")
+        return chosen
+
+    def is_peer(self, name: str) -> bool:
+        """Whether a name is that of a service beside the pod which nothing here resolves, for want of a hosts file."""
+        return not self.plan["sandboxed"] and name.partition(".")[0] in {
+            one["metadata"]["name"] for one in self._context.services(self.pod["metadata"]["namespace"])
+        }
+
     def refresh_names(self) -> None:
-        """Write the name files, in place: they are mounted into the containers as they are."""
-        context, spec = self._context, self.pod["spec"]
-        namespace = self.pod["metadata"]["namespace"]
-        ranges = context.settings.ranges
-        own = hostname(self.pod)
-        if spec.get("subdomain"):
-            own = f"{own}.{spec['subdomain']}.{namespace}.svc.{ranges.domain}\t{own}"
-        table = context.names()
-        hosts = names.hosts_file(
-            table, namespace=namespace, domain=ranges.domain, own=(self.ip, own), aliases=spec.get("hostAliases") or ()
-        )
-        policy = spec.get("dnsPolicy") or "ClusterFirst"
-        if not context.machine.network or (spec.get("hostNetwork") and policy == "ClusterFirst"):
-            policy = "Default"
-        machine = Path("/etc/resolv.conf")
-        resolver = names.resolver_file(
-            namespace=namespace,
-            domain=ranges.domain,
-            server=ranges.dns,
-            policy=policy,
-            extra=spec.get("dnsConfig") or {},
-            machine=machine.read_text() if machine.exists() else "",
-        )
-        self.home.etc.mkdir(parents=True, exist_ok=True)
-        for name, text in (("hosts", hosts), ("resolv.conf", resolver), ("hostname", f"{hostname(self.pod)}\n")):
-            path = self.home.etc / name
-            if not path.exists() or path.read_text() != text:
-                with path.open("r+" if path.exists() else "w") as file:
-                    file.write(text)
-                    file.truncate()
+        """Write hosts, resolv.conf and hostname as they should be now."""
+        name_files.write(self._context, self.pod, self.home, self.ip)
 
     def _sources(self) -> Sources:
         return Sources(
@@ -211,16 +212,8 @@ class Surroundings:
             return field_of(self.pod, reference["fieldPath"], status=status)
         return resource_of(every_container(self.pod), reference, container, self._context.allocatable)
 
-    def shared_memory(self, group: str = "") -> Path | None:
-        """One shared memory for all pods of a job: NCCL takes peers with another one for another machine."""
-        base = Path("/dev/shm")  # noqa: S108
-        if not base.is_dir():
-            return None
-        digest = hashlib.sha256(os.fsencode(self._context.settings.root)).hexdigest()[:12]
-        path = base / f"torchyard-{os.getuid()}-{digest}" / (group or self._group())
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.chmod(0o1777)
-        return path
+    def shared_memory(self) -> Path | None:
+        return shared_memory.of_group(self._context.settings.root, self._group())
 
     def _group(self) -> str:
         """The job a pod belongs to, or else the pod itself."""
@@ -229,8 +222,13 @@ class Surroundings:
         return owner or str(self.plan.get("group") or self.pod["metadata"]["uid"])
 
     def _is_last_of_its_group(self, group: str) -> bool:
-        homes = self._context.settings.pods.iterdir()
-        return not any((PodHome(home).plan() or {}).get("group") == group for home in homes)
+        return not any(plan.get("group") == group for plan in self._every_plan())
+
+    def _every_plan(self) -> Iterator[Object]:
+        """What was decided about each pod of this node."""
+        for home in self._context.settings.pods.iterdir():
+            if plan := PodHome(home).plan():
+                yield plan
 
     async def alive(self) -> bool:
         try:
@@ -243,10 +241,10 @@ class Surroundings:
         """End the shim with all that is under it, give back what the pod had, remove its directory."""
         group = self._group()
         await self.stop_shim()
+        await nfs.unmount_all(volumes_of(self.home.path, NFS))
         await asyncio.to_thread(self.home.remove)
-        shared = self.shared_memory(group)
-        if shared and self._is_last_of_its_group(group):
-            await asyncio.to_thread(_remove_tree, shared)
+        if self._is_last_of_its_group(group):
+            await asyncio.to_thread(shared_memory.remove, self._context.settings.root, group)
 
     async def stop_shim(self) -> None:
         """End everything that runs. Others may then have the address and the devices, though the pod is still there."""
@@ -258,15 +256,11 @@ class Surroundings:
                 await channel.receive()
         except ShimGone:
             pass
+        for name in self.home.container_names():
+            cgroups.remove(self._context.machine.limits, self.pod["metadata"]["uid"], name)
         plan = self.plan
         if plan and not plan.get("released"):
             if plan.get("network"):
                 self._context.addresses.give_back(plan["network"]["address"])
             self._context.devices.give_back(plan.get("devices") or {})
             self.home.write_plan({**plan, "released": True})
-
-
-def _remove_tree(path: Path) -> None:
-    shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        path.parent.rmdir()  # the last one puts out the light

@@ -14,18 +14,17 @@ from typing import Any
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.decide import Plan, decide
-from torchyard.core.pod.status import backoff_message, pod_status
-from torchyard.core.pod.view import ContainerView, PodView, Waiting, every_container
+from torchyard.core.pod.view import ContainerView, PodView, every_container
 from torchyard.kube.client import Unreachable
 from torchyard.kube.refs import PODS
 from torchyard.node.context import NodeContext
-from torchyard.node.images.model import Image, ImageError
-from torchyard.node.pod import starting, stopping
-from torchyard.node.pod.environment import ConfigError
 from torchyard.node.pod.handlers import act
-from torchyard.node.pod.probes import KINDS, Prober
+from torchyard.node.pod.probes import Probers
+from torchyard.node.pod.reporting import Reporter
+from torchyard.node.pod.starter import Starter
+from torchyard.node.pod.stopping import Stopper, kill_strays
 from torchyard.node.pod.surroundings import Surroundings
-from torchyard.node.shim.client import ShimGone, ShimRefused
+from torchyard.node.shim.client import ShimGone
 from torchyard.node.shim.pump import stamp
 from torchyard.node.volumes.sources import VolumeError
 
@@ -33,7 +32,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 120.0
-_PULL_FIRST, _PULL_LONGEST = 10.0, 300.0
+_HOOK_SECONDS = 3600.0
 LOST = "The process that supervised the container was killed"
 DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
@@ -44,23 +43,15 @@ class PodWorker:
         self.pod = pod
         self._around = Surroundings(context, pod)
         self._wake = asyncio.Event()
-        self._status: Object | None = None
-        self._waiting: dict[str, Waiting] = {}
-        self._not_before: dict[str, tuple[float, float]] = {}  # container → (next try, its delay)
-        self._images: dict[str, Image] = {}
-        self._probers: dict[str, tuple[int, Prober]] = {}
-        self._stopping: dict[str, asyncio.Task[None]] = {}
+        self._starter = Starter(context, self._around)
+        self._stopper = Stopper(self._around)
+        self._probers = Probers(self._around, changed=self._wake.set, kill=self._kill_unhealthy)
+        self._reporter = Reporter(context.client, self._around)
         self._listening: asyncio.Task[None] | None = None
         self._ended: tuple[str, str] | None = None
         self._retry = _RETRY_FIRST
-        self._volume_problem = ""
         self._started: float | None = None
         self._gone = False
-        self._told: set[tuple[str, int]] = set()
-
-    @property
-    def around(self) -> Surroundings:
-        return self._around
 
     def update(self, pod: Object) -> None:
         self.pod = self._around.pod = pod
@@ -88,9 +79,18 @@ class PodWorker:
                 log.warning("pod %s: %s", self._name, failed)
                 wake_at = self._later()
             if wake_at == 0.0:
-                await self._close()
+                await self.leave()
+                await self._around.tear_down()
                 return
             await self._sleep(wake_at)
+
+    async def leave(self) -> None:
+        """Stop looking after the pod, which goes on."""
+        await self._probers.close()
+        await self._stopper.close()
+        if self._listening:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
 
     @property
     def _name(self) -> str:
@@ -123,7 +123,7 @@ class PodWorker:
     def _lost(self) -> None:
         for name in self._around.home.container_names():
             self._around.home.end_lost(name, message=LOST, now=stamp())
-        stopping.kill_strays(self.pod["metadata"]["uid"])
+        kill_strays(self.pod["metadata"]["uid"])
         self._around.ready = False
 
     def _listen(self) -> None:
@@ -152,7 +152,7 @@ class PodWorker:
         deleting = bool(self.pod["metadata"].get("deletionTimestamp"))
         self._check_deadline(now)
         wake_at: float | None = None
-        if not deleting and not self._ended and not self._over() and not self._around.ready:
+        if not deleting and not self._ended and not self._reporter.over and not self._around.ready:
             if self._started is None:
                 self._started = now
             wake_at = await self._bring_up()
@@ -165,8 +165,8 @@ class PodWorker:
             if not waits:
                 plan = decide(self.pod, view, now=time.time())
         for name in plan.stop:
-            self._stop(name)
-        await self._write_status(view)
+            self._stopper.stop(name)
+        await self._reporter.report(view)
         if not deleting:
             wake_at = _sooner(wake_at, await self._refresh_volumes(now))
         if plan.finished:
@@ -175,12 +175,9 @@ class PodWorker:
                 return 0.0
         return _sooner(_sooner(wake_at, plan.wake_at), self._deadline())
 
-    def _over(self) -> bool:
-        return (self._status or self.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
     def _deadline(self) -> float | None:
         limit = self.pod["spec"].get("activeDeadlineSeconds")
-        if limit is None or self._started is None or self._ended or self._over():
+        if limit is None or self._started is None or self._ended or self._reporter.over:
             return None
         return self._started + float(limit)
 
@@ -188,22 +185,21 @@ class PodWorker:
         limit = self._deadline()
         if limit is not None and now >= limit:
             self._ended = DEADLINE
-            self._event("DeadlineExceeded", DEADLINE[1])
+            self._around.event("DeadlineExceeded", DEADLINE[1])
 
     async def _bring_up(self) -> float | None:
+        tell = self._around.event
         try:
             await self._around.ensure()
         except VolumeError as failed:
-            if str(failed) != self._volume_problem:
-                self._volume_problem = str(failed)
-            self._event("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
+            tell("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
             return self._later()
         except YardError as failed:
             if failed.code == "UnexpectedAdmissionError":
                 self._ended = (failed.code, failed.message)
-                self._event(failed.code, failed.message, kind="Warning")
+                tell(failed.code, failed.message, kind="Warning")
                 return None
-            self._event("FailedCreatePodSandBox", f"Failed to create pod sandbox: {failed}", kind="Warning")
+            tell("FailedCreatePodSandBox", f"Failed to create pod sandbox: {failed}", kind="Warning")
             return self._later()
         self._retry = _RETRY_FIRST
         self._listen()
@@ -214,7 +210,7 @@ class PodWorker:
             return await self._around.refresh_volumes(now)
         except VolumeError as failed:
             # the pod keeps what it has
-            self._event("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
+            self._around.event("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
             return now + self._context.settings.volume_refresh_seconds
 
     def _view(self) -> PodView:
@@ -222,11 +218,11 @@ class PodWorker:
         for container in every_container(self.pod):
             name = container["name"]
             attempts = self._around.home.attempts(container)
-            prober = self._probe(container, attempts[-1].number if attempts and attempts[-1].running else None)
-            image = self._images.get(name)
+            prober = self._probers.of(container, attempts[-1].number if attempts and attempts[-1].running else None)
+            image = self._starter.image(name)
             containers[name] = ContainerView(
                 attempts=attempts,
-                waiting=self._waiting.get(name),
+                waiting=self._starter.waiting(name),
                 started=prober.started if prober else True,
                 ready=prober.ready if prober else True,
                 image=image.name if image else self._known(name, "image"),
@@ -249,200 +245,49 @@ class PodWorker:
                     return str(one.get(field) or "")
         return ""
 
-    def _probe(self, container: Object, attempt: int | None) -> Prober | None:
-        """The prober of the running attempt, started with it and ended with it."""
-        name = container["name"]
-        known = self._probers.get(name)
-        if known and known[0] != attempt:
-            del self._probers[name]
-            task = asyncio.ensure_future(known[1].close())
-            task.add_done_callback(lambda _: None)
-            known = None
-        if known:
-            return known[1]
-        if attempt is None or not any(container.get(kind) for kind in KINDS):
-            return None
-        prober = Prober(
-            self._around.shim,
-            container,
-            host=self._around.ip,
-            changed=self._wake.set,
-            failed=lambda kind, said: self._event(
-                "Unhealthy", f"{kind} probe failed: {said}", container=name, kind="Warning"
-            ),
-            kill=lambda kind: self._kill_unhealthy(container, kind),
-        )
-        self._probers[name] = (attempt, prober)
-        return prober
-
     def _kill_unhealthy(self, container: Object, kind: str) -> None:
         name = container["name"]
-        self._event("Killing", f"Container {name} failed {kind} probe, will be restarted", container=name)
+        self._around.event("Killing", f"Container {name} failed {kind} probe, will be restarted", container=name)
         grace = (container.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
-        self._stop(name, announce=False, grace=grace)
+        self._stopper.stop(name, announce=False, grace=grace)
 
     async def _start_all(self, plan: Plan, now: float) -> float | None:
         """Start what was decided; the answer is when to try those again that could not be started."""
         wake_at: float | None = None
+        by_name = {one["name"]: one for one in every_container(self.pod)}
         for name, attempt in plan.start:
-            next_try = self._not_before.get(name, (0.0, 0.0))[0]
-            if next_try > now:
-                self._pull_backoff(name)
-                wake_at = _sooner(wake_at, next_try)
-                continue
-            container = next(one for one in every_container(self.pod) if one["name"] == name)
-            if not await self._start(container, attempt):
-                wake_at = _sooner(wake_at, self._not_before[name][0])
+            container = by_name[name]
+            if self._starter.may_try(container, now):
+                self._stopper.forget(name)
+                if await self._starter.start(container, attempt):
+                    await self._after_start(container)
+            wake_at = _sooner(wake_at, self._starter.next_try(name))
         return wake_at
-
-    def _pull_backoff(self, name: str) -> None:
-        waiting = self._waiting.get(name)
-        if waiting and waiting.reason == "ErrImagePull":
-            container = next(one for one in every_container(self.pod) if one["name"] == name)
-            message = f'Back-off pulling image "{container["image"]}": {waiting.reason}: {waiting.message}'
-            self._waiting[name] = Waiting("ImagePullBackOff", message)
-            self._event("BackOff", f'Back-off pulling image "{container["image"]}"', container=name)
-            self._event("Failed", "Error: ImagePullBackOff", container=name, kind="Warning")
-
-    async def _start(self, container: Object, attempt: int) -> bool:
-        name = container["name"]
-        if ending := self._stopping.pop(name, None):
-            ending.cancel()  # or else the kill meant for the attempt before would hit this one
-        try:
-            image = await self._image(container)
-            started = await starting.start(self._context, self._around, container, image, attempt)
-        except (ImageError, ConfigError, VolumeError, ShimRefused, OSError) as failed:
-            self._could_not_start(container, failed)
-            return False
-        self._waiting.pop(name, None)
-        self._not_before.pop(name, None)
-        self._event("Created", f"Created container: {name}", container=name)
-        if started["state"] == "exited":
-            self._event("Failed", f"Error: {started.get('message', '')}", container=name, kind="Warning")
-        else:
-            self._event("Started", f"Started container {name}", container=name)
-            await self._after_start(container)
-        return True
-
-    async def _image(self, container: Object) -> Image:
-        name = container["name"]
-        try:
-            image = await self._around.image(container["image"])
-        except ImageError as failed:
-            if failed.code != "ErrImagePull" or container.get("imagePullPolicy") != "Never":
-                raise
-            said = f'Container image "{container["image"]}" is not present with pull policy of Never'
-            raise ImageError(said, code="ErrImageNeverPull", hint=failed.hint) from failed
-        self._images[name] = image
-        self._event("Pulled", f'Container image "{container["image"]}" already present on machine', container=name)
-        return image
-
-    def _could_not_start(self, container: Object, failed: Exception) -> None:
-        name = container["name"]
-        code = failed.code if isinstance(failed, YardError) else "CreateContainerError"
-        pull = code == "ErrImagePull"
-        before = self._not_before.get(name)
-        delay = min(before[1] * 2, _PULL_LONGEST) if before else (_PULL_FIRST if pull else _RETRY_FIRST)
-        self._not_before[name] = (time.time() + delay, delay)
-        self._waiting[name] = Waiting(code, str(failed))
-        if pull:
-            image = container["image"]
-            self._event("Pulling", f'Pulling image "{image}"', container=name)
-            self._event("Failed", f'Failed to pull image "{image}": {failed}', container=name, kind="Warning")
-            self._event("Failed", "Error: ErrImagePull", container=name, kind="Warning")
-        elif code == "ErrImageNeverPull":
-            self._event(code, str(failed), container=name, kind="Warning")
-            self._event("Failed", f"Error: {code}", container=name, kind="Warning")
-        elif code == "InvalidImageName":
-            self._event("InspectFailed", str(failed), container=name, kind="Warning")
-            self._event("Failed", "Error: InvalidImageName", container=name, kind="Warning")
-        else:
-            self._event("Failed", f"Error: {failed}", container=name, kind="Warning")
 
     async def _after_start(self, container: Object) -> None:
         hook = (container.get("lifecycle") or {}).get("postStart")
         if not hook:
             return
-        outcome = await act(self._around.shim, container, hook, host=self._around.ip, seconds=3600)
+        outcome = await act(self._around.shim, container, hook, host=self._around.ip, seconds=_HOOK_SECONDS)
         if not outcome.passed:
-            name = container["name"]
-            self._event(
-                "FailedPostStartHook", f"PostStartHook failed: {outcome.message}", container=name, kind="Warning"
-            )
-            self._event("Killing", "FailedPostStartHook", container=name)
-            self._stop(name, announce=False)
-
-    def _stop(self, name: str, *, announce: bool = True, grace: float | None = None) -> None:
-        """End a container in the background, once."""
-        running = self._stopping.get(name)
-        if running and not running.done():
-            if self._seconds_left() <= 0:
-                running.cancel()  # a shorter grace period came in: go on with the kill
-            else:
-                return
-        if announce:
-            self._event("Killing", f"Stopping container {name}", container=name)
-        container = next(one for one in every_container(self.pod) if one["name"] == name)
-        seconds = grace if grace is not None else self._seconds_left()
-        work = stopping.stop(self._around.shim, container, host=self._around.ip, seconds=seconds)
-        self._stopping[name] = asyncio.create_task(work)
+            name, tell = container["name"], self._around.event
+            tell("FailedPostStartHook", f"PostStartHook failed: {outcome.message}", container=name, kind="Warning")
+            tell("Killing", "FailedPostStartHook", container=name)
+            self._stopper.stop(name, announce=False)
 
     def _announce_end(self) -> None:
         """The object went without waiting for its containers; they are killed with the shim."""
         for container in every_container(self.pod):
             attempts = self._around.home.attempts(container)
             if attempts and attempts[-1].running:
-                self._event("Killing", f"Stopping container {container['name']}", container=container["name"])
-
-    def _seconds_left(self) -> float:
-        """What is left of the grace period; before a deletion, all of it."""
-        metadata = self.pod["metadata"]
-        if metadata.get("deletionTimestamp"):
-            end = parse_rfc3339(metadata["deletionTimestamp"]).timestamp()
-            if metadata.get("deletionGracePeriodSeconds") == 0:
-                return 0.0
-            return max(1.0, end - time.time())
-        grace = self.pod["spec"].get("terminationGracePeriodSeconds")
-        return 30.0 if grace is None else float(grace)
-
-    async def _write_status(self, view: PodView) -> None:
-        before = self.pod.get("status") or {}
-        if self._status is not None:
-            ours = {one["type"] for one in self._status["conditions"]}
-            others = [one for one in before.get("conditions") or () if one["type"] not in ours]
-            before = {**before, **self._status, "conditions": [*self._status["conditions"], *others]}
-        status = pod_status({**self.pod, "status": before}, view, now=time.time())
-        if status == (self._status or self.pod.get("status")):
-            return
-        self._tell_backoff(view, status)
-        metadata = self.pod["metadata"]
-        patch = {"metadata": {"uid": metadata["uid"]}, "status": status}
-        try:
-            await self._context.client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
-        except StatusError as failed:
-            if failed.status in (404, 409):
-                return  # somebody deleted it, or put another one in its place: the watch will tell
-            raise
-        self._status = status
-
-    def _tell_backoff(self, view: PodView, status: Object) -> None:
-        for group in ("containerStatuses", "initContainerStatuses"):
-            for one in status.get(group) or ():
-                name, count = one["name"], one["restartCount"]
-                if (one["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff" and (
-                    name,
-                    count,
-                ) not in self._told:
-                    self._told.add((name, count))
-                    whose = backoff_message(self.pod, name, view.of(name)).partition(" pod=")[2]
-                    message = f"Back-off restarting failed container {name} in pod {whose}"
-                    self._event("BackOff", message, container=name, kind="Warning")
+                name = container["name"]
+                self._around.event("Killing", f"Stopping container {name}", container=name)
 
     async def _finish(self, deleting: bool) -> None:
         """Nothing will run again: let the shim go; after a deletion, let the object go too."""
         if self._around.ready or await self._around.alive():
             await self._around.stop_shim()
-            await self._write_status(self._view())
+            await self._reporter.report(self._view())
         if not deleting:
             return
         metadata = self.pod["metadata"]
@@ -453,27 +298,6 @@ class PodWorker:
         except StatusError as failed:
             if failed.status not in (404, 409):
                 raise
-
-    async def _close(self) -> None:
-        for _, prober in self._probers.values():
-            await prober.close()
-        tasks = [task for task in (*self._stopping.values(), self._listening) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._around.tear_down()
-
-    async def leave(self) -> None:
-        """The agent ends; the pod goes on."""
-        for _, prober in self._probers.values():
-            await prober.close()
-        tasks = [task for task in (*self._stopping.values(), self._listening) if task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _event(self, reason: str, message: str, *, container: str = "", kind: str = "Normal") -> None:
-        self._context.recorder.pod(self.pod, reason, message, container=container, kind=kind)
 
 
 def _sooner(left: float | None, right: float | None) -> float | None:

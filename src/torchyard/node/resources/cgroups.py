@@ -85,9 +85,13 @@ def prepare(limits: Limits) -> None:
     (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(wanted)))
 
 
-def make(limits: Limits, name: str, *, memory: int | None, cpu_milli: int | None) -> list[Path]:
+def _groups(limits: Limits, uid: str, container: str) -> list[Path]:
+    return [parent / f"torchyard-{uid}-{container}" for parent in limits.parents]
+
+
+def make(limits: Limits, uid: str, container: str, *, memory: int | None, cpu_milli: int | None) -> list[Path]:
     """The groups of one container, with its limits written; join them by their `cgroup.procs`."""
-    groups = [parent / f"torchyard-{name}" for parent in limits.parents]
+    groups = _groups(limits, uid, container)
     for group in groups:
         group.mkdir(exist_ok=True)
     settings = _settings_v2(memory, cpu_milli) if limits.version == 2 else _settings_v1(memory, cpu_milli)
@@ -116,7 +120,8 @@ def _settings_v1(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
     return settings
 
 
-def remove(limits: Limits, name: str) -> None:
-    for parent in limits.parents:
+def remove(limits: Limits, uid: str, container: str) -> None:
+    """After the container's last process; a container without limits had none."""
+    for group in _groups(limits, uid, container):
         with contextlib.suppress(OSError):
-            (parent / f"torchyard-{name}").rmdir()
+            group.rmdir()

@@ -22,10 +22,15 @@ _STARTUP_SECONDS = 10.0
 
 
 class Spaces(NamedTuple):
-    """Open files of the namespaces pods join."""
+    """Open files of the namespaces pods join, and the bridge in there; empty where pods have no networks."""
 
     user: int
     network: int
+    bridge: str
+
+    @property
+    def files(self) -> tuple[int, int]:
+        return self.user, self.network
 
 
 def find_or_start(root: str, settings: dict[str, Any]) -> Spaces:
@@ -38,13 +43,13 @@ def find_or_start(root: str, settings: dict[str, Any]) -> Spaces:
             answer, _ = wire.receive(channel)
             channel.close()
             if answer and answer.get("pid") == known["pid"]:
-                return _spaces_of(known["pid"])
+                return _spaces_of(known["pid"], settings)
     return _start(root, settings)
 
 
-def _spaces_of(pid: int) -> Spaces:
-    flags = os.O_RDONLY | os.O_CLOEXEC
-    return Spaces(os.open(f"/proc/{pid}/ns/user", flags), os.open(f"/proc/{pid}/ns/net", flags))
+def _spaces_of(pid: int, settings: dict[str, Any]) -> Spaces:
+    user, network = (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("user", "net"))
+    return Spaces(user, network, (settings["network"] or {}).get("bridge", ""))
 
 
 def _start(root: str, settings: dict[str, Any]) -> Spaces:
@@ -55,15 +60,17 @@ def _start(root: str, settings: dict[str, Any]) -> Spaces:
     if pid == 0:
         try:
             os.setsid()
+            linux.set_process_name("yard-anchor")
             close_others([ready_write, mapped_read])
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            linux.unshare(linux.NEWUSER | linux.NEWNET)
+            linux.unshare(linux.NEWUSER | (linux.NEWNET if settings["network"] else 0))
             os.write(ready_write, b"u")
             os.read(mapped_read, 1)
             # the daemon's working copy of root's powers holds only inside the namespace
             os.setgid(0)
             os.setuid(0)
-            _bring_up(root, settings["network"])
+            if settings["network"]:
+                _bring_up(root, settings["network"])
             server = Anchor(root)
             os.write(ready_write, b"n")
             os.close(ready_write)
@@ -82,7 +89,7 @@ def _start(root: str, settings: dict[str, Any]) -> Spaces:
     _expect(ready_read, b"n")
     os.close(ready_read)
     record.write(f"{root}/anchor.json", {"pid": pid, "startedAt": time.time()})
-    return _spaces_of(pid)
+    return _spaces_of(pid, settings)
 
 
 def _expect(pipe: int, sign: bytes) -> None:

@@ -150,8 +150,9 @@ class ClusterNetwork:
     async def close(self, kind: str, host: str, port: int) -> None:
         await ask(self._root, anchor.SOCKET, {"op": "close", "kind": kind, "host": host, "port": port})
 
-    async def connect(self, host: str, port: int) -> socket.socket:
-        return self._socket((await ask(self._root, anchor.SOCKET, {"op": "connect", "host": host, "port": port}))[1])
+    async def connect(self, host: str, port: int, kind: str = "tcp") -> socket.socket:
+        message = {"op": "connect", "kind": kind, "host": host, "port": port}
+        return self._socket((await ask(self._root, anchor.SOCKET, message))[1])
 
     async def shutdown(self) -> None:
         await ask(self._root, anchor.SOCKET, {"op": "shutdown"})

@@ -56,7 +56,8 @@ class Container:
                 os.close(descriptor)
             self._pump("stdout", out_read)
             self._pump("stderr", err_read)
-        self.pid, self.failure, self._terminal_giver = started.pid, started.failure, started.terminal
+        self.pid, self.failure = started.pid, started.failure
+        self._terminal_giver, self._machine_giver = started.terminal, started.machine
 
     def settle_start(self) -> bool:
         """Write down whether the process came up, and say so."""
@@ -66,12 +67,16 @@ class Container:
         if told:
             self.record |= {"state": record.EXITED, "exitCode": launching.START_FAILED, "reason": "StartError"}
             self.record |= {"message": json.loads(told)["message"], "finishedAt": pump.stamp()}
+            if self._machine_giver:
+                self._machine_giver.close()
             self._close()
             return False
         if self._terminal_giver:
             self._take_terminal(self._terminal_giver)
         self.record |= {"state": record.RUNNING, "pid": self.pid, "startedAt": pump.stamp()}
         self._save()
+        if self._machine_giver:
+            launching.let_go_of_machine(self.pid, self._machine_giver)
         return True
 
     def _take_terminal(self, giver: socket.socket) -> None:

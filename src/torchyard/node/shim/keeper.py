@@ -14,12 +14,16 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
+from typing import NoReturn
 
 from torchyard.node.shim import anchor, linux, record, sandbox, wire
 from torchyard.node.shim.server import Shim
 from torchyard.node.shim.serving import Server, close_others
 
 SOCKET = "keeper.sock"
+SPARES = 4  # shims that wait for a pod, with a network laid already: as many as the usual job has replicas
+REFILL_SECONDS = 0.2
 
 
 def main(root: str) -> None:
@@ -32,6 +36,7 @@ def main(root: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     spaces = anchor.find_or_start(root, settings) if settings.get("namespaces") else None
     keeper = Keeper(root, spaces)
+    linux.set_process_name("yard-keeper")
     gc.freeze()  # or else the first collection in a shim copies every page that holds an object
     keeper.loop.run()
 
@@ -39,45 +44,115 @@ def main(root: str) -> None:
 class Keeper(Server):
     def __init__(self, root: str, spaces: anchor.Spaces | None) -> None:
         super().__init__(root, SOCKET)
-        self._root, self._spaces = root, spaces
+        self._spaces = spaces
+        self._spares: list[socket.socket] = []
+        self._refill_due = False
+        if spaces and spaces.bridge:
+            self._refill_later()
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self.answer(channel, {"pid": os.getpid()})
 
     def on_shim(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        """Fork a shim for the pod in the given directory. The shim itself answers, once it can be talked to."""
-        # once is enough: a child whose end nobody asks for leaves nothing behind
-        if os.fork() == 0:
-            self._become_shim(channel, message["pod"])
+        """Have a shim for the pod in the given directory. The shim itself answers, once it can be talked to."""
+        pod = message["pod"]
+        plan = record.read(f"{pod}/pod.json") or {}
+        wired = bool(plan.get("network"))
+        # one fork is enough: a child whose end nobody asks for leaves nothing behind
+        if not (wired and self._hand_over(channel, pod)) and os.fork() == 0:
+            spaces = self._spaces if plan.get("sandboxed") else None
+            _run_shim(lambda: (channel, pod), spaces, keep=channel.fileno(), wired=wired)
         self.hang_up(channel)
 
-    def _become_shim(self, channel: socket.socket, pod: str) -> None:
-        try:
-            os.setsid()
-            close_others([channel.fileno(), *(self._spaces or ())])
-            _redirect(f"{pod}/shim.log")
-            lock = lock_file(f"{pod}/shim.lock")
-            if lock is None:
-                wire.send(channel, {"error": "the pod's shim is running already", "exists": True})
-                os._exit(0)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            linux.become_subreaper()
-            sandbox.enter(pod, self._spaces)
-            shim = Shim(pod)
-            wire.send(channel, {"pid": os.getpid()})
-            channel.close()
-            shim.run()
-            os._exit(0)
-        except BaseException as failed:  # the forked child must end here whatever happened
-            traceback.print_exc()
-            sys.stderr.flush()
-            with contextlib.suppress(OSError):
-                wire.send(channel, {"error": str(failed)})
-            os._exit(1)
+    def _hand_over(self, channel: socket.socket, pod: str) -> bool:
+        """Give the pod to a spare shim, if there is one."""
+        while self._spares:
+            with self._spares.pop(0) as spare, contextlib.suppress(OSError):  # it may have died
+                wire.send(spare, {"pod": pod}, [channel.fileno()])
+                self._refill_later()
+                return True
+        return False
+
+    def _refill_later(self) -> None:
+        """Not now: who asked for a shim is about to start something."""
+        if not self._refill_due:
+            self._refill_due = True
+            self.loop.later(REFILL_SECONDS, self._refill)
+
+    def _refill(self) -> None:
+        self._refill_due = False
+        if len(self._spares) >= SPARES:
+            return
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            _run_shim(lambda: _await_pod(far), self._spaces, keep=far.fileno(), wired=True)
+        far.close()
+        self._spares.append(near)
+        self._refill_later()
 
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self.answer(channel, {})
         self.close()
+
+
+def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
+    """A spare's long wait; the keeper's end is its own."""
+    linux.set_process_name("yard-spare")
+    message, files = wire.receive(link)
+    if message is None:
+        os._exit(0)
+    link.close()
+    return socket.socket(fileno=files[0]), message["pod"]
+
+
+def _run_shim(
+    assigned: Callable[[], tuple[socket.socket, str]], spaces: anchor.Spaces | None, *, keep: int, wired: bool
+) -> NoReturn:
+    """A forked child's whole life. `assigned` answers who asked for the shim, and for which pod."""
+    channel: socket.socket | None = None
+    try:
+        os.setsid()
+        close_others([keep, *(spaces.files if spaces else ())])
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        problem = _prepare(spaces, wired=wired)
+        channel, pod = assigned()
+        linux.set_process_name("yard-shim")
+        _redirect(f"{pod}/shim.log")
+        lock = lock_file(f"{pod}/shim.lock")
+        if lock is None:
+            wire.send(channel, {"error": "the pod's shim is running already", "exists": True})
+            os._exit(0)
+        plan = record.read(f"{pod}/pod.json")
+        if plan is None:
+            raise FileNotFoundError(f"{pod}/pod.json")
+        linux.become_subreaper()
+        if plan["sandboxed"]:
+            if problem:
+                raise problem
+            sandbox.furnish(plan)
+        shim = Shim(pod)
+        wire.send(channel, {"pid": os.getpid()})
+        channel.close()
+        shim.run()
+        os._exit(0)
+    except BaseException as failed:  # the forked child must end here whatever happened
+        traceback.print_exc()
+        sys.stderr.flush()
+        if channel:
+            with contextlib.suppress(OSError):
+                wire.send(channel, {"error": str(failed)})
+        os._exit(1)
+
+
+def _prepare(spaces: anchor.Spaces | None, *, wired: bool) -> OSError | None:
+    """Enter the namespaces; what went wrong is told once there is somebody to tell it to."""
+    if spaces is None:
+        return OSError("this keeper was started without namespaces")
+    try:
+        sandbox.prepare(spaces, wired=wired)
+    except OSError as failed:
+        return failed
+    return None
 
 
 def detach(log: str) -> None:

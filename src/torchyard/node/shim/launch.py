@@ -22,13 +22,18 @@ Launch = dict[str, Any]
 
 # As container runtimes number a process that could not be started at all.
 NOT_FOUND, NOT_EXECUTABLE, START_FAILED = 127, 126, 128
+_SYS_ADMIN = 21
 
 
 class Started:
-    """A process on its way: its pid, the pipe that tells of failure, and its terminal if it has one."""
+    """A process on its way: its pid, the pipe that tells of failure, and sockets that bring files.
+
+    They are its terminal, if it has one, and for a container with a root of its own the machine's root to let go of.
+    """
 
     def __init__(self, pid: int, failure: int, terminal: socket.socket | None) -> None:
         self.pid, self.failure, self.terminal = pid, failure, terminal
+        self.machine: socket.socket | None = None
 
 
 def start(launch: Launch, stdio: tuple[int, int, int] | None) -> Started:
@@ -36,16 +41,43 @@ def start(launch: Launch, stdio: tuple[int, int, int] | None) -> Started:
     failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
     terminals = socket.socketpair() if stdio is None else None
     sandboxed = launch["root"] is not None
+    near, far = socket.socketpair()
     pid = linux.clone(linux.NEWNS | linux.NEWPID) if sandboxed else os.fork()
     if pid == 0:
         try:
             _join_groups(launch)
             if sandboxed:
-                rootfs.build(launch["root_directory"], launch["root"], read_only=launch["read_only_root"])
+                machine = rootfs.build(launch["root_directory"], launch["root"], read_only=launch["read_only_root"])
+                if _may_unmount(launch):
+                    rootfs.forget_machine(machine)
+                else:
+                    socket.send_fds(far, [b"m"], [machine])
+                os.close(machine)
             _become_and_exec(launch, launch["argv"], stdio, terminals)
         except BaseException as failed:  # the forked child must end here whatever happened
             _report(failure_write, failed, launch["argv"])
-    return _parent_side(pid, failure_read, failure_write, terminals)
+    far.close()
+    started = _parent_side(pid, failure_read, failure_write, terminals)
+    started.machine = near
+    return started
+
+
+def _may_unmount(launch: Launch) -> bool:
+    """Whether the container will have the power to uncover what lies below a mount."""
+    return bool(launch["privileged"]) or _SYS_ADMIN in launch["capabilities"]
+
+
+def let_go_of_machine(pid: int, giver: socket.socket) -> None:
+    """Take the machine's root out of a container that runs already, in the background."""
+    with giver:
+        _, files, _, _ = socket.recv_fds(giver, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    if files and os.fork() == 0:
+        with contextlib.suppress(FileNotFoundError):  # it has ended, and its mounts with it
+            linux.setns(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC), linux.NEWNS)
+            rootfs.forget_machine(files[0])
+        os._exit(0)
+    for descriptor in files:
+        os.close(descriptor)
 
 
 def start_beside(

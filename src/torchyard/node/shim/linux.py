@@ -21,7 +21,7 @@ MS_NOATIME, MS_NODIRATIME, MS_BIND, MS_REC = 1024, 2048, 4096, 16384
 MS_PRIVATE, MS_SLAVE, MS_RELATIME = 1 << 18, 1 << 19, 1 << 21
 MNT_DETACH = 2
 
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 24, 36, 38
+_PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 15, 24, 36, 38
 
 _NUMBERS = {"x86_64": {"clone": 56, "pivot_root": 155}, "aarch64": {"clone": 220, "pivot_root": 41}}
 _SYSCALL = _NUMBERS.get(platform.machine(), {})
@@ -84,17 +84,20 @@ def make_read_only(target: str) -> None:
     mount("none", target, flags=flags)
 
 
-def pivot_root(new_root: str) -> None:
-    """Make `new_root` the root and let go of the old one."""
-    os.chdir(new_root)
-    _syscall("pivot_root", b".", b".")
-    unmount(".")
+def pivot_root(new_root: str, put_old: str) -> None:
+    """Make `new_root` the root; the old one is mounted on `put_old`, a directory below it."""
+    _syscall("pivot_root", new_root.encode(), put_old.encode())
     os.chdir("/")
 
 
 def set_hostname(name: str) -> None:
     encoded = name.encode()
     _check(_libc.sethostname(encoded, len(encoded)), "sethostname")
+
+
+def set_process_name(name: str) -> None:
+    """What `ps` and `top` call this process; fifteen letters at most."""
+    _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl(NAME)")
 
 
 def die_with_parent(signal: int = 9) -> None:

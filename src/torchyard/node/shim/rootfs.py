@@ -15,17 +15,34 @@ from torchyard.node.shim import linux
 
 Step = dict[str, Any]
 _MAX_LINKS = 40
+_MACHINE = "/dev/.machine"  # where the machine's own root is, out of reach, until it is let go
 
 
-def build(root: str, steps: list[Step], *, read_only: bool) -> None:
-    """Compose the root in the directory `root` (on disk: what a container writes is not taken from memory), move in."""
+def build(root: str, steps: list[Step], *, read_only: bool) -> int:
+    """Compose the root in the directory `root` (on disk: what a container writes is not taken from memory), move in.
+
+    Answers an open file of the machine's root, which is covered: nobody without the power to unmount sees it. Letting
+    go of it is left to `forget_machine`: the kernel then waits for all readers, longer than for all the rest.
+    """
     linux.mount("none", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
     linux.mount(root, root, flags=linux.MS_BIND)
     for step in steps:
         _OPERATIONS[step["op"]](root, step)
     if read_only:
         linux.make_read_only(root)
-    linux.pivot_root(root)
+    os.mkdir(f"{root}{_MACHINE}", 0o700)
+    linux.pivot_root(root, f"{root}{_MACHINE}")
+    machine = os.open(_MACHINE, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    linux.mount("tmpfs", _MACHINE, "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
+    return machine
+
+
+def forget_machine(machine: int) -> None:
+    """Let go of the machine's root, in the mount namespace of a container whose root was built."""
+    os.fchdir(machine)
+    linux.unmount(".")  # what it was covered with goes along
+    os.chdir("/")
+    os.rmdir(_MACHINE)
 
 
 def inside(root: str, path: str) -> str:

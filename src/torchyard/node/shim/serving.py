@@ -62,7 +62,8 @@ class Server:
 
     def on_connect(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         """A connection made from inside this network namespace, handed out as an open socket."""
-        link = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        kind = socket.SOCK_DGRAM if message.get("kind") == "udp" else socket.SOCK_STREAM
+        link = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         number = link.connect_ex((message["host"], message["port"]))
         if number == errno.EINPROGRESS:
             self.loop.watch(link.fileno(), lambda: self._connected(channel, link), WRITE)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import os
-import shutil
 import stat
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
+from torchyard.node.volumes import nfs
 from torchyard.node.volumes.files import Payload, write
 
 Object = dict[str, Any]
 Fetch = Callable[[str, str], Awaitable[Object | None]]  # (kind, name): an object of the pod's namespace, or a PV
+NFS = "nfs"  # the kind of volume that is mounted below a pod's directory
 Token = Callable[[Object], Awaitable[str]]  # a serviceAccountToken source → a token
 
 
@@ -26,6 +25,11 @@ class VolumeError(YardError):
 
     code = "FailedMount"
     temporary = True
+
+
+def volumes_of(home: Path, kind: str) -> Path:
+    """Where the volumes of one kind lie in a pod's directory."""
+    return home / "volumes" / kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class Sources:
         return await maker(self, name, volume.get(kind) or {})
 
     def _directory(self, kind: str, name: str) -> Path:
-        return self.home / "volumes" / kind / name
+        return volumes_of(self.home, kind) / name
 
     async def _empty(self, name: str, source: Object) -> Prepared:
         path = self._directory("empty", name)
@@ -105,7 +109,7 @@ class Sources:
             check_host_path(path, kind, state=self.state)
             return Prepared(path, read_only)
         if "nfs" in spec:
-            return await self._nfs(bound, spec["nfs"])
+            return await self._nfs(bound, spec["nfs"], spec.get("mountOptions") or ())
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
         raise VolumeError(f'persistentvolume "{bound}": {kinds} volumes are not served by this node')
 
@@ -115,26 +119,14 @@ class Sources:
     async def _ephemeral(self, name: str, source: Object) -> Prepared:
         return await self._claim(name, {"claimName": f"{self.pod}-{name}"})
 
-    async def _nfs(self, name: str, source: Object) -> Prepared:
-        """Mounted by the machine's own mount program, which needs root and nfs-common."""
-        path = self._directory("nfs", name)
-        path.mkdir(parents=True, exist_ok=True)
-        if os.path.ismount(path):
-            return Prepared(path, bool(source.get("readOnly")))
-        program = shutil.which("mount.nfs")
-        if os.geteuid() != 0 or program is None:
-            raise VolumeError(
-                f'volume "{name}": nfs needs root and mount.nfs on this machine',
-                hint="install nfs-common and run the node as root, or mount it yourself and use hostPath",
-            )
-        goal = f"{source['server']}:{source['path']}"
-        process = await asyncio.create_subprocess_exec(
-            program, goal, str(path), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        said, _ = await process.communicate()
-        if process.returncode:
-            raise VolumeError(f"mount of {goal} failed: {said.decode(errors='replace').strip()}")
-        return Prepared(path, bool(source.get("readOnly")))
+    async def _nfs(self, name: str, source: Object, options: Iterable[str] = ()) -> Prepared:
+        read_only = bool(source.get("readOnly"))
+        path = self._directory(NFS, name)
+        try:
+            await nfs.mount(f"{source['server']}:{source['path']}", path, [*options, *(["ro"] if read_only else [])])
+        except nfs.MountError as failed:
+            raise VolumeError(f'volume "{name}": {failed.message}', hint=failed.hint) from failed
+        return Prepared(path, read_only)
 
     async def _config_map(self, name: str, source: Object) -> Prepared:
         files = await self._keys("ConfigMap", source.get("name") or "", source)
@@ -205,7 +197,7 @@ _MAKERS: dict[str, Callable[[Sources, str, Object], Awaitable[Prepared]]] = {
     "hostPath": Sources._host_path,
     "persistentVolumeClaim": Sources._claim,
     "ephemeral": Sources._ephemeral,
-    "nfs": Sources._nfs,
+    NFS: Sources._nfs,
     "configMap": Sources._config_map,
     "secret": Sources._secret,
     "downwardAPI": Sources._downward,

@@ -1,0 +1,109 @@
+"""Starts containers for a worker, and remembers of those that would not start why, and when to try again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from torchyard.api.errors import YardError
+from torchyard.core.pod.view import Waiting
+from torchyard.node.context import NodeContext
+from torchyard.node.images.model import Image, ImageError
+from torchyard.node.pod import starting
+from torchyard.node.pod.environment import ConfigError
+from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.shim.client import ShimRefused
+from torchyard.node.volumes.sources import VolumeError
+
+Object = dict[str, Any]
+_RETRY_FIRST = 1.0
+_PULL_FIRST, _PULL_LONGEST = 10.0, 300.0
+
+
+class Starter:
+    def __init__(self, context: NodeContext, around: Surroundings) -> None:
+        self._context, self._around = context, around
+        self._waiting: dict[str, Waiting] = {}
+        self._not_before: dict[str, tuple[float, float]] = {}  # container → (next try, its delay)
+        self._images: dict[str, Image] = {}
+
+    def waiting(self, name: str) -> Waiting | None:
+        """What kept the container's last start from happening."""
+        return self._waiting.get(name)
+
+    def image(self, name: str) -> Image | None:
+        """What the container was last started from."""
+        return self._images.get(name)
+
+    def next_try(self, name: str) -> float | None:
+        """When a container that would not start is tried again."""
+        return self._not_before[name][0] if name in self._not_before else None
+
+    def may_try(self, container: Object, now: float) -> bool:
+        """Not while it is too early after a try that failed."""
+        name = container["name"]
+        if (self.next_try(name) or 0.0) <= now:
+            return True
+        waiting = self._waiting.get(name)
+        if waiting and waiting.reason == "ErrImagePull":
+            self._back_off_pulling(container, waiting)
+        return False
+
+    async def start(self, container: Object, attempt: int) -> bool:
+        """Whether its process runs now. One that could not even be asked for is due again at `next_try`."""
+        name = container["name"]
+        try:
+            image = await self._resolve(container)
+            started = await starting.start(self._context, self._around, container, image, attempt)
+        except (ImageError, ConfigError, VolumeError, ShimRefused, OSError) as failed:
+            self._could_not(container, failed)
+            return False
+        self._waiting.pop(name, None)
+        self._not_before.pop(name, None)
+        tell = self._around.event
+        tell("Created", f"Created container: {name}", container=name)
+        if started["state"] == "exited":
+            tell("Failed", f"Error: {started.get('message', '')}", container=name, kind="Warning")
+            return False
+        tell("Started", f"Started container {name}", container=name)
+        return True
+
+    async def _resolve(self, container: Object) -> Image:
+        name, wanted = container["name"], container["image"]
+        try:
+            image = await self._around.image(wanted)
+        except ImageError as failed:
+            if failed.code != "ErrImagePull" or container.get("imagePullPolicy") != "Never":
+                raise
+            said = f'Container image "{wanted}" is not present with pull policy of Never'
+            raise ImageError(said, code="ErrImageNeverPull", hint=failed.hint) from failed
+        self._images[name] = image
+        self._around.event("Pulled", f'Container image "{wanted}" already present on machine', container=name)
+        return image
+
+    def _could_not(self, container: Object, failed: Exception) -> None:
+        name, image = container["name"], container["image"]
+        code = failed.code if isinstance(failed, YardError) else "CreateContainerError"
+        first = _PULL_FIRST if code == "ErrImagePull" else _RETRY_FIRST
+        before = self._not_before.get(name)
+        delay = min(before[1] * 2, _PULL_LONGEST) if before else first
+        self._not_before[name] = (time.time() + delay, delay)
+        self._waiting[name] = Waiting(code, str(failed))
+        tell = self._around.event
+        if code == "ErrImagePull":
+            tell("Pulling", f'Pulling image "{image}"', container=name)
+            tell("Failed", f'Failed to pull image "{image}": {failed}', container=name, kind="Warning")
+        elif code == "ErrImageNeverPull":
+            tell(code, str(failed), container=name, kind="Warning")
+        elif code == "InvalidImageName":
+            tell("InspectFailed", str(failed), container=name, kind="Warning")
+        else:
+            tell("Failed", f"Error: {failed}", container=name, kind="Warning")
+            return
+        tell("Failed", f"Error: {code}", container=name, kind="Warning")
+
+    def _back_off_pulling(self, container: Object, waiting: Waiting) -> None:
+        name, said = container["name"], f'Back-off pulling image "{container["image"]}"'
+        self._waiting[name] = Waiting("ImagePullBackOff", f"{said}: {waiting.reason}: {waiting.message}")
+        self._around.event("BackOff", said, container=name)
+        self._around.event("Failed", "Error: ImagePullBackOff", container=name, kind="Warning")

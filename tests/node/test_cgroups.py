@@ -1,0 +1,101 @@
+"""Limits by cgroups: found where this user may make some, written in each version's words, and gone with the pod."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.node import support
+from tests.node.conftest import Node
+
+from torchyard.kube.refs import PODS
+from torchyard.node.resources import cgroups
+from torchyard.node.shim.memory import Groups
+
+UID = "0-1-2"
+
+
+@pytest.fixture
+def delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that looks like a version 2 group which this user was given."""
+    for name, text in (
+        ("cgroup.controllers", "cpu io memory pids\n"),
+        ("cgroup.procs", ""),
+        ("cgroup.subtree_control", ""),
+    ):
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(cgroups, "_own_group", lambda root: root)
+    return tmp_path
+
+
+def group_of(limits: cgroups.Limits, *files: str) -> Path:
+    """A container's group with the files that the kernel would put there."""
+    group = limits.parents[0] / f"torchyard-{UID}-main"
+    group.mkdir()
+    for name in files:
+        (group / name).write_text("")
+    return group
+
+
+def test_a_delegated_group_of_version_2_is_found_and_hands_its_controllers_down(delegated: Path) -> None:
+    (delegated / "cgroup.procs").write_text("41\n")
+    limits = cgroups.find(delegated)
+    assert (limits.version, limits.parents) == (2, (delegated,))
+    cgroups.prepare(limits)
+    # processes live in leaves only: whoever was there is moved aside first
+    assert (delegated / "torchyard-agent" / "cgroup.procs").read_text() == "41"
+    assert (delegated / "cgroup.subtree_control").read_text() == "+cpu +memory +pids"
+
+
+@pytest.mark.parametrize("controllers", ["", "cpu io pids"])
+def test_without_a_memory_controller_nothing_is_enforced_and_the_words_say_how(
+    delegated: Path, controllers: str
+) -> None:
+    (delegated / "cgroup.controllers").write_text(controllers)
+    limits = cgroups.find(delegated)
+    assert not limits.enforced
+    assert "Delegate=yes" in limits.words
+
+
+def test_version_2_gets_its_own_words_for_memory_and_cpu(delegated: Path) -> None:
+    limits = cgroups.find(delegated)
+    group = group_of(limits, "memory.max", "memory.swap.max", "memory.oom.group", "cpu.max")
+    assert cgroups.make(limits, UID, "main", memory=64 << 20, cpu_milli=1500) == [group]
+    found = {path.name: path.read_text() for path in group.iterdir()}
+    assert found == {
+        "memory.max": "67108864",
+        "memory.swap.max": "0",
+        "memory.oom.group": "1",
+        "cpu.max": "150000 100000",
+    }
+
+
+@pytest.mark.parametrize("name", ["memory.events", "memory.oom_control"])
+def test_an_out_of_memory_kill_is_seen_in_both_versions(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("low 0\noom_kill 3\n")
+    groups = Groups([str(tmp_path)])
+    assert not groups.were_exhausted()
+    (tmp_path / name).write_text("low 0\noom_kill 4\n")
+    assert groups.were_exhausted()
+
+
+async def test_a_pods_groups_go_with_it(node: Node) -> None:
+    limits = support.machine().limits
+    if not limits.enforced:
+        pytest.skip(limits.words)
+    container = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
+    await node.script("p", "sleep 60", container=container)
+    pod = await node.phase("p", "Running")
+
+    def groups() -> list[Path]:
+        return [path for parent in limits.parents for path in parent.glob(f"torchyard-{pod['metadata']['uid']}-*")]
+
+    assert all((group / "cgroup.procs").read_text() for group in groups())
+    assert len(groups()) == len(limits.parents)
+    await node.client.delete(PODS, "p", "default")
+    for _ in range(1500):
+        if not groups():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"left behind: {groups()}")

@@ -1,0 +1,124 @@
+"""Two jobs that ask for the same port, on a machine that cannot give pods networks of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.node import support
+from tests.node.conftest import Node, running_node
+
+from torchyard.kube.refs import CONFIG_MAPS, SERVICES
+from torchyard.node.network import meeting
+from torchyard.node.runtime import probe
+
+Object = dict[str, Any]
+
+
+def container(**env: str) -> Object:
+    return {"name": "main", "env": [{"name": name, "value": value} for name, value in env.items()]}
+
+
+def test_the_ports_by_which_replicas_meet_are_found_in_their_variables() -> None:
+    torchrun = container(PET_RDZV_ENDPOINT="job-worker-0:29400", OTHER_PORT="81", PET_MASTER_PORT="")
+    assert meeting.ports_of([container(MASTER_PORT="23456", PET_MASTER_PORT="23456"), torchrun]) == ["23456", "29400"]
+
+
+def test_a_port_is_kept_if_free_agreed_on_with_peers_and_else_replaced() -> None:
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        in_use = other.getsockname()[1]
+        chosen = meeting.choose([str(in_use), "7"], peers=[{"7": 4711}], others=[])
+        assert chosen["7"] == 4711
+        assert chosen[str(in_use)] != in_use
+    assert meeting.choose([str(in_use)], peers=[], others=[]) == {str(in_use): in_use}
+    assert meeting.choose([str(in_use)], peers=[], others=[{"1": in_use}])[str(in_use)] != in_use
+
+
+def test_only_the_meeting_place_is_rewritten() -> None:
+    before = container(MASTER_PORT="23456", MASTER_ADDR="job-0", PET_RDZV_ENDPOINT="job-0:23456", WEB_PORT="23456")
+    before["env"].append({"name": "MASTER_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
+    after = meeting.adjusted(before, {"23456": 999}, lambda name: name == "job-0")
+    assert [one.get("value") for one in after["env"]] == ["999", "127.0.0.1", "127.0.0.1:999", "23456", None]
+    assert meeting.adjusted(before, {}, lambda _: False) == before
+
+
+MASTER = """
+import os, socket, time
+server = socket.create_server(("", int(os.environ["MASTER_PORT"])))
+for _ in range(2):
+    link, _ = server.accept()
+    link.sendall(os.environ["JOB"].encode())
+    link.close()
+"""
+WORKER = """
+import os, socket, time
+end = time.time() + 60
+while True:
+    try:
+        link = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])), timeout=20)
+        break
+    except OSError:
+        if time.time() > end: raise
+        time.sleep(0.1)
+print(link.recv(100).decode(), os.environ["MASTER_PORT"])
+"""
+
+
+@pytest.fixture(params=["sandbox without network", "plain process"])
+async def poor(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+    """A node that lacks what this machine may well have."""
+    why = "turned off by the test"
+    if request.param == "plain process":
+        machine = dataclasses.replace(support.machine(), network_missing=why, sandbox_missing=why)
+    else:
+        support.need_sandbox()
+        machine = dataclasses.replace(support.machine(), network_missing=why)
+    monkeypatch.setattr(probe, "probe", lambda: machine)
+    async with running_node(tmp_path / "state") as made:
+        yield made
+
+
+async def test_two_jobs_with_one_port_keep_to_themselves_and_are_told_of_it(poor: Node) -> None:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    for job in ("red", "blue"):
+        await _make_job(poor, job, port)
+    for job in ("red", "blue"):
+        for number in (1, 2):
+            name = f"{job}-{number}"
+            await poor.until(name, lambda pod: pod["status"].get("phase") in ("Succeeded", "Failed"), seconds=90)
+            said = (await poor.log(name)).split()
+            assert said[:1] == [job], f"{name} met somebody else: {said}"
+            if job == "red":
+                assert said[1] == str(port), "nobody had it before"
+    assert "PortReplaced" not in await poor.events("red-0")
+    assert f"port {port} is taken" in (await poor.messages("blue-1"))["PortReplaced"]
+
+
+async def _make_job(node: Node, job: str, port: int) -> None:
+    owner = await node.client.create(CONFIG_MAPS, {"metadata": {"name": job}}, "default")
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": job, "uid": owner["metadata"]["uid"]}
+    spec = {"clusterIP": "None", "selector": {"replica": f"{job}-0"}, "ports": [{"port": port}]}
+    await node.client.create(SERVICES, {"metadata": {"name": f"{job}-0"}, "spec": spec}, "default")
+    for _ in range(500):  # the node knows the name before the pods start, as a job's controller sees to it
+        assert node.plane.agent
+        if any(one["metadata"]["name"] == f"{job}-0" for one in node.plane.agent.context.services("default")):
+            break
+        await asyncio.sleep(0.02)
+    env = container(JOB=job, MASTER_ADDR=f"{job}-0", MASTER_PORT=str(port))["env"]
+    for number, program in enumerate((MASTER, WORKER, WORKER)):
+        command = {"name": "main", "image": "python:3", "command": ["python3", "-c", program], "env": env}
+        await node.create(
+            f"{job}-{number}",
+            {"restartPolicy": "Never", "containers": [command]},
+            labels={"replica": f"{job}-{number}"},
+            ownerReferences=[{**reference, "controller": True}],
+        )
