@@ -25,7 +25,7 @@ SPEC = {
                 {"name": "MASTER_ADDR", "value": "job-master-0"},
                 {"name": "MASTER_PORT", "value": "23456"},
                 {"name": "WORLD_SIZE", "value": "4"},
-                {"name": "RANK", "value": "0"},
+                {"name": "RANK", "value": "@RANK@"},  # a number of its own for each pod
             ],
             "ports": [{"name": "pytorchjob-port", "containerPort": 23456, "protocol": "TCP"}],
             "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}},

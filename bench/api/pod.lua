@@ -16,7 +16,7 @@ function request()
   made = made + 1
   local name = prefix .. "-" .. number .. "-" .. made
   local body = '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"' .. name ..
-    '","labels":{"app":"bench","training.kubeflow.org/job-name":"job-' .. made % 100 .. '"}},"spec":' .. spec .. '}'
+    '","labels":{"app":"bench","training.kubeflow.org/job-name":"job-' .. made % 100 .. '"}},"spec":' .. spec:gsub("@RANK@", made) .. '}'
   return wrk.format("POST", "/api/v1/namespaces/default/pods", headers, body)
 end
 

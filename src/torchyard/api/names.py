@@ -30,6 +30,7 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 _RANDOM_LENGTH = 5
 _GENERATED_BASE_LENGTH = 58
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_RANDOM_NAMES = len(_ALPHABET) ** _RANDOM_LENGTH
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -187,7 +188,11 @@ def name_problems(name: str, rule: NameRule, *, prefix: bool = False) -> list[st
 
 def generate_name(base: str, random: Random) -> str:
     """`base` and five random letters, 63 characters at most."""
-    return base[:_GENERATED_BASE_LENGTH] + "".join(random.choices(_ALPHABET, k=_RANDOM_LENGTH))
+    number, letters = int(random.random() * _RANDOM_NAMES), ""
+    for _ in range(_RANDOM_LENGTH):
+        number, place = divmod(number, len(_ALPHABET))
+        letters += _ALPHABET[place]
+    return base[:_GENERATED_BASE_LENGTH] + letters
 
 
 def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[Fault]:

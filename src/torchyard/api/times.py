@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
+from math import floor
 
 from torchyard.api.errors import YardError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TimeError(YardError):
@@ -17,7 +21,12 @@ class TimeError(YardError):
 
 def to_rfc3339(moment: datetime) -> str:
     """Whole seconds in UTC: the form of `metadata.creationTimestamp`."""
-    return moment.astimezone(UTC).isoformat(timespec="seconds")[:19] + "Z"
+    return _of_second(floor(moment.timestamp()))
+
+
+@lru_cache(maxsize=64)  # whatever happens within a second has the same time
+def _of_second(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).isoformat()[:19] + "Z"
 
 
 def to_rfc3339_micro(moment: datetime) -> str:

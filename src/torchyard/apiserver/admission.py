@@ -10,6 +10,7 @@ from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lookup import Remembering
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
+from torchyard.apiserver.store.events import Event
 from torchyard.apiserver.verbs.update import change
 
 if TYPE_CHECKING:
@@ -55,17 +56,25 @@ class Admission:
 
     def _outside_of(self, api: Api) -> Outside | None:
         """Webhooks and policies, where somebody has configured any: most planes never need them."""
-        if self._outside is None and any(len(api.store.collection(one)) for one in CONFIGURATIONS):
-            from torchyard.apiserver.outside import Outside
-
-            self._outside = Outside(api)
+        if self._lookup is None:
+            self._begin(api)
         return self._outside
+
+    def _begin(self, api: Api) -> Remembering:
+        def configured(_: Event) -> None:
+            if self._outside is None:
+                from torchyard.apiserver.outside import Outside
+
+                self._outside = Outside(api)
+
+        for collection in CONFIGURATIONS:
+            api.store.listen(collection, configured)
+        self._lookup = Remembering(api.lookup)
+        return self._lookup
 
     def _attributes(
         self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
     ) -> Attributes:
-        if self._lookup is None:
-            self._lookup = Remembering(api.lookup)
         return Attributes(
             operation,
             call.resource.group,
@@ -73,7 +82,7 @@ class Admission:
             call.namespace,
             call.name,
             call.user,
-            self._lookup,
+            self._lookup or self._begin(api),
             new,
             old,
             call.subresource,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from torchyard.apiserver.catalog import collection_named
+from torchyard.apiserver.store.cache import Collection
 from torchyard.apiserver.store.store import Store
 
 Object = dict[str, Any]
@@ -16,6 +17,7 @@ class StoreLookup:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._collections: dict[tuple[str, str], Collection] = {}  # of those whose revision was asked for
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
         record = self._store.get(f"{collection_named(group, resource)}{namespace}/{name}")
@@ -27,4 +29,7 @@ class StoreLookup:
             yield record.object()
 
     def revision(self, group: str, resource: str) -> int:
-        return self._store.collection(collection_named(group, resource)).rev
+        collection = self._collections.get((group, resource))
+        if collection is None:
+            collection = self._collections[group, resource] = self._store.collection(collection_named(group, resource))
+        return collection.rev

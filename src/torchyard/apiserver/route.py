@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -23,6 +24,7 @@ class Route(NamedTuple):
     rest: str = ""  # what follows the subresource, for proxies
 
 
+@lru_cache(maxsize=1024)
 def parse(method: str, path: str, *, watch: bool = False) -> Route | None:
     """The route of a path below /api or /apis, or None for anything else."""
     parts = path.strip("/").split("/")

@@ -188,25 +188,25 @@ class Server:
     async def _create(self, call: Call, request: Request) -> Response:
         if call.name:
             raise errors.method_not_allowed()
-        self.encoder(call, request)
+        encoder = self.encoder(call, request)
         obj = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
         warn_if_unattended(self.api, call)
-        return self.answer(call, request, await create(self.api, call, obj), status=201)
+        return _shown(encoder, await create(self.api, call, obj), is_new=True)
 
     async def _update(self, call: Call, request: Request) -> Response:
         if not call.name:
             raise errors.method_not_allowed()
-        self.encoder(call, request)
+        encoder = self.encoder(call, request)
         obj = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
         record, is_new = await update(self.api, call, obj)
-        return self.answer(call, request, record, status=201 if is_new else 200)
+        return _shown(encoder, record, is_new=is_new)
 
     async def _patch(self, call: Call, request: Request) -> Response:
         if not call.name:
             raise errors.method_not_allowed()
-        self.encoder(call, request)
+        encoder = self.encoder(call, request)
         record, is_new = await patch(self.api, call, request.body, request.headers.get("Content-Type", ""))
-        return self.answer(call, request, record, status=201 if is_new else 200)
+        return _shown(encoder, record, is_new=is_new)
 
     async def _delete(self, call: Call, request: Request) -> Response:
         options = read_delete_options(self.options_body(request), request.query)
@@ -267,6 +267,10 @@ class Server:
     def answer(self, call: Call, request: Request, record: Record, *, status: int = 200) -> Response:
         encoder = self.encoder(call, request)
         return Response(status, encoder.object(record), encoder.content_type)
+
+
+def _shown(encoder: ObjectEncoder, record: Record, *, is_new: bool) -> Response:
+    return Response(201 if is_new else 200, encoder.object(record), encoder.content_type)
 
 
 def success(details: Object) -> Object:

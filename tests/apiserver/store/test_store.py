@@ -179,3 +179,19 @@ async def test_the_cache_lists_in_key_order_within_a_namespace(store: Store) -> 
         "/pods/b/x",
     ]
     assert [one.key for one in store.collection("/pods/").below("/pods/a/")] == ["/pods/a/b", "/pods/a/z"]
+
+
+async def test_the_log_is_used_again_though_there_is_always_somebody_writing(store: Store, tmp_path: Path) -> None:
+    store.CHECKPOINT_BYTES = 1 << 16
+    write_ahead = tmp_path / "store.db-wal"
+    large = {"blob": "x" * 2000}
+    sizes: list[int] = []
+
+    async def write(writer: int) -> None:
+        for number in range(400):
+            await store.put(f"/pods/a/{writer}-{number}", an_object("x") | large, expected=0)
+            sizes.append(write_ahead.stat().st_size)
+
+    await asyncio.gather(*(write(writer) for writer in range(8)))
+    assert max(sizes) < 3200 * 2000 / 2, "it holds far less than was written"
+    assert len(store.collection("/pods/")) == 3200

@@ -89,11 +89,11 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
 def _unreadable_kind(obj: dict[str, Any]) -> str:
     """Why the kind an object claims to be cannot be read; empty if it can."""
     for name in ("apiVersion", "kind"):
-        if not isinstance(obj.get(name), str | None):
-            what = _no_text(obj[name])
+        said = obj.get(name)
+        if said.__class__ is not str and said is not None:
             return (
                 "couldn't get version/kind; json parse error: "
-                f"json: cannot unmarshal {what} into Go struct field .{name} of type string"
+                f"json: cannot unmarshal {_no_text(said)} into Go struct field .{name} of type string"
             )
     if (obj.get("apiVersion") or "").count("/") > 1:
         return f"unexpected GroupVersion string: {obj['apiVersion']}"
@@ -110,12 +110,12 @@ def check_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
 
 def wrong_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> str:
     """Fill in the kind if the document does not say it; why it is the wrong one, or empty if it is not."""
-    if trouble := _unreadable_kind(obj):
-        return trouble
     api_version, kind = obj.get("apiVersion") or gvk.api_version, obj.get("kind") or gvk.kind
     if (api_version, kind) == (gvk.api_version, gvk.kind):
         obj["apiVersion"], obj["kind"] = api_version, kind
         return ""
+    if trouble := _unreadable_kind(obj):
+        return trouble
     group, _, version = api_version.rpartition("/")
     definition = builtin.definition_of(GroupVersionKind(group, version, kind))
     if definition is not None and definition == builtin.definition_of(gvk):

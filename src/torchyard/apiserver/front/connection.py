@@ -17,6 +17,7 @@ from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.tls import peer_certificate
 from torchyard.apiserver.exchange import Query, Request, Response
 from torchyard.apiserver.front.head import Head, answer_head, length_line, read_head
+from torchyard.apiserver.front.outbox import Outbox
 from torchyard.apiserver.server import Server, refusal
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Owner(Protocol):
 
     server: Server
     connections: set[Connection]
+    outbox: Outbox
 
     async def hand_over(self, connection: Connection) -> None: ...
 
@@ -48,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._certificate: bytes | None = None
         self._head: tuple[Head, int] | None = None  # of a request whose body is still coming, and where that begins
         self._is_streaming = False
+        self._is_full = False  # more was sent ahead than is read
         self._may_write: asyncio.Future[None] | None = None  # while the client is slower than we
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,15 +78,20 @@ class Connection(asyncio.Protocol):
         self.buffer += data
         if self.task is None:
             self._begin()
-        elif len(self.buffer) > _AHEAD:
+        elif len(self.buffer) > _AHEAD and not self._is_full:
+            self._is_full = True
             self.transport.pause_reading()
 
     def end(self) -> None:
         """Stop a stream, and close once the request under way is answered."""
         if self.task is None:
-            self.transport.close()
+            self._close()
         elif self._is_streaming:
             self.task.cancel()
+
+    def _close(self) -> None:
+        self._owner.outbox.empty()
+        self.transport.close()
 
     def _begin(self) -> None:
         """Answer the next request if all of it is here."""
@@ -129,10 +137,13 @@ class Connection(asyncio.Protocol):
         self.task = None
         self.idle_since = self._loop.time()
         if not stays:
-            self.transport.close()
+            self._close()
         elif not self.transport.is_closing():
-            self.transport.resume_reading()
-            self._begin()
+            if self._is_full:
+                self._is_full = False
+                self.transport.resume_reading()
+            if self.buffer:
+                self._begin()
 
     async def _response(self, head: Head, body: bytes) -> Response:
         server, headers = self._owner.server, head.fields.headers
@@ -151,8 +162,9 @@ class Connection(asyncio.Protocol):
         if head.method == "HEAD":
             body = b""
         if len(body) <= _ONE_WRITE:
-            self.transport.write(start + body)
+            self._owner.outbox.send(self.transport, start + body)
             return
+        self._owner.outbox.empty()
         self.transport.write(start)
         # In pieces, each when the client has taken the one before: TLS would hold a second copy of all that is written.
         view = memoryview(body)
@@ -166,13 +178,14 @@ class Connection(asyncio.Protocol):
     async def _stream(self, response: Response, body: AsyncGenerator[bytes, None], *, stays: bool) -> None:
         """Write pieces as they come until the stream or the client ends."""
         self._is_streaming = True
-        write = self.transport.write
+        send, transport = self._owner.outbox.send, self.transport
         async with contextlib.aclosing(body) as pieces:
-            write(answer_head(response, "Transfer-Encoding: chunked", *(() if stays else ("Connection: close",))))
+            connection = () if stays else ("Connection: close",)
+            send(transport, answer_head(response, "Transfer-Encoding: chunked", *connection))
             async for piece in pieces:
                 if piece:
-                    write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                    send(transport, b"%x\r\n%b\r\n" % (len(piece), piece))
                 if self._may_write is not None:
                     await self._may_write
-            write(b"0\r\n\r\n")
+            send(transport, b"0\r\n\r\n")
         self._is_streaming = False

@@ -27,6 +27,9 @@ _LENGTH = re.compile(r"[0-9]{1,9}")
 _UNUSUAL = ("Transfer-Encoding", "Upgrade", "Expect")
 
 
+_BODILESS = (204, 304)
+
+
 class Fields(NamedTuple):
     """What follows the first line of a request."""
 
@@ -71,13 +74,25 @@ def _fields(block: bytes) -> Fields | None:
 
 def answer_head(response: Response, *lines: str) -> bytes:
     """The head of an answer; `lines` are the header lines that only the connection knows."""
-    said = [_status_line(response.status), *(f"{name}: {value}" for name, value in answer_fields(response))]
-    return "\r\n".join((*said, f"Date: {_date(int(time.time()))}", *lines, "\r\n")).encode()
+    is_plain = not response.headers and not response.warnings
+    said = _plain(response.status, response.content_type) if is_plain else _said(response)
+    return "\r\n".join((said, f"Date: {_date(int(time.time()))}", *lines, "\r\n")).encode()
+
+
+@lru_cache
+def _plain(status: int, content_type: str) -> str:
+    """What nearly every answer says, all but its date and its length."""
+    return _said(Response(status, b"", content_type))
+
+
+def _said(response: Response) -> str:
+    status = f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"
+    return "\r\n".join((status, *(f"{name}: {value}" for name, value in answer_fields(response))))
 
 
 def length_line(response: Response, size: int) -> tuple[str, ...]:
     """How an answer says its body's size; nothing where it has none at all."""
-    if response.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+    if response.status in _BODILESS:
         return ()
     return (f"Content-Length: {size}",)
 
@@ -89,11 +104,6 @@ def answer_fields(response: Response) -> Iterator[tuple[str, str]]:
     yield from response.headers.items()
     for sentence in response.warnings:
         yield "Warning", f'299 - "{_quoted(sentence)}"'
-
-
-@lru_cache
-def _status_line(status: int) -> str:
-    return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from torchyard.apiserver.front.connection import Connection
+from torchyard.apiserver.front.outbox import Outbox
 from torchyard.apiserver.server import Server
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Front:
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.outbox = Outbox()
         self.connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -50,6 +52,7 @@ class Front:
             _, late = await asyncio.wait(under_way, timeout=STOP_SECONDS)
             for task in late:
                 task.cancel()
+        self.outbox.empty()
         for connection in list(self.connections):
             connection.transport.close()
         if self._unusual is not None and not self._unusual.done():
@@ -67,6 +70,7 @@ class Front:
             connection.transport.abort()  # nobody is left who could answer
             raise
         self.connections.discard(connection)
+        self.outbox.empty()
         if not connection.transport.is_closing():
             unusual.take(connection.transport, bytes(connection.buffer))
 

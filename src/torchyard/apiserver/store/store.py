@@ -23,6 +23,8 @@ from torchyard.apiserver.store.log import Fsync, Log, Row
 
 log = logging.getLogger(__name__)
 
+_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02  # seconds, for each watcher of a collection and in all
+
 
 class Stale(YardError):
     """The object is not at the expected revision; `current` is what it is now."""
@@ -77,6 +79,7 @@ class Store:
         self._scheduled = False
         self._unsynced = 0
         self._checkpoint: asyncio.Future[None] | None = None
+        self._is_rewind_due = False  # all but the newest changes are in the database: the log can begin anew
         self._closed = False
         self.revision = self._log.last_revision()
         # What is there does not tell when the last object of a collection was deleted: only the log does.
@@ -145,7 +148,7 @@ class Store:
         return done
 
     def _flush(self) -> None:
-        """Commit everything that is waiting. In full-fsync mode the disk is waited for in a thread."""
+        """Commit everything that is waiting. Where the disk is waited for, that happens in a thread."""
         self._scheduled = False
         writes, self._pending = self._pending, []
         if not writes:
@@ -153,14 +156,15 @@ class Store:
         prepared = self._prepare(writes)
         if not prepared:
             return
+        in_thread = self._durable or self._is_rewind_due
         try:
             self._log.begin(one.row for one in prepared)
-            if not self._durable:
+            if not in_thread:
                 self._log.commit()
         except Exception as error:  # the disk is full, or gone: every writer of the batch is told
             self._fail(prepared, error)
             return
-        if self._durable:
+        if in_thread:
             self._flusher = asyncio.get_running_loop().create_task(self._commit_in_thread(prepared))
         else:
             self._publish(prepared)
@@ -173,10 +177,21 @@ class Store:
             self._fail(prepared, error)
         else:
             self._publish(prepared)
+            if self._is_rewind_due:
+                await self._rewind()
         finally:
             self._flusher = None
             if self._pending:
                 self._flush()
+
+    async def _rewind(self) -> None:
+        """Use the write-ahead log's place again. While this goes on nobody writes, and what is committed is told."""
+        try:
+            done = await asyncio.get_running_loop().run_in_executor(None, self._log.rewind)
+        except Exception as error:
+            log.warning("the store's log could not be begun anew, will be tried again: %s", error)
+        else:
+            self._is_rewind_due = not done
 
     def _prepare(self, writes: list[_Write]) -> list[_Prepared]:
         """Compare each write with what it replaces, in order of arrival, and give it its revision."""
@@ -230,8 +245,12 @@ class Store:
 
     def _checkpointed(self, finished: asyncio.Future[None]) -> None:
         self._checkpoint = None
-        if not finished.cancelled() and (error := finished.exception()) is not None:
+        if finished.cancelled():
+            return
+        if (error := finished.exception()) is not None:
             log.warning("checkpoint of the store failed, will be tried again: %s", error)
+        else:
+            self._is_rewind_due = True
 
     def _fail(self, prepared: list[_Prepared], error: Exception) -> None:
         log.error("the store could not write %d change(s): %s", len(prepared), error)
@@ -275,6 +294,13 @@ class Store:
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.get(collection_of(watcher.prefix), set()).discard(watcher)
         watcher.end()
+
+    def pause_of(self, watcher: Watcher) -> float:
+        """How long a watcher that was just told something does well to wait: the more listen, the more at once.
+
+        To tell somebody something costs about the same for one change as for twenty.
+        """
+        return min(len(self._watchers.get(collection_of(watcher.prefix), ())) * _PAUSE, _LONGEST_PAUSE)
 
     def watchers(self) -> int:
         return sum(len(one) for one in self._watchers.values())

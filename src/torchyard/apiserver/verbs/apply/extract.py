@@ -6,6 +6,7 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any, Final
 
+from torchyard.api.schema import alike
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.elements import item_step
 from torchyard.apiserver.verbs.apply.fieldset import SELF, FieldSet
@@ -81,6 +82,28 @@ def _scalars(keys: tuple[str, ...]) -> FieldSet:
 
 def set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
     """What a new object sets, given what it would be with nothing set (`nothing_yet`)."""
+    return _pod_fields(value, zero, type) if type.name == alike.SPEC else _set_fields(value, zero, type)
+
+
+_known_pods: dict[bytes, FieldSet] = {}
+
+
+def _pod_fields(spec: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
+    """The same for the spec of a pod: those that are alike set the same."""
+    blanked = alike.Blanked(spec)
+    blanked.fill(spec)
+    if blanked.key is None:
+        return _set_fields(spec, zero, type)
+    found = _known_pods.get(blanked.key)
+    if found is None:
+        found = _set_fields(spec, zero, type)
+        if len(_known_pods) >= alike.MOST:
+            _known_pods.clear()
+        _known_pods[blanked.key] = found
+    return found
+
+
+def _set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
     result: FieldSet = {}
     for key, inner in value.items():
         inner_type = type.fields.get(key) or type.values or ANY
