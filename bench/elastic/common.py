@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,12 @@ def workspace() -> Iterator[Path]:
 def options(folder: Path, *arguments: str, workers: int = 2, most: int = 8, lease: float = 1.0) -> Options:
     command = (sys.executable, str(PROGRAM), "--log", str(folder / "steps"), *arguments)
     return Options(command, folder / "job", workers=workers, most=most, lease=lease, quiet=True)
+
+
+def digest_alone(*arguments: str) -> str:
+    """The sha256 an undisturbed run of one process ends with."""
+    command = [sys.executable, str(PROGRAM), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1]
 
 
 def steps(folder: Path) -> list[dict[str, float]]:

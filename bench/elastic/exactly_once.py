@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 
 from bench.elastic import common
@@ -12,9 +10,7 @@ from torchyard.elastic.chaos import Arena, lineage, rampage
 
 def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1) -> bool:
     sizes = ["--records", str(records), "--epochs", str(epochs), "--batch", "256", "--hidden", "64", "--features", "32"]
-    alone = subprocess.run(
-        [sys.executable, str(common.PROGRAM), *sizes], capture_output=True, text=True, check=True
-    ).stdout.split()[1]
+    alone = common.digest_alone(*sizes)
     with common.workspace() as folder:
         go = folder / "go"
         held = ["--hold", str(go), "--hold-pause", "2.0", "--snapshot-every", "10"]

@@ -1,4 +1,4 @@
-"""C14: ElasticDL's tutorial program, unmodified, on real MNIST: alone, and with two workers of which one is killed."""
+"""C14: ElasticDL's tutorial program, unmodified, on real MNIST: alone, and with workers killed and added."""
 
 from __future__ import annotations
 
@@ -53,13 +53,27 @@ def c14() -> bool:
         data = ["--training_data", f"{folder}/png/training", "--validation_data", f"{folder}/png/testing"]
         command = [sys.executable, str(PROGRAM), *data, "--num_epochs", "2", "--batch_size", "32"]
         calm = _said(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        with Arena(Options(tuple(command), folder / "job", workers=2, most=2, lease=5.0, quiet=True)) as arena:
+        with Arena(Options(tuple(command), folder / "job", workers=2, most=3, lease=5.0, quiet=True)) as arena:
             arena.wait_step(20)
-            arena.signal_worker(sorted(arena.workers())[0])
+            first = sorted(arena.workers())[0]
+            arena.signal_worker(first)
+            arena.until(lambda status: first not in status["world"] and len(status["world"]) == 2, every=0.2)
+            # A step is of two batches: a third worker stands by until one of the two is gone.
+            arena.ask("/scale", {"workers": 3})
+            status = arena.until(lambda status: len(status["workers"]) == 3, every=0.2)
+            added = next(name for name in status["workers"] if name not in status["world"])
+            arena.signal_worker(status["world"][0])
+            arena.until(lambda status: added in status["world"], every=0.2)
             stop = arena.wait(400)
         disturbed = _said("\n".join(arena.output)) if stop.why == "finished" else ("", 0.0)
         counts = lineage(folder / "job")
     once = len(counts) == 12000 and set(counts.values()) == {1}
     figures = f"accuracy {disturbed[1]:.4f} (alone {calm[1]:.4f}), weights {'equal' if disturbed == calm else 'DIFFER'}"
     figures += ", every record once" if once else ", records lost or doubled"
-    return show("C14", "two workers, one killed and replaced", figures, "same model", met=disturbed == calm and once)
+    return show(
+        "C14",
+        "two workers, one killed and replaced, one added, one killed",
+        figures,
+        "same model",
+        met=disturbed == calm and once,
+    )

@@ -119,6 +119,20 @@ async def test_a_closed_connection_is_a_death_and_the_survivor_goes_on(stage: St
     await first.leave()
 
 
+async def test_a_worker_that_its_agent_saw_end_is_lost_though_its_connection_is_open(stage: Stage) -> None:
+    await stage.open(want=2)
+    agent = await Script("node", stage.port).connect(role="agent", node="node")
+    first, second = await stage.worker("node-0"), await stage.worker("node-1")
+    await asyncio.gather(first.take_place(), second.take_place())
+    agent.say(wire.Dying("node-1"))
+    agent.say(wire.Dying("node-1"))
+    assert (await first.take_place()).members == ("node-0",)
+    lost = [event for event in (await stage.http("GET /events"))[1] if event["reason"] == "WorkerLost"]
+    assert [event["message"] for event in lost] == ["node-1 died (its agent saw it end)"]
+    for script in (agent, first, second):
+        await script.leave()
+
+
 async def test_silence_longer_than_the_lease_is_a_death(stage: Stage) -> None:
     await stage.open(want=1, lease=0.3)
     hung = await stage.worker("a")

@@ -66,6 +66,45 @@ def path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
+SPOILT = """
+import torch
+from elasticai_api.pytorch.controller import create_elastic_controller
+from elasticai_api.pytorch.optimizer import DistributedOptimizer
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 60
+    def __getitem__(self, index): return controller.data_shard_service.fetch_record_index()
+
+model = torch.nn.Linear(1, 1)
+optimizer = DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+controller = create_elastic_controller(batch_size=5, num_epochs=1, dataset_size=60)
+controller.set_broadcast_model(model)
+controller.set_broadcast_optimizer(optimizer)
+
+@controller.elastic_run
+def train(index):
+    if 23 in index: raise ValueError("record 23 is spoilt")
+    model(index[:, None].float() / 60).sum().backward()
+    optimizer.step()
+
+with controller.scope():
+    for index in torch.utils.data.DataLoader(Data(), batch_size=5): train(index)
+"""
+
+
+@pytest.mark.usefixtures("path")
+def test_a_spoilt_record_fails_the_job_with_its_traceback_and_number(tmp_path: Path) -> None:
+    program = tmp_path / "spoilt.py"
+    program.write_text(SPOILT)
+    settings = Options((sys.executable, str(program)), tmp_path / "job", workers=2, lease=10.0, quiet=True)
+    with Arena(settings) as arena:
+        stop = arena.wait(120)
+    assert stop.why == "failed", (stop, arena.output[-20:])
+    assert "ValueError: record 23 is spoilt on local-" in stop.message
+    assert "Traceback" in stop.message
+    assert "23" in stop.message.split("records [")[1].split("]")[0]
+
+
 @pytest.mark.usefixtures("path")
 def test_the_program_gives_the_same_model_alone_and_with_two_workers_one_of_which_is_killed(
     mnist_png: Path, tmp_path: Path

@@ -18,7 +18,8 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from torchyard import elastic
-from torchyard.elastic.checkpoint.memory import Memory, newest_copy, onto
+from torchyard.elastic.checkpoint.copies import newest_copy, read_copy
+from torchyard.elastic.checkpoint.memory import Memory
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.worker.group import Group, GroupBroken, watch
 from torchyard.elastic.worker.state import State
@@ -181,6 +182,23 @@ def test_what_cannot_be_trained_is_refused_with_advice(changes: dict[str, Any], 
     assert words in caught.value.hint
 
 
+def test_a_dataset_whose_length_changed_since_the_checkpoint_is_refused_and_nothing_overwritten(tmp_path: Path) -> None:
+    kept = elastic.Checkpoints(str(tmp_path), every=2)
+
+    def train(data: Any) -> None:
+        net, optimizer = parts()
+        list(elastic.join(seed=1).train(net, optimizer, loss=loss_with(net), data=data, batch=24, checkpoints=kept))
+
+    train(DATA)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert before
+    with pytest.raises(ElasticError, match="records was 96 and is now 72") as caught:
+        train(torch.utils.data.TensorDataset(INPUTS[:72], LABELS[:72]))
+    assert caught.value.code == "OtherCheckpoint"
+    assert "choose an empty checkpoint directory" in caught.value.hint
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def test_a_group_that_is_cut_while_the_device_works_is_broken_even_if_the_device_finishes() -> None:
     severed = threading.Event()
     answers = iter([False, False, True])
@@ -207,9 +225,7 @@ def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
         watch(lambda: True, group._severed)
 
 
-def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchyard.elastic.checkpoint.memory.SMALL", 16)
-    monkeypatch.setattr("torchyard.elastic.checkpoint.memory.FED_AT_ONCE", 64)
+def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path) -> None:
     net, optimizer = parts()
     list(elastic.join().train(net, optimizer, loss=loss_with(net), data=DATA, batch=24))
     state = State({"model": net, "optimizer": optimizer})
@@ -219,11 +235,44 @@ def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path, monkey
     copy = newest_copy(tmp_path)
     assert copy is not None
     assert copy.step == 4
-    for loaded in (copy.load(), copy.load(in_place=True), onto(copy.load(in_place=True), torch.device("cpu"))):
-        other, slower = parts(seed=9)
-        fresh = State({"model": other, "optimizer": slower})
-        fresh.restore(loaded)
-        assert fresh.digest() == state.digest()
+    other, slower = parts(seed=9)
+    fresh = State({"model": other, "optimizer": slower})
+    fresh.restore(copy.load())
+    assert fresh.digest() == state.digest()
+
+
+def test_the_next_worker_of_a_place_writes_into_the_files_of_the_last(tmp_path: Path) -> None:
+    net, optimizer = parts()
+    state = State({"model": net, "optimizer": optimizer})
+    before = Memory(tmp_path, "0")
+    for step in (1, 2):
+        before.begin(step, state.capture())
+        before.settle()
+    files = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+    before.close()
+    after = Memory(tmp_path, "0")
+    after.begin(3, state.capture())
+    after.settle()
+    held = [copy.step for copy in map(read_copy, sorted(files)) if copy is not None]
+    assert sorted(held) == [2, 3], "the older copy is the one that was written over"
+    assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == files
+
+
+def test_files_that_a_dying_worker_still_holds_are_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchyard.elastic.checkpoint.memory.WAIT_FOR_THE_DEAD", 0.1)
+    net, optimizer = parts()
+    snapshot = State({"model": net, "optimizer": optimizer}).capture()
+    dying = Memory(tmp_path, "0")
+    dying.begin(1, snapshot)
+    dying.settle()
+    held = {path.stat().st_ino for path in tmp_path.iterdir()}
+    after = Memory(tmp_path, "0")
+    for step in (2, 3):
+        after.begin(step, snapshot)
+        after.settle()
+    assert held.isdisjoint(path.stat().st_ino for path in tmp_path.iterdir())
 
 
 def test_a_copy_that_does_not_fit_is_refused_and_leaves_nothing(

@@ -144,6 +144,7 @@ class Job:
         if not every and saving is None:
             return None
         job, name = (self._seat.job, self._seat.name) if self._seat else ("alone", "alone")
+        name = os.environ.get("TORCHYARD_ELASTIC_PLACE", name)  # copies belong to the place: its next worker uses them
         given = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
         memory = Path(given) if given else Path(mkdtemp(prefix="torchyard-elastic-"))
         return Keeper(order, job=job, name=name, memory=memory, every=every, saving=saving)

@@ -128,14 +128,16 @@ class Arena:
             f"step {status['step']}, phase {status['phase']}, world {status['world']}" if status else "no coordinator"
         )
 
-    def until(self, true: Callable[[dict[str, Any]], bool], *, seconds: float = 120.0) -> dict[str, Any]:
-        """Wait for a status that satisfies a condition."""
+    def until(
+        self, true: Callable[[dict[str, Any]], bool], *, seconds: float = 120.0, every: float = 0.02
+    ) -> dict[str, Any]:
+        """Wait for a status that satisfies a condition. Each look costs the machine some milliseconds of work."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.alive:
             status = self.ask("/status")
             if status is not None and true(status):
                 return dict(status)
-            time.sleep(0.02)
+            time.sleep(every)
         raise TimeoutError(f"not seen within {seconds} s; {self._position()}; said {self.output[-5:]}")
 
     def wait_step(self, step: int, *, seconds: float = 120.0) -> dict[str, Any]:

@@ -179,6 +179,13 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Dying:
+    """From an agent: this worker is ending. Its connection may stay open for seconds yet."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hung:
     """To an agent: this worker's training thread stands still. Note where, then end it."""
 
@@ -218,6 +225,7 @@ Message = (
     | Done
     | Saved
     | Note
+    | Dying
     | Hung
     | Target
     | Stop

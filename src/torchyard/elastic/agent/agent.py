@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -25,6 +26,10 @@ QUICK = 20.0
 """A worker that fails sooner than this after its start has not recovered from anything."""
 QUICK_FAILURES = 3
 BACKOFF = (0.0, 0.5, 2.0)
+LOOK_EVERY = 0.05
+SURVIVORS_FIRST = 0.2
+"""A start takes a core for a while: those who go on get this long before a lost one is replaced."""
+_PF_EXITING = 0x4
 COMPAT = Path(__file__).parent.parent / "compat"
 """Holds `elasticai_api`, which ElasticDL's programs import."""
 
@@ -52,6 +57,9 @@ class Child:
     name: str
     pid: int
     born: float
+    place: int
+    """Which of this machine's workers it is: its copies in shared memory go by it, not by its name."""
+    dying: bool = False
     tail: list[str] = field(default_factory=list)
 
 
@@ -67,6 +75,7 @@ class Agent:
         self._target = 0
         self._starting = 0
         self._quick_failures = 0
+        self._replace_at = 0.0
         self._writer: asyncio.StreamWriter | None = None
         self._wake = asyncio.Event()
         self._tails: list[asyncio.Task[None]] = []
@@ -80,7 +89,7 @@ class Agent:
     async def run(self) -> wire.Stop:
         """Until the job ends or the agent is told to leave."""
         self._spawner.start()
-        listening = asyncio.create_task(self._listen())
+        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._look_for_the_dying())]
         try:
             while self.stop is None:
                 await self._fill()
@@ -90,11 +99,12 @@ class Agent:
                 self._wake.clear()
             await self._drain()
         finally:
-            listening.cancel()
+            for task in tasks:
+                task.cancel()
             self._kill_all()
             await self._spawner.close()
             await self._last_words()
-            await asyncio.gather(listening, *self._tails, return_exceptions=True)
+            await asyncio.gather(*tasks, *self._tails, return_exceptions=True)
             shutil.rmtree(self.memory, ignore_errors=True)
         return self.stop
 
@@ -140,30 +150,37 @@ class Agent:
                 self.end(wire.Stop("failed", f"{reason}\n  what to do: {hint}"))
         self._wake.set()
 
+    def _living(self) -> list[Child]:
+        return [child for child in self.children.values() if not child.dying]
+
     async def _fill(self) -> None:
-        while not self._stopping and self.stop is None and len(self.children) + self._starting < self._target:
+        while not self._stopping and self.stop is None and len(self._living()) + self._starting < self._target:
             if self._quick_failures:
                 await asyncio.sleep(BACKOFF[min(self._quick_failures, len(BACKOFF)) - 1])
+            if self._living():
+                await asyncio.sleep(self._replace_at - time.monotonic())
             await self._start_one()
 
     async def _start_one(self) -> None:
         name = f"{self.post.node}-{self._next}"
+        taken = {child.place for child in self._living()}
+        place = next(number for number in count() if number not in taken)
         self._next += 1
         ours, theirs = os.pipe()
         self._starting += 1
         try:
-            pid = await self._spawner.spawn(name, self._environment(name), theirs)
+            pid = await self._spawner.spawn(name, self._environment(name, place), theirs)
         finally:
             self._starting -= 1
             os.close(theirs)
-        child = Child(name, pid, time.monotonic())
+        child = Child(name, pid, time.monotonic(), place)
         self.children[pid] = child
         self._tails.append(asyncio.create_task(self._follow(child, ours)))
         self.note("WorkerStarted", f"{name} is process {pid}")
         if pid in self._early_exits:
             self._exited(pid, self._early_exits.pop(pid))
 
-    def _environment(self, name: str) -> dict[str, str]:
+    def _environment(self, name: str, place: int) -> dict[str, str]:
         host, port = self.post.coordinator
         ours = {
             "TORCHYARD_ELASTIC_COORDINATOR": f"{host}:{port}",
@@ -173,6 +190,7 @@ class Agent:
             "TORCHYARD_ELASTIC_NODE": self.post.node,
             "TORCHYARD_ELASTIC_DIR": str(self.post.directory),
             "TORCHYARD_ELASTIC_MEMORY": str(self.memory),
+            "TORCHYARD_ELASTIC_PLACE": str(place),
             "WORKER_NUM": str(self.post.workers),
             "PYTHONUNBUFFERED": "1",
         }
@@ -198,11 +216,27 @@ class Agent:
         finally:
             transport.close()
 
+    async def _look_for_the_dying(self) -> None:
+        """A process with much memory takes seconds to end and closes its sockets last: the kernel marks it first."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for child in self._living():
+                if exiting(child.pid):
+                    self._lost(child)
+                    self._send(wire.Dying(child.name))
+                    self._wake.set()
+
+    def _lost(self, child: Child) -> None:
+        if not child.dying:
+            child.dying = True
+            self._replace_at = time.monotonic() + SURVIVORS_FIRST
+
     def _exited(self, pid: int, code: int) -> None:
         child = self.children.pop(pid, None)
         if child is None:
             self._early_exits[pid] = code
             return
+        self._lost(child)
         self.note("WorkerExited", f"{child.name} {describe(code)}")
         quick = code > 0 and time.monotonic() - child.born < QUICK
         self._quick_failures = self._quick_failures + 1 if quick else 0
@@ -265,6 +299,15 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
         return await reader.readline()
     except ValueError:
         return await reader.read(1 << 16)
+
+
+def exiting(pid: int) -> bool:
+    """Whether the kernel has begun to end a process, as its flags tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return bool(int(fields[6]) & _PF_EXITING)
 
 
 def describe(code: int) -> str:

@@ -29,8 +29,7 @@ def die_with_parent() -> None:
 
 
 def serve(channel: socket.socket) -> None:
-    import torch.distributed  # noqa: F401  # the point of this process
-
+    _warm_up()
     gc.freeze()  # what is here already is shared with every child: keep their collectors from copying its pages
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -47,6 +46,16 @@ def serve(channel: socket.socket) -> None:
             if not request:
                 return
             _spawn(channel, json.loads(request), fds)
+
+
+def _warm_up() -> None:
+    """Import what every worker needs: the point of this process."""
+    import torch.distributed
+
+    import torchyard.elastic.api  # noqa: F401
+
+    # The first optimiser a process makes imports torch's compiler, which takes as long as torch itself.
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1).zero_grad()
 
 
 def _tell(channel: socket.socket, message: dict[str, Any]) -> None:

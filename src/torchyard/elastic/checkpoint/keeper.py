@@ -15,7 +15,8 @@ from typing import IO, Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.memory import Memory, newest_copy, onto
+from torchyard.elastic.checkpoint.copies import newest_copy
+from torchyard.elastic.checkpoint.memory import Memory
 from torchyard.elastic.checkpoint.remote import Cache, Store, is_remote
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.order import Order
@@ -71,8 +72,7 @@ class Keeper(Restorable):
         """Memory wins over disk when it is newer. A fresh model is step 0."""
         copy, saved = newest_copy(self._folder), self._sound()
         if copy is not None and (saved is None or copy.step >= saved[1].step):
-            gpu = state.gpu
-            state.restore(copy.load() if gpu is None else onto(copy.load(in_place=True), gpu))
+            state.restore(copy.load(state.gpu))
             return copy.step
         if saved is not None:
             from torchyard.elastic.checkpoint.writer import load
@@ -109,7 +109,7 @@ class Keeper(Restorable):
 
     def close(self) -> None:
         """Wait for what is being written: the last checkpoint belongs to the job."""
-        self._memory.settle()
+        self._memory.close()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -142,4 +142,5 @@ class _Writer:
     def close(self) -> None:
         self._stdin.close()
         self._listener.join()
+        self._stdout.close()
         self._process.wait()

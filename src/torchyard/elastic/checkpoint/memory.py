@@ -7,120 +7,48 @@ in the order of its stream, so that no update waits for the slow way to the host
 
 from __future__ import annotations
 
+import fcntl
 import json
 import mmap
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from torchyard.elastic.checkpoint.copies import HANDS, HEAD, places, read_copy
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.worker.state import Snapshot
 
-HEAD = 4096
-ALIGNED = 64
-"""Every tensor begins at a multiple of this, so that it can be read in place."""
-FEEDERS = 8
-FED_AT_ONCE = 64 << 20
-SMALL = 1 << 16
-"""Step counters and the like stay on the CPU even when a model does not."""
-
-
-def places(tensors: list[torch.Tensor], start: int) -> tuple[list[int], int]:
-    """Where each tensor begins in a file whose body begins at `start`, and where the body ends."""
-    found, at = [], start
-    for tensor in tensors:
-        at = -(-at // ALIGNED) * ALIGNED
-        found.append(at)
-        at += tensor.numel() * tensor.element_size()
-    return found, at
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """A whole copy: where it lies, and of which step."""
-
-    path: Path
-    step: int
-    header_size: int
-    body_size: int
-
-    def load(self, *, in_place: bool = False) -> Snapshot:
-        """The state; in place if all that is large in it goes to a GPU at once: its writer may use the file again."""
-        whole = torch.from_file(str(self.path), shared=False, size=self.path.stat().st_size, dtype=torch.uint8)
-        told = Snapshot.announced(bytes(whole[HEAD : HEAD + self.header_size].numpy()))
-        starts, _ = places(told.tensors, HEAD + self.header_size)
-        held = []
-        for start, like in zip(starts, told.tensors, strict=True):
-            size = like.numel() * like.element_size()
-            found = whole[start : start + size].view(like.dtype).view(like.shape)
-            held.append(found if in_place and size > SMALL else found.clone())
-        return Snapshot(told.skeleton, held)
-
-
-def onto(snapshot: Snapshot, device: torch.device) -> Snapshot:
-    """Its large tensors on a device. Several threads feed it: one reads ordinary memory at a fraction of its speed."""
-    jobs: list[tuple[torch.Tensor, torch.Tensor]] = []
-    moved: list[torch.Tensor] = []
-    for tensor in snapshot.tensors:
-        if tensor.numel() * tensor.element_size() <= SMALL:
-            moved.append(tensor)
-            continue
-        target = torch.empty_like(tensor, device=device)
-        moved.append(target)
-        size = max(1, FED_AT_ONCE // tensor.element_size())
-        jobs += zip(target.view(-1).split(size), tensor.view(-1).split(size), strict=True)
-    with ThreadPoolExecutor(FEEDERS) as pool:
-        list(pool.map(lambda job: job[0].copy_(job[1]), jobs))
-    return Snapshot(snapshot.skeleton, moved)
-
-
-def read_copy(path: Path) -> Copy | None:
-    """None unless the file is whole: its writer may have died in the middle."""
-    try:
-        with path.open("rb") as file:
-            told = json.loads(file.read(HEAD).rstrip(b"\0 "))
-        return Copy(path, told["step"], told["header"], told["body"]) if told["whole"] else None
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def newest_copy(folder: Path) -> Copy | None:
-    copies = [copy for copy in map(read_copy, folder.glob("*.state")) if copy is not None]
-    return max(copies, key=lambda copy: copy.step, default=None)
+TOUCHED_AT_ONCE = 64 << 20
+WAIT_FOR_THE_DEAD = 10.0
+"""A process with much memory takes seconds to end, and its GPU may write until it has."""
 
 
 class _Slot:
-    """One file: mapped once, its pages touched before they are needed, and pinned where a GPU writes to them."""
+    """One file: mapped once, its pages touched before they are needed, and pinned where a GPU writes to them.
+
+    It is held by a lock for as long as its worker lives; the one that gets its place next takes the file over.
+    """
 
     def __init__(self, path: Path, room: int, *, pinned: bool) -> None:
         self.path = path
-        path.unlink(missing_ok=True)  # whoever reads an earlier file of this name keeps it
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            os.posix_fallocate(handle, 0, room)  # a hole that cannot be filled later would end the process
-            self._map = mmap.mmap(handle, room)
-        except OSError as error:
-            path.unlink()
-            raise ElasticError(
-                "NoSharedMemory",
-                f"{path.parent} has no room for a copy of {room >> 20} MiB: {error.strerror}",
-                hint="enlarge it (in a pod: an emptyDir of medium Memory at /dev/shm), or train without snapshots",
-            ) from error
-        finally:
-            os.close(handle)
-        self.room = room
+        inherited = _inherit(path, room)
+        self._handle = inherited if inherited is not None else _create(path, room)
+        self.room = os.fstat(self._handle).st_size
+        self._map = mmap.mmap(self._handle, self.room)
         self._bytes: Any = torch.frombuffer(self._map, dtype=torch.uint8)
-        self._bytes.zero_()
+        if inherited is None:
+            with ThreadPoolExecutor(HANDS) as pool:
+                list(pool.map(torch.Tensor.zero_, self._bytes.split(TOUCHED_AT_ONCE)))
         if pinned:
             # In one piece: a copy that crosses from one registration into the next is refused.
-            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._bytes.data_ptr(), room, 0))
+            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._bytes.data_ptr(), self.room, 0))
 
     def head(self, step: int, sizes: tuple[int, int], *, whole: bool) -> None:
         told = json.dumps({"step": step, "header": sizes[0], "body": sizes[1], "whole": whole}).encode()
@@ -139,6 +67,45 @@ class _Slot:
         if any(tensor.is_cuda for tensor in snapshot.tensors):
             torch.cuda.current_stream().synchronize()
         self.head(step, sizes, whole=True)
+
+    def close(self) -> None:
+        """Leave the file to whoever comes next."""
+        os.close(self._handle)
+
+
+def _inherit(path: Path, room: int) -> int | None:
+    """The file of the worker that had this place before, if it is large enough and that worker is gone."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    give_up = time.monotonic() + WAIT_FOR_THE_DEAD
+    while os.fstat(handle).st_size >= room and time.monotonic() < give_up:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+        else:
+            return handle
+    os.close(handle)
+    return None
+
+
+def _create(path: Path, room: int) -> int:
+    path.unlink(missing_ok=True)  # whoever reads an earlier file of this name keeps it
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, room)  # a hole that cannot be filled later would end the process
+    except OSError as error:
+        os.close(handle)
+        path.unlink()
+        raise ElasticError(
+            "NoSharedMemory",
+            f"{path.parent} has no room for a copy of {room >> 20} MiB: {error.strerror}",
+            hint="enlarge it (in a pod: an emptyDir of medium Memory at /dev/shm), or train without snapshots",
+        ) from error
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    return handle
 
 
 class _Shadow:
@@ -164,7 +131,8 @@ class Memory:
         folder.mkdir(parents=True, exist_ok=True)
         self._paths = [folder / f"{name}.{turn}.state" for turn in (0, 1)]
         self._slots: list[_Slot | None] = [None, None]
-        self._turn = 0
+        newest = max(map(read_copy, self._paths), key=lambda copy: copy.step if copy else -1)
+        self._turn = self._paths.index(newest.path) if newest else 0  # the other is written first
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._shadow: _Shadow | None = None
@@ -206,7 +174,10 @@ class Memory:
     def _slot(self, room: int, *, pinned: bool) -> _Slot:
         self._turn = 1 - self._turn
         held = self._slots[self._turn]
-        if held is None or held.room < room:
+        if held is not None and held.room < room:
+            held.close()
+            held = None
+        if held is None:
             held = self._slots[self._turn] = _Slot(self._paths[self._turn], room + HEAD, pinned=pinned)
         return held
 
@@ -226,3 +197,10 @@ class Memory:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+    def close(self) -> None:
+        self.settle()
+        for slot in self._slots:
+            if slot is not None:
+                slot.close()
+        self._slots = [None, None]

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.memory import Copy, read_copy
+from torchyard.elastic.checkpoint.copies import Copy, read_copy
 from torchyard.elastic.checkpoint.remote import Store, is_remote
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.worker.state import Snapshot
@@ -84,6 +85,8 @@ def _save(snapshot: Snapshot, asked: dict[str, Any]) -> dict[str, str]:
 
 def _serve() -> None:
     torch.set_num_threads(1)
+    # That this process is alone is what is meant.
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled")
     for line in sys.stdin:
         asked = json.loads(line)
         copy: Copy | None = read_copy(Path(asked["copy"]))

@@ -216,7 +216,9 @@ class Coordinator:
             while True:
                 length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
                 message = wire.decode(await reader.readexactly(length))
-                if isinstance(message, wire.Note):
+                if isinstance(message, wire.Dying):
+                    self._gone(message.worker, "died (its agent saw it end)")
+                elif isinstance(message, wire.Note):
                     self.scribe.event(message.reason, message.message, node=hello.node)
                     if message.reason == "StartFailed":
                         self.fail(message.message)

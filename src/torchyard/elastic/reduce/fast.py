@@ -21,6 +21,7 @@ class FastReducer:
     def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
         self.layout = Layout(model, padding=0)
         self._flat = Flat(self.layout)
+        self._loss = self._flat.tail[LOSS]
         self._edges, self._bucket_of = _buckets(self.layout)
         self._armed = False
         self._fresh = True
@@ -103,7 +104,7 @@ class FastReducer:
         left = sorted(self._waiting) if self._armed else range(len(self.layout.parameters))
         for place in [] if self._alone else left:
             self._collect(place, self.layout.parameters[place])
-        self._flat.tail[LOSS] += loss
+        self._loss.add_(loss)
         for view, buffer in zip(self._flat.statistics, self.layout.statistics, strict=True):
             view.add_(buffer, alpha=weight)
         self._fresh = False

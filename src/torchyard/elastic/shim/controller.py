@@ -21,6 +21,7 @@ from torchyard.elastic.worker.group import GroupBroken
 from torchyard.elastic.worker.link import Ended
 from torchyard.elastic.worker.runtime import Runtime, Seat
 from torchyard.elastic.worker.state import State
+from torchyard.elastic.worker.trainer import seed_generators
 
 
 class PyTorchAllReduceController:
@@ -170,14 +171,18 @@ class PyTorchAllReduceController:
         args, kwargs = self._held[lease]
         records = order.micro_span(lease.step, lease.micro).records
         self._started().phase("computing")
-        torch.manual_seed(order.rng_key(lease.step, lease.micro))
+        seed_generators(order.rng_key(lease.step, lease.micro), self._reducer.layout.device)
         self._statistics.rewind()
         forget_gradients(self._reducer.layout)
-        with _no_steps(self._optimizer):
-            loss = func(
-                *(_cut(item, size, records) for item in args),
-                **{name: _cut(item, size, records) for name, item in kwargs.items()},
-            )
+        try:
+            with _no_steps(self._optimizer):
+                loss = func(
+                    *(_cut(item, size, records) for item in args),
+                    **{name: _cut(item, size, records) for name, item in kwargs.items()},
+                )
+        except Exception as error:
+            self._started().raised(lease.step, lease.micro, error)
+            raise
         weight = order.weight(lease.step, lease.micro)
         gradients = [p.grad for p in self._reducer.layout.parameters if p.grad is not None]
         torch._foreach_mul_(gradients, weight)

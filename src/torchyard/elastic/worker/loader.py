@@ -70,9 +70,6 @@ class Loader:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elastic-loader") if ahead else None
         self._loading: dict[tuple[int, int], Future[Any]] = {}
 
-    def record_ids(self, step: int, micro: int) -> tuple[int, ...]:
-        return tuple(self._order.record_ids(step, micro))
-
     def get(self, step: int, micro: int) -> Any:
         if self._thread is None:
             return self._load(step, micro)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -243,6 +244,13 @@ class Runtime:
             self.link.applied(self.fence, (self.step, loss, digest))
         if "synced" in self._clock:
             self._tell_durations()
+
+    def raised(self, step: int, micro: int, error: Exception) -> None:
+        """The program failed at these records. Whether they or this worker are to blame, the coordinator judges."""
+        if self.link is not None:
+            records = tuple(self.order.record_ids(step, micro))
+            text = "".join(traceback.format_exception(error))
+            self.link.send(wire.Failed(step, micro, records, f"{type(error).__name__}: {error}", text))
 
     def _tell_durations(self) -> None:
         assert self.link is not None

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from torchyard.elastic import wire
 from torchyard.elastic.checkpoint.keeper import Keeper
 from torchyard.elastic.errors import ElasticError, JobFailed
 from torchyard.elastic.order import Order
@@ -142,18 +140,18 @@ class Trainer:
             runtime.phase("loading")
             batch = self._loader.get(step, micro)
             runtime.phase("computing")
-            self._seed(self.order.rng_key(step, micro))
+            seed_generators(self.order.rng_key(step, micro), self._reducer.layout.device)
             weight = self.order.weight(step, micro)
             self._statistics.rewind()
             loss = self._loss(batch)
             if loss.dim():
                 raise ElasticError("NotAScalar", "the loss function must return one number", hint="return its mean")
-            loss = loss * weight
+            loss = loss * weight if weight != 1 else loss
             self._update.scaled(loss).backward()
         except GroupBroken:
             raise
         except Exception as error:
-            self._tell(step, micro, error)
+            runtime.raised(step, micro, error)
             raise _explained(error) from error
         self._reducer.add(micro, loss.detach(), weight=weight)
 
@@ -162,21 +160,11 @@ class Trainer:
         self._statistics.rewind()
         self._reducer.add(micro, torch.zeros(()), weight=0.0)
 
-    def _seed(self, key: int) -> None:
-        torch.manual_seed(key)
-
     def _measure(self, cost: float) -> None:
         link = self.runtime.link
         if link is not None:
             held = link.pulse.cost
             link.pulse.cost = cost if not held else COST_MEMORY * held + (1 - COST_MEMORY) * cost
-
-    def _tell(self, step: int, micro: int, error: Exception) -> None:
-        if self.runtime.link is None:
-            return
-        records = self._loader.record_ids(step, micro)
-        text = "".join(traceback.format_exception(error))
-        self.runtime.link.send(wire.Failed(step, micro, records, f"{type(error).__name__}: {error}", text))
 
     def _applied(self, total: Flat) -> Step:
         runtime = self.runtime
@@ -187,6 +175,16 @@ class Trainer:
         runtime.phase("outside")
         last = span.hi == self.order.records
         return Step(runtime.step, span.epoch, last, loss, runtime.group.size, runtime.rank)
+
+
+def seed_generators(key: int, device: torch.device) -> None:
+    """`torch.manual_seed` for the devices in use: for those that are not, it notes its caller each time, at a cost."""
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(key)
+    elif device.type != "cpu":
+        torch.manual_seed(key)
+        return
+    torch.default_generator.manual_seed(key)
 
 
 def _explained(error: Exception) -> Exception:

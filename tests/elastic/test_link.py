@@ -1,0 +1,83 @@
+"""The worker's end of the control stream: which world it enters when several are announced. No sockets."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.elastic import wire
+from torchyard.elastic.errors import Refused
+from torchyard.elastic.wire import NOWHERE, Fence, Go, Put, Reform
+from torchyard.elastic.worker.link import Ended, Link, Superseded, parse_address
+
+AGREED, NEXT = Fence(1, 1), Fence(1, 2)
+GO = Go(AGREED, ("a", "b"), 7, "a", ("b",), restore=False)
+
+
+def link(*heard: wire.Message) -> tuple[Link, list[str]]:
+    """A link that has heard these messages, and what it cut because of them."""
+    cuts: list[str] = []
+    made = Link(("127.0.0.1", 1), lambda: wire.Hello("j", "t", "b"), on_urgent=lambda: cuts.append("cut"))
+    for message in heard:
+        made._hear(message)
+    return made, cuts
+
+
+def test_an_agreed_world_is_entered_though_the_next_is_planned_already() -> None:
+    """Else workers that keep arriving keep a leaving one from ever handing over the state that only it holds."""
+    held, cuts = link(Reform(AGREED, False, "a leaves"), GO, Put(AGREED, "0", "eA=="), Reform(NEXT, False, "c joined"))
+    assert held.wait_go(AGREED) == GO
+    held.wait_values(AGREED, ["0"], timeout=0)
+    assert held.value(AGREED, "0") == b"x"
+    assert held.wanted(AGREED) == Reform(NEXT, False, "c joined")
+    assert not cuts
+
+
+def test_an_agreed_world_that_lost_a_member_is_not_entered() -> None:
+    held, cuts = link(Reform(AGREED, False, "a leaves"), GO, Reform(NEXT, True, "a died"))
+    with pytest.raises(Superseded):
+        held.wait_go(AGREED)
+    with pytest.raises(Superseded):
+        held.wait_values(AGREED, ["0"], timeout=0)
+    assert cuts == ["cut"]
+
+
+def test_a_world_that_was_not_agreed_on_yet_gives_way_to_the_next() -> None:
+    held, _ = link(Reform(AGREED, False, "b joined"), Reform(NEXT, False, "c joined"))
+    with pytest.raises(Superseded):
+        held.wait_go(AGREED)
+
+
+def test_an_older_announcement_changes_nothing() -> None:
+    held, _ = link(Reform(NEXT, False, "c joined"), Reform(AGREED, False, "b joined"))
+    assert held.wait_reform(NOWHERE, 0) == Reform(NEXT, False, "c joined")
+    assert held.wanted(NEXT) is None
+
+
+def test_a_peer_that_never_publishes_is_told_by_name_of_what_is_missing() -> None:
+    held, _ = link(Reform(AGREED, False, "b joined"), GO)
+    with pytest.raises(TimeoutError, match="0/peer"):
+        held.wait_values(AGREED, ["0/peer"], timeout=0)
+
+
+def test_the_end_of_the_job_ends_every_wait() -> None:
+    held, _ = link(wire.Stop("finished", "30 steps"))
+    with pytest.raises(Ended, match="30 steps"):
+        held.wait_reform(NOWHERE)
+
+
+def test_an_expelled_worker_that_can_still_hear_it_goes_on_as_a_newcomer() -> None:
+    held, _ = link(wire.Stop("expelled", "no sign of life"))
+    assert held.stop is None
+
+
+def test_a_refusal_is_told_with_its_advice() -> None:
+    held, cuts = link(wire.Refusal("OtherJob", "not this one", "check the address"))
+    with pytest.raises(Refused) as caught:
+        held.wait_reform(NOWHERE)
+    assert (caught.value.code, caught.value.hint, cuts) == ("OtherJob", "check the address", ["cut"])
+
+
+@pytest.mark.parametrize("text", ["nowhere", "host:", ":1", "host:port"])
+def test_what_is_not_an_address_is_refused(text: str) -> None:
+    with pytest.raises(Exception, match="not an address"):
+        parse_address(text)
