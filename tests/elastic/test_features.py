@@ -241,6 +241,15 @@ def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path) -> Non
     assert fresh.digest() == state.digest()
 
 
+def test_a_copy_that_takes_its_time_is_not_changed_by_the_next_forward_pass() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
+    state = State({"model": net})
+    taken, digest = state.capture_until_update(), state.digest()
+    net(INPUTS)
+    assert state.digest() != digest, "a forward pass changes the running statistics"
+    assert taken.digest() == digest
+
+
 def test_the_next_worker_of_a_place_writes_into_the_files_of_the_last(tmp_path: Path) -> None:
     net, optimizer = parts()
     state = State({"model": net, "optimizer": optimizer})

@@ -88,7 +88,8 @@ class Keeper(Restorable):
         save = saving is not None and runtime.rank == 0 and (step % saving.every == 0 or last)
         if not save and not (self._every and step % self._every == 0 and not last):
             return
-        self._memory.begin(step, runtime.state.capture(), partial(self._save, runtime, step) if save else None)
+        snapshot = runtime.state.capture_until_update()
+        self._memory.begin(step, snapshot, partial(self._save, runtime, step) if save else None)
 
     def before_update(self) -> None:
         """The copy must be whole before the state changes."""

@@ -81,6 +81,13 @@ class State:
         whole = {name: part.state_dict() for name, part in self._parts.items()}
         return Snapshot(_take_apart(whole, tensors), tensors)
 
+    def capture_until_update(self) -> Snapshot:
+        """As `capture`, good until the next update: what a forward pass changes, a module's buffers, is copied now."""
+        modules = [part for part in self._parts.values() if isinstance(part, torch.nn.Module)]
+        moving = {buffer.data_ptr() for module in modules for buffer in module.buffers()}
+        held = self.capture()
+        return Snapshot(held.skeleton, [t.clone() if t.data_ptr() in moving else t for t in held.tensors])
+
     def restore(self, snapshot: Snapshot) -> None:
         whole = _put_together(snapshot.skeleton, snapshot.tensors)
         if set(whole) != set(self._parts):
