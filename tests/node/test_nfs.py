@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node
+from tests.node.conftest import Node, running_node
 
 from torchyard.kube.refs import PODS
 
@@ -72,6 +72,14 @@ async def test_read_only_is_asked_of_the_server_and_kept_here(node: Node, export
     await node.script("p", "! touch /v/x", container=MOUNTED, volumes=share("/export", readOnly=True))
     await node.phase("p", "Succeeded")
     assert (tmp_path / "asked").read_text().split()[-2:] == ["-o", "ro"]
+
+
+async def test_a_node_that_is_stopped_leaves_no_mounts(export: Path, tmp_path: Path) -> None:
+    async with running_node(tmp_path / "state") as node:
+        await node.script("p", "sleep 60", container=MOUNTED, volumes=share("/export"))
+        await node.phase("p", "Running")
+        assert str(tmp_path / "state") in Path("/proc/mounts").read_text()
+    assert str(tmp_path / "state") not in Path("/proc/mounts").read_text()
 
 
 async def test_what_the_mount_program_says_is_told(node: Node, export: Path) -> None:

@@ -8,15 +8,22 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient
+from torchyard.node.volumes import nfs
+from torchyard.node.volumes.sources import NFS, volumes_of
 
 
 async def stop_pods(root: Path) -> int:
-    """Kill every container and end every shim; answers how many pods that were. Their records and logs stay."""
+    """Kill every container, end every shim, unmount what was mounted for them; answers how many pods that were.
+
+    Their records and logs stay.
+    """
     homes = list((root / "pods").iterdir()) if (root / "pods").is_dir() else []
     stopped = sum(await asyncio.gather(*(_stop(ShimClient(home)) for home in homes)))
     for part in (ClusterNetwork(root), KeeperClient(root, {})):
         with contextlib.suppress(YardError):
             await part.shutdown()
+    for home in homes:
+        await nfs.unmount_all(volumes_of(home, NFS))
     return stopped
 
 
