@@ -10,13 +10,13 @@ from http.client import RemoteDisconnected
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from tests.conformance.golden.compare import differences, shown
 from tests.conformance.golden.kinds import WIDGET_DEFINITION
-from tests.conformance.golden.patches import Talk, talks
+from tests.conformance.golden.patches import Patch, Talk, talks
 from tests.conformance.objects import Definitions, path
 from tests.support.draw import examples
-from tests.support.http import APPLY, Answer, Client
+from tests.support.http import APPLY, MERGE, Answer, Client
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
@@ -34,6 +34,20 @@ ON_PURPOSE: list[tuple[str, str]] = [
         "an empty map where there was none counts as a change of an immutable object there, and as none here",
     ),
 ]
+
+
+# An empty list that comes back as null, and is not changed by what happens elsewhere in the object.
+_POD = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}
+EMPTY_RULES = Talk(
+    "jobs",
+    {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {},
+        "spec": {"template": {"spec": _POD}, "podFailurePolicy": {"rules": []}},
+    },
+    [Patch(MERGE, {"metadata": {"labels": {"a": "b"}}}, {"fieldManager": "kubectl-edit"})],
+)
 
 
 class Both:
@@ -103,6 +117,7 @@ def converse(both: Both, talk: Talk) -> None:
 
 @pytest.mark.timeout(1800)
 @examples(usual=300, full=3000)
+@example(talk=EMPTY_RULES)
 @given(talk=talks())
 def test_both_servers_answer_the_same(both: Both, talk: Talk) -> None:
     converse(both, talk)

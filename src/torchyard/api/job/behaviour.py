@@ -24,6 +24,7 @@ _POD_NAMES = (
 )
 
 
+_RULES = (("podFailurePolicy", "rules"), ("successPolicy", "rules"))
 PODS_ARE_KEPT = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set"
     " propagationPolicy=Orphan to suppress this warning"
@@ -32,6 +33,7 @@ PODS_ARE_KEPT = (
 
 class JobBehaviour(StatefulBehaviour):
     default_propagation = "Orphan"
+    empty_is_null = tuple(("spec", *rules) for rules in _RULES)
 
     def delete_warnings(self) -> list[str]:
         return [PODS_ARE_KEPT]
@@ -91,6 +93,8 @@ def _many_completions(spec: Object) -> list[str]:
 
 
 class CronJobBehaviour(StatefulBehaviour):
+    empty_is_null = tuple(("spec", "jobTemplate", "spec", *rules) for rules in _RULES)
+
     def default(self, obj: Object) -> None:
         default_cron_job(obj)
 

@@ -168,6 +168,8 @@ def _object(type: Type) -> Decoder:
     table: dict[str, tuple[type_of_value | None, bool, Decoder]] = {}
     constants: list[tuple[str, Any]] = []
     structs: list[tuple[str, dict[str, Any]]] = []
+    # what Go writes as null: an object that comes back from the store is the one that went there
+    nulls = {key for key, child in type.fields.items() if child.nullable and child.zero == "always"}
 
     def decode_object(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
@@ -185,7 +187,8 @@ def _object(type: Type) -> Decoder:
                 if not given and not kept:
                     del decoded[key]
             elif given is None:
-                del decoded[key]
+                if key not in nulls:
+                    del decoded[key]
             else:
                 try:
                     found = decoder(given, unknown)
