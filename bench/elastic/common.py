@@ -54,11 +54,6 @@ def first_times(folder: Path) -> list[tuple[float, int]]:
     return sorted((at, step) for step, at in seen.items())
 
 
-def quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else float("nan")
-
-
 def show(bar: str, what: str, figures: str, target: str, *, met: bool | None) -> bool:
     verdict = {True: "met", False: "MISSED", None: "not judged"}[met]
     print(f"{bar:<4} {what}: {figures} | target {target} | {verdict}", flush=True)

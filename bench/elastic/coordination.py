@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.elastic import common
-from bench.elastic.common import first_times, median, quantile, show, workspace
+from bench.elastic.common import first_times, median, show, workspace
+from bench.quantiles import quantile
 from torchyard.elastic import wire
 from torchyard.elastic.chaos import Arena
 from torchyard.elastic.coordinator.fleet import Limits

@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.elastic import common, peers
-from bench.elastic.common import first_times, quantile, show, workspace
+from bench.elastic.common import first_times, show, workspace
+from bench.quantiles import quantile
 from torchyard.elastic.chaos import Arena
 from torchyard.elastic.checkpoint.files import newest_sound
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import click
 import typer
 
 from torchyard.api.errors import YardError
 from torchyard.api.queue import names
 from torchyard.cli.options import State, say
-from torchyard.yard.settings import Settings, default_state
+from torchyard.cli.target import Context, Kubeconfig, ask, chosen
 
 if TYPE_CHECKING:
     from torchyard.core.queue.line import Place
@@ -30,24 +29,16 @@ Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's or a workload's
 T = TypeVar("T")
 
 
+@app.callback()
+def choose(given: typer.Context, kubeconfig: Kubeconfig = None, context: Context = "") -> None:
+    """Queues: who waits where, why and for how long."""
+    given.obj = kubeconfig, context
+
+
 def _run(state: Path | None, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Ask the plane of this state directory, or the cluster of $KUBECONFIG where there is none."""
-    from torchyard.kube.client import Client
-    from torchyard.kube.http import HttpTransport
-    from torchyard.kube.kubeconfig import load
-
-    file = Settings(state=(state or default_state()).absolute()).kubeconfig
-    if not file.exists() and not os.environ.get("KUBECONFIG"):
-        raise YardError("there is no plane and no KUBECONFIG", hint="start a plane with `yard up`")
-
-    async def whole() -> T:
-        client = Client(HttpTransport(load(file if file.exists() else None), user_agent="yard"), manager="yard")
-        try:
-            return await work(client)
-        finally:
-            await client.close()
-
-    return asyncio.run(whole())
+    """Ask the plane of this state directory, or the cluster that was named."""
+    kubeconfig, context = click.get_current_context().obj or (None, "")
+    return ask(chosen(kubeconfig, context, state), work)
 
 
 async def _places(client: Client) -> list[Place]:

@@ -14,7 +14,7 @@ import typer
 from torchyard.api import manifests
 from torchyard.api.errors import StatusError, YardError
 from torchyard.cli.options import State
-from torchyard.yard.settings import Settings, default_state
+from torchyard.cli.target import Context, Kubeconfig, chosen
 
 if TYPE_CHECKING:
     from torchyard.cli.screen import Screen
@@ -35,10 +35,8 @@ def run(
         str, typer.Argument(metavar="FILE", help="A manifest with a PyTorchJob, Job or Pod; - reads stdin.")
     ],
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="Where objects go that name no namespace.")] = "",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: as kubectl chooses it, else this machine's.")
-    ] = None,
-    context: Annotated[str, typer.Option(help="The context of the kubeconfig. Default: the current one.")] = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = "",
     on_interrupt: Annotated[
         OnInterrupt, typer.Option(help="What Ctrl-C does with the job: leave it running, or delete it.")
     ] = OnInterrupt.leave,
@@ -48,25 +46,8 @@ def run(
     """Apply FILE, show how it goes with the logs of all replicas, and exit as the job does."""
     text = _read(file)
     objects = manifests.read(text, "standard input" if file == "-" else file)
-    found = connection(kubeconfig, context, state)
+    found = chosen(kubeconfig, context, state)
     raise typer.Exit(asyncio.run(_run(found, objects, text, namespace, on_interrupt=on_interrupt, replace=replace)))
-
-
-def connection(kubeconfig: Path | None, context: str, state: Path | None) -> Connection:
-    """As told; else kubectl's choice; else the plane of this machine."""
-    from torchyard.kube.kubeconfig import ConfigError, load
-
-    plane = Settings(state=(state or default_state()).absolute()).kubeconfig
-    if kubeconfig is not None or context:
-        return load(kubeconfig, context=context)
-    if state is not None:
-        return load(plane)
-    try:
-        return load()
-    except ConfigError:
-        if plane.exists():
-            return load(plane)
-        raise
 
 
 def _read(file: str) -> str:
@@ -80,33 +61,31 @@ async def _run(
     found: Connection, objects: list[Object], text: str, namespace: str, *, on_interrupt: OnInterrupt, replace: bool
 ) -> int:
     from torchyard.cli.screen import screen as make_screen
-    from torchyard.kube.client import Client
-    from torchyard.kube.http import HttpTransport
+    from torchyard.kube.connect import connected
 
-    client = Client(HttpTransport(found, user_agent="yard-run"), manager="yard-run")
-    screen = make_screen()
     running: list[tuple[Ref, Object]] = []
-    work = asyncio.ensure_future(
-        _apply_and_follow(client, objects, namespace or found.namespace, running, screen, replace)
-    )
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, work.cancel)
-    try:
-        return await work
-    except asyncio.CancelledError:
-        await _interrupted(client, running, screen, on_interrupt)
-        return INTERRUPTED
-    except StatusError as error:
-        shifts = manifests.lost_indentation(text)
-        if error.status in (400, 422) and shifts:
-            raise YardError(
-                f"{error.message}\nlikely cause: {shifts[0]}", hint=manifests.indentation_hint(shifts)
-            ) from error
-        raise
-    finally:
-        screen.close()
-        await client.close()
+    async with connected(found, "yard-run") as client:
+        screen = make_screen()
+        work = asyncio.ensure_future(
+            _apply_and_follow(client, objects, namespace or found.namespace, running, screen, replace)
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, work.cancel)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            await _interrupted(client, running, screen, on_interrupt)
+            return INTERRUPTED
+        except StatusError as error:
+            shifts = manifests.lost_indentation(text)
+            if error.status in (400, 422) and shifts:
+                raise YardError(
+                    f"{error.message}\nlikely cause: {shifts[0]}", hint=manifests.indentation_hint(shifts)
+                ) from error
+            raise
+        finally:
+            screen.close()
 
 
 async def _apply_and_follow(

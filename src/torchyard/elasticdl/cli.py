@@ -17,7 +17,7 @@ from torchyard.elasticdl import flags, pods, zoo
 from torchyard.elasticdl.strings import BadFlag
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
-from torchyard.kube.http import HttpTransport
+from torchyard.kube.connect import connected
 from torchyard.kube.refs import PODS
 
 
@@ -108,12 +108,8 @@ def _train(given: argparse.Namespace) -> int:
 
 def _with_client(work: Callable[[Client], Awaitable[str]]) -> int:
     async def run() -> str:
-        connection = kubeconfig.load()
-        client = Client(HttpTransport(connection, user_agent="elasticdl"), manager="elasticdl")
-        try:
+        async with connected(kubeconfig.load(), "elasticdl") as client:
             return await work(client)
-        finally:
-            await client.close()
 
     print(asyncio.run(run()))  # noqa: T201
     return 0

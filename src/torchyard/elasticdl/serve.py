@@ -20,8 +20,7 @@ from torchyard.api.errors import YardError
 from torchyard.elasticdl import flags, pods
 from torchyard.elasticdl.master import Master, say
 from torchyard.kube import kubeconfig
-from torchyard.kube.client import Client
-from torchyard.kube.http import HttpTransport
+from torchyard.kube.connect import connected
 
 AT_WORK = "TORCHYARD_ELASTICDL_MASTER"
 """Set in the process that does the work."""
@@ -71,9 +70,5 @@ def state_directory() -> Path:
 
 
 async def _work(given: argparse.Namespace) -> int:
-    connection = kubeconfig.load()
-    client = Client(HttpTransport(connection, user_agent="elasticdl-master"), manager="elasticdl-master")
-    try:
+    async with connected(kubeconfig.load(), "elasticdl-master") as client:
         return await Master(given, client, state_directory()).run()
-    finally:
-        await client.close()

@@ -14,8 +14,7 @@ import socket
 from pathlib import Path
 
 from torchyard.kube import kubeconfig
-from torchyard.kube.client import Client
-from torchyard.kube.http import HttpTransport
+from torchyard.kube.connect import connected
 from torchyard.node.agent import Agent
 from torchyard.node.settings import NodeSettings
 
@@ -36,16 +35,13 @@ def main() -> None:
 
 
 async def _run(settings: NodeSettings, config: Path | None) -> None:
-    transport = HttpTransport(kubeconfig.load(config), user_agent="torchyard-node")
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    try:
+    async with connected(kubeconfig.load(config), "torchyard-node") as client:
         with contextlib.suppress(asyncio.CancelledError):
-            await Agent(Client(transport, manager="torchyard-node"), settings).run()
-    finally:
-        await transport.close()
+            await Agent(client, settings).run()
 
 
 if __name__ == "__main__":
