@@ -14,7 +14,7 @@ from torchyard.kube.refs import LEASES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-TERMS = Terms(duration=1.0, deadline=0.7, retry=0.05)
+TERMS = Terms(duration=1.0, deadline=0.7, renew=0.1, retry=0.05)
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.written import Written
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
-from torchyard.core.pytorchjob.gang import is_volcano
-from torchyard.core.pytorchjob.view import Settings, View
+from torchyard.core.pytorchjob.view import VOLCANO, Settings, View
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
+from torchyard.kube.slim import only_metadata, slim
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +38,15 @@ _OURS = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
 _OWNER = "owner"
 _WRITES_AT_ONCE = 32
 _REMEMBERED = 8192
+_EVENTS = 50_000  # that may wait: a thousand jobs at once make twenty thousand
 # A place taken by what somebody else made: looked at again, since nothing tells when it becomes free.
 _TAKEN_AGAIN = 2.0
 # A look at a large job costs more, so its pods' changes are taken together: seconds per pod, from so many on.
 _PAUSE_PER_POD, _LARGE, _LONGEST_PAUSE = 0.001, 32, 1.0
+
+
+def groups_of(gang_scheduler: str) -> Ref:
+    return VOLCANO_GROUPS if gang_scheduler.lower() == VOLCANO else PLUGIN_GROUPS
 
 
 class _Words(NamedTuple):
@@ -86,15 +91,22 @@ class PyTorchJobController:
     ) -> None:
         """`selector` limits the jobs looked after."""
         self._client, self._settings, self._clock = client, settings, clock
-        self.recorder = Recorder(client, names.CONTROLLER, clock=clock)
+        self.recorder = Recorder(
+            client, names.CONTROLLER, clock=clock, limit=_EVENTS, is_busy=lambda: len(self.controller.queue) > 0
+        )
         owner = {_OWNER: by_owner}
         self._jobs = informers.of(JOBS, labels=selector, indexes={"key": by_key})
-        self._pods = informers.of(PODS, labels=_OURS, indexes=owner)
-        self._services = informers.of(SERVICES, labels=_OURS, indexes=owner)
+        self._pods = informers.of(PODS, labels=_OURS, indexes=owner, keep=_of_pod)
+        self._services = informers.of(SERVICES, labels=_OURS, indexes=owner, keep=only_metadata)
         self._autoscalers = informers.of(AUTOSCALERS, indexes=owner)
-        groups = VOLCANO_GROUPS if is_volcano(settings) else PLUGIN_GROUPS
+        groups = groups_of(settings.gang_scheduler)
         self._groups = informers.of(groups, indexes=owner) if settings.uses_pod_groups else None
-        self._children = [self._pods, self._services, self._autoscalers, *([self._groups] if self._groups else [])]
+        self._children = [
+            self._pods,
+            self._services,
+            self._autoscalers,
+            *([] if self._groups is None else [self._groups]),
+        ]
         self._refs = {
             "Pod": PODS,
             "Service": SERVICES,
@@ -108,6 +120,10 @@ class PyTorchJobController:
         for informer in self._children:
             informer.on_change(self._look_at_owner)
         self._newest_jobs = Written(self._jobs, "key", by_key)
+        self._newest = {
+            "Pod": Written(self._pods, _OWNER, by_owner),
+            "Service": Written(self._services, _OWNER, by_owner),
+        }
         self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
 
@@ -149,13 +165,13 @@ class PyTorchJobController:
 
     def _view(self, job: Object) -> View:
         uid = job["metadata"]["uid"]
-        groups = _owned(self._groups, "PodGroup", uid) if self._groups else []
+        groups = [] if self._groups is None else _owned(self._groups, "PodGroup", uid)
         autoscalers = _owned(self._autoscalers, "HorizontalPodAutoscaler", uid)
         return View.of(
             job,
             self._clock(),
-            pods=_owned(self._pods, "Pod", uid),
-            services=_owned(self._services, "Service", uid),
+            pods=[{**one, "kind": "Pod"} for one in self._newest["Pod"].of(uid)],
+            services=[{**one, "kind": "Service"} for one in self._newest["Service"].of(uid)],
             pod_group=groups[0] if groups else None,
             autoscaler=autoscalers[0] if autoscalers else None,
         )
@@ -197,11 +213,13 @@ class PyTorchJobController:
         said = _WORDS[kind]
         async with self._room:
             try:
-                await self._client.create(self._refs[kind], obj)
+                made = await self._client.create(self._refs[kind], obj)
             except StatusError as error:
                 if error.reason == "AlreadyExists":
                     return await self._look_at_taken(obj, error)
                 raise _NotDone(Event("Warning", said.not_created, words.not_created(str(error))), error) from error
+        if kind in self._newest:
+            self._newest[kind].remember(made)
         return Event("Normal", said.created[0], said.created[1](name)) if said.created else None
 
     async def _look_at_taken(self, obj: Object, error: StatusError) -> Event | None:
@@ -276,6 +294,12 @@ class _NotDone(Exception):
     def __init__(self, event: Event, error: StatusError) -> None:
         super().__init__(str(error))
         self.event, self.error = event, error
+
+
+def _of_pod(pod: Object) -> Object:
+    """What is looked at of a pod. Its spec is most of it, and came from the job."""
+    spec = pod.get("spec") or {}
+    return slim({**pod, "spec": {"nodeName": spec["nodeName"]} if spec.get("nodeName") else {}})
 
 
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:

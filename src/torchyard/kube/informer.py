@@ -24,6 +24,7 @@ Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 Handler = Callable[[str, Object, Object | None], None]  # change, object, the one before
 Index = Callable[[Object], Iterable[str]]
+Keep = Callable[[Object], Object]  # what is kept of an object; metadata always, but for managedFields
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 30.0
 # Shorter than the idle limits of common proxies, so that a dead connection is noticed.
@@ -63,8 +64,9 @@ class Informer:
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, Index] | None = None,
+        keep: Keep = slim,
     ) -> None:
-        self.ref = ref
+        self.ref, self.keep = ref, keep
         self.synced = asyncio.Event()
         self._client = client
         self._namespace, self._labels, self._fields = namespace, labels, fields
@@ -135,7 +137,7 @@ class Informer:
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        self._replace({key_of(obj): slim(obj) for obj in listing.items}, listing.revision)
+        self._replace({key_of(obj): self.keep(obj) for obj in listing.items}, listing.revision)
         return None
 
     async def _fill_by_watch(self) -> None:
@@ -151,7 +153,7 @@ class Informer:
                 elif change == "DELETED":
                     found.pop(key_of(obj), None)
                 else:
-                    found[key_of(obj)] = slim(obj)
+                    found[key_of(obj)] = self.keep(obj)
             else:
                 return
             async for change, obj in stream:
@@ -186,7 +188,7 @@ class Informer:
             self._reindex(key, before, None)
             self._tell("DELETED", obj, before)
         else:
-            self._objects[key] = slim(obj)
+            obj = self._objects[key] = self.keep(obj)
             self._reindex(key, before, obj)
             self._tell("MODIFIED" if before is not None else "ADDED", obj, before)
 

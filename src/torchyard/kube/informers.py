@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Mapping
 
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.informer import Index, Informer
+from torchyard.kube.informer import Index, Informer, Keep
+from torchyard.kube.slim import slim
 
 
 class Informers:
@@ -26,14 +27,17 @@ class Informers:
         labels: str = "",
         fields: str = "",
         indexes: Mapping[str, Index] | None = None,
+        keep: Keep = slim,
     ) -> Informer:
-        """The informer of this selection. Indexes are shared too: one name means one function."""
+        """The informer of this selection. Its indexes are shared, one name means one function; and what is kept too."""
         within = (namespace or self._namespace) if ref.namespaced else ""
         selection = (ref, within, labels, fields)
         informer = self._shared.get(selection)
         if informer is None:
-            informer = Informer(self._client, ref, namespace=within, labels=labels, fields=fields)
+            informer = Informer(self._client, ref, namespace=within, labels=labels, fields=fields, keep=keep)
             self._shared[selection] = informer
+        if informer.keep is not keep:
+            raise ValueError(f"of {ref.plural} something else is kept already")
         for name, index in (indexes or {}).items():
             informer.add_index(name, index)
         return informer

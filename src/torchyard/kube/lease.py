@@ -31,10 +31,14 @@ class LeaseLost(YardError):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A leader that is not heard of for `duration` is replaced; it stops by itself after the shorter `deadline`."""
+    """A leader that is not heard of for `duration` is replaced; it stops by itself after the shorter `deadline`.
+
+    A leader writes every `renew` seconds; who failed to, or waits for his turn, tries again after `retry`.
+    """
 
     duration: float = 3.0
     deadline: float = 2.2
+    renew: float = 0.8
     retry: float = 0.4
 
 
@@ -101,9 +105,9 @@ class Election:
             await asyncio.sleep(self._terms.retry)
 
     async def _keep(self) -> None:
-        renewed = self._clock()
+        renewed, pause = self._clock(), self._terms.renew
         while True:
-            await asyncio.sleep(self._terms.retry)
+            await asyncio.sleep(pause)
             left = self._terms.deadline - (self._clock() - renewed)
             said = ""
             try:
@@ -112,12 +116,13 @@ class Election:
             except (YardError, TimeoutError) as error:
                 held, said = False, str(error) or "no answer in time"
                 if left > self._terms.retry:
+                    pause = self._terms.retry
                     continue
             if not held:
                 self.leader = "" if self.leads else self.leader
                 said = said or f"{self.leader or 'somebody else'} has it"
                 raise LeaseLost(f"the lease {self._namespace}/{self._name} is lost: {said}")
-            renewed = self._clock()
+            renewed, pause = self._clock(), self._terms.renew
 
     async def _take(self) -> bool:
         """Renew the lease, or take it if nobody has it; False while somebody else does."""

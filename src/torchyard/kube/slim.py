@@ -21,6 +21,12 @@ def slim(obj: Object) -> Object:
     return obj
 
 
+def only_metadata(obj: Object) -> Object:
+    """For what is only looked up by its name, labels and owner."""
+    obj["metadata"].pop("managedFields", None)
+    return {"metadata": obj["metadata"]}
+
+
 def _share(part: Any) -> None:
     for place, inner in part.items() if part.__class__ is dict else enumerate(part):
         if inner.__class__ is str:

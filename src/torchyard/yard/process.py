@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchyard.api.errors import YardError
+from torchyard.kube.process import calm_collector, prefer_uvloop
 from torchyard.yard.lock import AlreadyRunning, Holder, running
 from torchyard.yard.settings import Settings
 
@@ -26,12 +27,9 @@ _READY = "YARD_READY_FD"  # a detached plane tells its starter through this desc
 
 def run(settings: Settings, ready: Callable[[str], None]) -> None:
     """Run the plane until SIGINT or SIGTERM; `ready` is called with its URL once it answers."""
-    gc.disable()  # until `_calm_collector`: what the start makes is there to stay
+    gc.disable()  # until `calm_collector`: what the start makes is there to stay
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    prefer_uvloop()
     asyncio.run(_run(settings, ready))
 
 
@@ -43,7 +41,7 @@ async def _run(settings: Settings, ready: Callable[[str], None]) -> None:
     for one in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(one, stop.set)
     async with Plane(settings) as plane:
-        loop.call_later(CALM_SECONDS, _calm_collector)
+        loop.call_later(CALM_SECONDS, calm_collector)
         ready(plane.url)
         _tell_starter(plane.url)
         stopped, failed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(plane.failed())
@@ -52,14 +50,6 @@ async def _run(settings: Settings, ready: Callable[[str], None]) -> None:
         if failed.done():
             failed.result()
         failed.cancel()
-
-
-def _calm_collector() -> None:
-    """Spare Python's cycle collector what lives for ever, and let it look less often: objects here are trees."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 5, 10)
-    gc.enable()
 
 
 def _tell_starter(url: str) -> None:

@@ -1,0 +1,107 @@
+"""The operator as a process, and what its metrics say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.support.process import Process, free_port
+
+
+class Operator:
+    """Started at once; `ready` waits until it acts."""
+
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        self._metrics, self._health = free_port(), free_port()
+        command = [sys.executable, "-m", "torchyard.cli", "operator", "--kubeconfig", str(kubeconfig), "--no-webhook"]
+        command += ["--host", "127.0.0.1", "--metrics-port", str(self._metrics), "--health-port", str(self._health)]
+        self._process = Process(command, log, env={"PYTHONPATH": os.pathsep.join(sys.path)})
+        self._looked_at = psutil.Process(self._process.pid)
+
+    async def ready(self) -> None:
+        await until(lambda: self._answers() and self.figures().leads, "the operator leads")
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def cpu(self) -> float:
+        """Seconds of a core so far."""
+        times = self._looked_at.cpu_times()
+        return float(times.user + times.system)
+
+    def rss(self) -> float:
+        return float(self._looked_at.memory_info().rss) / 1e6
+
+    def figures(self) -> Figures:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics", timeout=10) as answer:
+            return Figures(answer.read().decode())
+
+    async def quiet(self) -> None:
+        """Until it has nothing more to write, its last event included."""
+        before = -1.0
+        while (calls := self.figures().calls) != before:
+            before = calls
+            await asyncio.sleep(1)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._health}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+class Figures:
+    def __init__(self, text: str) -> None:
+        found = re.findall(r"^([a-z_]\S*(?: [^ ]*)?) ([0-9.e+-]+|\+Inf)$", text, re.M)
+        self._values = {key: float(value) for key, value in found}
+
+    @property
+    def leads(self) -> bool:
+        return self._sum("leader_election_master_status") > 0
+
+    @property
+    def calls(self) -> float:
+        return self._sum("rest_client_requests_total")
+
+    @property
+    def reconciles(self) -> float:
+        return self._sum("controller_runtime_reconcile_total")
+
+    def by_method(self) -> str:
+        found = {
+            re.sub(r'.*code="(\d+)",method="(\w+)".*', r"\2 \1", key): value
+            for key, value in self._values.items()
+            if key.startswith("rest_client_requests_total")
+        }
+        return ", ".join(f"{key}: {value:.0f}" for key, value in sorted(found.items()))
+
+    def reconcile_quantile(self, share: float) -> str:
+        """The bucket in which this share of the reconciliations ended."""
+        name = "controller_runtime_reconcile_time_seconds_bucket"
+        buckets = sorted(
+            (float(found.group(1).replace("+Inf", "inf")), value)
+            for key, value in self._values.items()
+            if (found := re.match(name + r'\{.*le="([^"]+)"', key))
+        )
+        total = buckets[-1][1]
+        return f"≤ {next(limit for limit, count in buckets if count >= share * total) * 1000:g} ms"
+
+    def _sum(self, name: str) -> float:
+        return sum(value for key, value in self._values.items() if key.startswith(name))
+
+
+async def until(what: Callable[[], Any], said: str, seconds: float = 400) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{said}: not within {seconds:.0f} s")
+        await asyncio.sleep(0.05)

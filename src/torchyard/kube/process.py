@@ -1,0 +1,23 @@
+"""How a process that serves or watches for long is set up: a fast event loop, a cycle collector that keeps still."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+
+
+def prefer_uvloop() -> None:
+    """Before the loop is made."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+
+
+def calm_collector() -> None:
+    """Spare Python's cycle collector what lives for ever, and let it look less often: objects here are trees."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 5, 10)
+    gc.enable()
