@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
+from torchyard.operator.manifests import Installation, as_yaml, definitions, objects, queue_objects
 from torchyard.operator.settings import IMAGE
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -32,10 +33,16 @@ def main(directory: Path = DEPLOY) -> None:
     (crds / "pytorchjobs.yaml").write_text(as_yaml(definitions()))
     marked = replace(install, image=f"{_MARK}image", namespace=f"{_MARK}namespace", replicas=f"{_MARK}replicas")
     # Helm makes the release's namespace itself.
-    text = as_yaml([one for one in objects(marked) if one["kind"] != "Namespace"])
+    (templates / "operator.yaml").write_text(_template([one for one in objects(marked) if one["kind"] != "Namespace"]))
+    queues = _template(queue_objects(marked))
+    (templates / "queues.yaml").write_text(f"{{{{- if .Values.queues }}}}\n{queues}{{{{- end }}}}\n")
+
+
+def _template(manifests: list[dict[str, Any]]) -> str:
+    text = as_yaml(manifests)
     for mark, value in _VALUES.items():
         text = text.replace(mark, value)
-    (templates / "operator.yaml").write_text(text)
+    return text
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.operator.conftest import PODS, Installed
 from tests.support.effort import rounds
 from tests.support.kubernetes import Server
+from tests.support.operator import PODS, Installed
 from tests.support.process import Process
 from tests.support.pytorchjobs import job
 

@@ -1,13 +1,22 @@
-"""`yard doctor`: what this machine offers to pods, and what is missing and why."""
+"""`yard doctor`: what this machine offers to pods, or what a cluster lacks for PyTorchJobs, and why."""
 
 from __future__ import annotations
 
 from torchyard.cli.options import say
+from torchyard.cli.target import Context, Kubeconfig, ask
 
 
-def doctor() -> None:
-    """Look at the machine and say in plain words what works here, what does not, and why."""
-    from torchyard.yard.machine import findings
+def doctor(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
+    """Say in plain words what works on this machine, or on the cluster that is named, what does not, and why."""
+    if kubeconfig is not None or context:
+        from torchyard.kube.kubeconfig import load
+        from torchyard.operator.report import findings as of_cluster
 
-    for what, works, words in findings():
+        connection = load(kubeconfig, context=context)
+        found = ask(connection, lambda client: of_cluster(client, connection.namespace))
+    else:
+        from torchyard.yard.machine import findings
+
+        found = findings()
+    for what, works, words in found:
         say(f"{'✓' if works else '✗'} {what + ':':<24} {words}")

@@ -7,21 +7,18 @@ import contextlib
 import logging
 import signal
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchyard.cli.options import say
+from torchyard.cli.target import Context, Kubeconfig, ask
 from torchyard.operator import settings as names
 
 if TYPE_CHECKING:
     from torchyard.kube.client import Client
 
-Kubeconfig = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Default: KUBECONFIG, ~/.kube/config, or the pod's own account.")
-]
-Context = Annotated[str, typer.Option(metavar="NAME", help="Context of the kubeconfig; default: the current one.")]
 Gang = Annotated[
     str,
     typer.Option(
@@ -63,6 +60,7 @@ def operator(
 ) -> None:
     """Look after the PyTorchJobs of a cluster. Runs until it is stopped."""
     from torchyard.kube.kubeconfig import load
+    from torchyard.kube.process import calm_collector, prefer_uvloop
     from torchyard.operator.logs import set_up
     from torchyard.operator.operator import Operator
 
@@ -88,8 +86,10 @@ def operator(
     logging.getLogger(__name__).info("%s looks after %s", settings.identity, connection.server)
 
     async def run() -> None:
+        calm_collector()
         await _until_signal(Operator(connection, settings).run)
 
+    prefer_uvloop()
     asyncio.run(run())
 
 
@@ -97,21 +97,46 @@ def install(
     kubeconfig: Kubeconfig = None,
     context: Context = "",
     namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the operator runs.")] = names.NAMESPACE,
+    watch_namespace: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Look after this namespace only, with rights there only; may be repeated."),
+    ] = None,
     image: Annotated[str, typer.Option(metavar="IMAGE", help="The operator's image.")] = names.IMAGE,
     replicas: Annotated[int, typer.Option(metavar="N", min=1, help="Copies; one acts at a time.")] = 2,
     gang_scheduler_name: Gang = "",
+    queues: Annotated[
+        bool | None, typer.Option(help="Bring jobs into Kueue's queues; default: where Kueue leaves them to us.")
+    ] = None,
     crds_only: Annotated[bool, typer.Option("--crds-only", help="Only make PyTorchJobs known to the cluster.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
 ) -> None:
     """Install the operator on a cluster, or bring it up to date."""
+    from torchyard.core.queue.presence import Mode
+    from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installing
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
+    from torchyard.operator.queues import look
 
-    to = Installation(image, namespace, replicas=replicas, gang_scheduler=gang_scheduler_name)
+    to = Installation(
+        image,
+        namespace,
+        replicas=replicas,
+        gang_scheduler=gang_scheduler_name,
+        watched=tuple(watch_namespace or ()),
+        queues=bool(queues),
+    )
     if dry_run:
         say(as_yaml([*definitions(), *([] if crds_only else objects(to))]).rstrip())
         return
-    _with_client(kubeconfig, context, lambda client: installing.install(client, None if crds_only else to, say))
+
+    async def work(client: Client) -> None:
+        if crds_only:
+            await installing.install(client, None, say)
+            return
+        wanted = (await look(client)).mode is Mode.EXTERNAL if queues is None else queues
+        await installing.install(client, replace(to, queues=wanted), say)
+
+    ask(load(kubeconfig, context=context), work)
 
 
 def uninstall(
@@ -123,26 +148,15 @@ def uninstall(
     ] = False,
 ) -> None:
     """Remove the operator from a cluster. Jobs, and what they are defined by, stay unless asked."""
+    from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installing
     from torchyard.operator.manifests import Installation
 
     to = Installation("", namespace)
-    _with_client(kubeconfig, context, lambda client: installing.uninstall(client, to, say, with_definitions=with_jobs))
-
-
-def _with_client(kubeconfig: Path | None, context: str, work: Callable[[Client], Awaitable[None]]) -> None:
-    from torchyard.kube.client import Client
-    from torchyard.kube.http import HttpTransport
-    from torchyard.kube.kubeconfig import load
-
-    async def run() -> None:
-        client = Client(HttpTransport(load(kubeconfig, context=context), user_agent="yard"), manager="yard")
-        try:
-            await work(client)
-        finally:
-            await client.close()
-
-    asyncio.run(run())
+    ask(
+        load(kubeconfig, context=context),
+        lambda client: installing.uninstall(client, to, say, with_definitions=with_jobs),
+    )
 
 
 async def _until_signal(run: Callable[[], Awaitable[None]]) -> None:

@@ -16,12 +16,13 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.apiserver.access.certificates import Credentials, ensure_server
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.refs import SECRETS
-from torchyard.operator.settings import NAME, WEBHOOK, WEBHOOK_SECRET
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK, WEBHOOK_SECRET
 
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-WEBHOOKS = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)
+VALIDATING = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)
+MUTATING = Ref("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
 # The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
 _FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
 LOOK_AGAIN = 3600.0
@@ -71,19 +72,24 @@ class WebhookCertificates:
                 renewed()
 
     async def _trust(self, authority: str) -> None:
-        """Put the authority into the webhook's configuration, if it is not there."""
-        webhook = await self._client.find(WEBHOOKS, WEBHOOK)
-        if webhook is None:
+        """Put the authority into our webhooks' configurations, where it is not there."""
+        if not await self._trusted(VALIDATING, WEBHOOK, authority):
             log.warning("there is no ValidatingWebhookConfiguration %s: jobs are not reviewed", WEBHOOK)
-            return
+        await self._trusted(MUTATING, DEFAULTS_WEBHOOK, authority)  # there where queues are
+
+    async def _trusted(self, ref: Ref, name: str, authority: str) -> bool:
+        """Whether there is such a configuration."""
+        webhook = await self._client.find(ref, name)
+        if webhook is None:
+            return False
         hooks = webhook.get("webhooks") or []
-        if all(one["clientConfig"].get("caBundle") == authority for one in hooks):
-            return
-        patch = [
-            {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": authority}
-            for place in range(len(hooks))
-        ]
-        await self._client.patch(WEBHOOKS, WEBHOOK, patch, kind="json")
+        if any(one["clientConfig"].get("caBundle") != authority for one in hooks):
+            patch = [
+                {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": authority}
+                for place in range(len(hooks))
+            ]
+            await self._client.patch(ref, name, patch, kind="json")
+        return True
 
     def _unpack(self, secret: Object | None) -> None:
         data = (secret or {}).get("data") or {}

@@ -10,7 +10,7 @@ from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.pytorchjob import names
-from torchyard.kube.client import Client
+from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import key_of
 from torchyard.kube.refs import PODS
 from torchyard.operator.rights import Right
@@ -29,18 +29,22 @@ class NotReady(YardError):
 
 async def check_kind(client: Client) -> None:
     """PyTorchJobs must be served, with a status of their own."""
-    version = f"/apis/{names.GROUP}/{names.VERSION}"
+    jobs = Ref(names.GROUP, names.VERSION, names.PLURAL)
+    await check_served(client, jobs, "status", hint="yard install --crds-only")
+
+
+async def check_served(client: Client, ref: Ref, *subresources: str, hint: str) -> None:
     try:
-        served = await client.raw("GET", version)
+        served = await client.raw("GET", f"/apis/{ref.api_version}")
     except StatusError as error:
         if error.status != 404:
             raise
         served = {}
     found = {one["name"] for one in served.get("resources") or ()}
-    wanted = {names.PLURAL, f"{names.PLURAL}/status"}
+    wanted = {ref.plural, *(f"{ref.plural}/{one}" for one in subresources)}
     if not wanted <= found:
         missing = ", ".join(sorted(wanted - found))
-        raise NotReady(f"the cluster does not serve {missing} of {names.API_VERSION}", hint="yard install --crds-only")
+        raise NotReady(f"the cluster does not serve {missing} of {ref.api_version}", hint=hint)
 
 
 async def check_rights(client: Client, rights: Iterable[Right], namespaces: Iterable[str] = ("",)) -> None:
@@ -49,7 +53,7 @@ async def check_rights(client: Client, rights: Iterable[Right], namespaces: Iter
     for namespace in namespaces:
         for right in rights:
             for verb in right.verbs:
-                if not await _may(client, right, verb, namespace):
+                if not await may(client, right, verb, namespace):
                     what = f"{right.resource}.{right.group}" if right.group else right.resource
                     missing.append(f"{verb} {what}" + (f" in {namespace}" if namespace else ""))
     if missing:
@@ -71,7 +75,7 @@ async def check_alone(client: Client, namespaces: Iterable[str] = ("",)) -> None
             )
 
 
-async def _may(client: Client, right: Right, verb: str, namespace: str) -> bool:
+async def may(client: Client, right: Right, verb: str, namespace: str) -> bool:
     resource, _, subresource = right.resource.partition("/")
     asked: Object = {"group": right.group, "resource": resource, "verb": verb, "namespace": namespace}
     if subresource:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import Any
 
 import orjson
 from aiohttp import web
 
 from torchyard.api.errors import YardError
 from torchyard.operator.metrics import Metrics
-from torchyard.operator.review import answer
 
 log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 _MOST_BYTES = 8 << 20
 
 
@@ -46,19 +49,27 @@ def metrics_app(metrics: Metrics) -> web.Application:
     return app
 
 
-def webhook_app(reviewed: Callable[[int], None]) -> web.Application:
+def webhook_app(
+    answers: Mapping[str, Callable[[Object], Object]], reviewed: Callable[[str, int], None]
+) -> web.Application:
+    """`answers`: what answers an AdmissionReview, by path."""
+    app = web.Application(client_max_size=_MOST_BYTES)
+    for path, answer in answers.items():
+        app.router.add_post(path, _reviewer(path, answer, reviewed))
+    return app
+
+
+def _reviewer(path: str, answer: Callable[[Object], Object], reviewed: Callable[[str, int], None]) -> Handler:
     async def review(request: web.Request) -> web.Response:
         try:
             made = answer(orjson.loads(await request.read()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            reviewed(400)
+            reviewed(path, 400)
             return web.Response(status=400, text=f"cannot review this: {error}")
-        reviewed(200 if made["response"]["allowed"] else 422)
+        reviewed(path, 200 if made["response"]["allowed"] else 422)
         return web.Response(body=orjson.dumps(made), content_type="application/json")
 
-    app = web.Application(client_max_size=_MOST_BYTES)
-    app.router.add_post("/validate", review)
-    return app
+    return review
 
 
 async def listen(

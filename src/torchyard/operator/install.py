@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.refs import CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
-from torchyard.operator.certificates import WEBHOOKS
+from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.manifests import Installation, definitions, objects
+from torchyard.operator.settings import NAME
 
 Object = dict[str, Any]
 Say = Callable[[str], None]
@@ -29,7 +31,8 @@ _REFS = {
     "Service": SERVICES,
     "PodDisruptionBudget": Ref("policy", "v1", "poddisruptionbudgets"),
     "NetworkPolicy": Ref("networking.k8s.io", "v1", "networkpolicies"),
-    "ValidatingWebhookConfiguration": WEBHOOKS,
+    "ValidatingWebhookConfiguration": VALIDATING,
+    "MutatingWebhookConfiguration": MUTATING,
 }
 _ESTABLISHED_SECONDS = 30.0
 
@@ -46,8 +49,11 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
 async def uninstall(client: Client, to: Installation, say: Say, *, with_definitions: bool = False) -> None:
     """The operator goes, its namespace and its roles with it. Definitions, and so all jobs, only if asked."""
     # The webhook first: with its operator gone it would refuse every job.
-    for obj in reversed(objects(to)):
+    for obj in reversed(objects(replace(to, queues=True))):
         await _delete(client, obj, say)
+    for kind in ("RoleBinding", "Role"):  # of the namespaces it looked after, if those were named
+        for obj in (await client.list(_REFS[kind], labels=f"app.kubernetes.io/name={NAME}")).items:
+            await _delete(client, {**obj, "kind": kind}, say)
     for obj in definitions() if with_definitions else ():
         await _delete(client, obj, say)
 

@@ -12,8 +12,10 @@ import yaml
 
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
+from torchyard.api.queue.names import QUEUE_NAME
 from torchyard.operator import rights
 from torchyard.operator.settings import (
+    DEFAULTS_WEBHOOK,
     HEALTH_PORT,
     LEASE,
     METRICS_PORT,
@@ -27,7 +29,8 @@ from torchyard.operator.settings import (
 Object = dict[str, Any]
 LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "torchyard"}
 _SELECTOR = {"app.kubernetes.io/name": NAME}
-_RBAC = "rbac.authorization.k8s.io/v1"
+_RBAC_GROUP = "rbac.authorization.k8s.io"
+_RBAC = f"{_RBAC_GROUP}/v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Installation:
     namespace: str = NAMESPACE
     replicas: int | str = 2  # one acts, the other takes over at once; a chart puts its own words here
     gang_scheduler: str = ""
+    watched: tuple[str, ...] = ()  # namespaces whose jobs are looked after, and whose only; none means all
+    queues: bool = False  # with Kueue's, where it leaves our jobs to us
 
 
 def as_yaml(manifests: list[Object]) -> str:
@@ -54,6 +59,7 @@ def objects(to: Installation) -> list[Object]:
         _object("v1", "Namespace", to.namespace, labels={"pod-security.kubernetes.io/enforce": "restricted"}),
         _object("v1", "ServiceAccount", NAME, to.namespace),
         *_roles(to),
+        *(queue_objects(to) if to.queues else ()),
         *_user_roles(),
         _deployment(to),
         _service(to),
@@ -73,28 +79,44 @@ def _object(
 
 
 def _roles(to: Installation) -> list[Object]:
-    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": to.namespace}]
-    everywhere = [*rights.cluster_rights(to.gang_scheduler), *rights.webhook_rights(WEBHOOK)]
+    """Where jobs are; in its own namespace; and, of the whole cluster, its own webhooks."""
+    jobs, webhooks = rights.job_rights(to.gang_scheduler), rights.webhook_rights(WEBHOOK, DEFAULTS_WEBHOOK)
     own = rights.own_rights(LEASE, WEBHOOK_SECRET)
-    group = "rbac.authorization.k8s.io"
+    found = []
+    if to.watched:
+        for namespace in to.watched:
+            # Several roles of a name in one namespace would be one: where it watches its own, it has both.
+            mine = [*jobs, *own] if namespace == to.namespace else jobs
+            found += _role(to, NAME, mine, namespace)
+    if to.namespace not in to.watched:
+        found += _role(to, NAME, own, to.namespace)
+    return [*_role(to, NAME, webhooks if to.watched else [*jobs, *webhooks]), *found]
+
+
+def _role(to: Installation, name: str, found: list[rights.Right], namespace: str = "") -> list[Object]:
+    """A role and the operator's hold of it: in a namespace, or everywhere."""
+    kind = "Role" if namespace else "ClusterRole"
     return [
-        _object(_RBAC, "ClusterRole", NAME, rules=[rights.rule(one) for one in everywhere]),
+        _object(_RBAC, kind, name, namespace, rules=[rights.rule(one) for one in found]),
         _object(
             _RBAC,
-            "ClusterRoleBinding",
-            NAME,
-            roleRef={"apiGroup": group, "kind": "ClusterRole", "name": NAME},
-            subjects=subjects,
+            f"{kind}Binding",
+            name,
+            namespace,
+            roleRef={"apiGroup": _RBAC_GROUP, "kind": kind, "name": name},
+            subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": to.namespace}],
         ),
-        _object(_RBAC, "Role", NAME, to.namespace, rules=[rights.rule(one) for one in own]),
-        _object(
-            _RBAC,
-            "RoleBinding",
-            NAME,
-            to.namespace,
-            roleRef={"apiGroup": group, "kind": "Role", "name": NAME},
-            subjects=subjects,
-        ),
+    ]
+
+
+def queue_objects(to: Installation) -> list[Object]:
+    """What it takes to bring jobs into the queues of a Kueue that leaves them to us."""
+    hook = _hook(to, DEFAULTS_WEBHOOK, "/default", ["CREATE"])
+    hook["objectSelector"] = {"matchExpressions": [{"key": QUEUE_NAME, "operator": "Exists"}]}
+    hook["reinvocationPolicy"] = "Never"
+    return [
+        *_role(to, f"{NAME}-queues", [*rights.LOOK_FOR_KUEUE, *rights.queue_rights()]),
+        _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", DEFAULTS_WEBHOOK, webhooks=[hook]),
     ]
 
 
@@ -121,6 +143,7 @@ def _deployment(to: Installation) -> Object:
     arguments = ["operator", f"--own-namespace={to.namespace}"]
     if to.gang_scheduler:
         arguments.append(f"--gang-scheduler-name={to.gang_scheduler}")
+    arguments += [f"--namespace={one}" for one in to.watched]
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     container = {
         "name": "operator",
@@ -184,21 +207,29 @@ def _network_policy(to: Installation) -> Object:
 
 
 def _webhook(to: Installation) -> Object:
+    hook = _hook(to, WEBHOOK, "/validate", ["CREATE", "UPDATE"])
+    return _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", WEBHOOK, webhooks=[hook])
+
+
+def _hook(to: Installation, name: str, path: str, operations: list[str]) -> Object:
     """Without an authority: the operator puts its own in, and an upgrade leaves it there."""
     rule = {
         "apiGroups": [names.GROUP],
         "apiVersions": [names.VERSION],
-        "operations": ["CREATE", "UPDATE"],
+        "operations": operations,
         "resources": [names.PLURAL],
         "scope": "Namespaced",
     }
     hook = {
-        "name": WEBHOOK,
+        "name": name,
         "admissionReviewVersions": ["v1"],
-        "clientConfig": {"service": {"name": NAME, "namespace": to.namespace, "path": "/validate", "port": 443}},
+        "clientConfig": {"service": {"name": NAME, "namespace": to.namespace, "path": path, "port": 443}},
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "timeoutSeconds": 10,
         "rules": [rule],
     }
-    return _object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", WEBHOOK, webhooks=[hook])
+    if to.watched:
+        names_in = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(to.watched)}
+        hook["namespaceSelector"] = {"matchExpressions": [names_in]}
+    return hook

@@ -57,6 +57,9 @@ class Metrics:
             registry=registry,
         )
         self._leads = Gauge("leader_election_master_status", "1 if this copy leads.", ("name",), registry=registry)
+        self._queue_mode = Gauge(
+            "torchyard_operator_queue_mode", "Who brings jobs into Kueue's queues here.", ("mode",), registry=registry
+        )
         self._reviews = Counter(
             "controller_runtime_webhook_requests",
             "Admission reviews by answer.",
@@ -74,8 +77,12 @@ class Metrics:
         self._requests.labels(str(status), method).inc()
         self._request_times.labels(method).observe(seconds)
 
-    def reviewed(self, code: int) -> None:
-        self._reviews.labels("/validate", str(code)).inc()
+    def reviewed(self, path: str, code: int) -> None:
+        self._reviews.labels(path, str(code)).inc()
+
+    def queue_mode(self, mode: str) -> None:
+        self._queue_mode.clear()
+        self._queue_mode.labels(mode).set(1)
 
     def watch_depth(self, depth: Callable[[], float]) -> None:
         self._depth.labels(names.CONTROLLER).set_function(depth)

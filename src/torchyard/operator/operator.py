@@ -7,12 +7,13 @@ import contextlib
 import logging
 import ssl
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
-from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, groups_of
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
@@ -22,36 +23,44 @@ from torchyard.kube.lease import Election
 from torchyard.kube.pace import Pace
 from torchyard.operator import rights
 from torchyard.operator.certificates import WebhookCertificates
-from torchyard.operator.checks import check_alone, check_kind, check_rights
+from torchyard.operator.checks import check_alone, check_kind, check_rights, check_served
+from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.faces import Health, listen, metrics_app, webhook_app
 from torchyard.operator.metrics import Metrics
-from torchyard.operator.settings import LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, Settings
+from torchyard.operator.queues import Queues
+from torchyard.operator.review import answer, held
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, Settings
+from torchyard.operator.together import Work, together
 
 log = logging.getLogger(__name__)
 
-Work = Coroutine[Any, Any, None]
+Object = dict[str, Any]
 _ASK_AGAIN = 5.0
 
 
 class Operator:
     """`run` until cancelled, or until the lease is lost. `health` says when it is ready, `ports` where it answers."""
 
-    def __init__(self, connection: Connection, settings: Settings) -> None:
+    def __init__(self, connection: Connection, settings: Settings, *, clock: Callable[[], datetime] = local) -> None:
         self._settings = settings
-        self._metrics, self.health = Metrics(), Health()
+        self.metrics, self.health = Metrics(), Health()
         pace = Pace(most=settings.most_requests)
         transport = HttpTransport(
             connection,
             user_agent=NAME,
             limit=settings.most_requests + 2,
             pace=pace,
-            observe=self._metrics.requested,
+            observe=self.metrics.requested,
         )
         self._client = Client(transport, manager=NAME)
+        self.clock = ServerClock(transport, clock)
         # The lease must be renewed however much else waits for its turn.
         self._lease_client = Client(HttpTransport(connection, user_agent=f"{NAME}-lease", limit=2), manager=NAME)
         self._election = Election(
             self._lease_client, name=LEASE, namespace=settings.own_namespace, identity=settings.identity
+        )
+        self.queues = Queues(
+            self._client, namespaces=settings.namespaces, clock=self.clock.now, changed=self.metrics.queue_mode
         )
         self._webhook_answers = asyncio.Event()
         self.ports: dict[str, int] = {}
@@ -73,7 +82,7 @@ class Operator:
         settings = self._settings
         self.ports["health"] = await listen(self.health.app(), settings.host, settings.health_port, closing=closing)
         self.ports["metrics"] = await listen(
-            metrics_app(self._metrics), settings.host, settings.metrics_port, closing=closing
+            metrics_app(self.metrics), settings.host, settings.metrics_port, closing=closing
         )
 
     async def _wait_for_cluster(self) -> None:
@@ -94,13 +103,17 @@ class Operator:
     async def _check(self) -> None:
         settings = self._settings
         spaces = settings.namespaces or ("",)
+        await self.clock.look()
         await check_kind(self._client)
-        await check_rights(self._client, rights.cluster_rights(settings.gang_scheduler), spaces)
+        if settings.gang_scheduler:
+            groups = groups_of(settings.gang_scheduler)
+            await check_served(self._client, groups, hint="install the gang scheduler, or name none")
+        await check_rights(self._client, rights.job_rights(settings.gang_scheduler), spaces)
         own = rights.own_rights(LEASE, WEBHOOK_SECRET)
         if not settings.webhook:
             own = [one for one in own if one.resource != "secrets"]
         else:
-            await check_rights(self._client, rights.webhook_rights(WEBHOOK))
+            await check_rights(self._client, rights.webhook_rights(WEBHOOK, DEFAULTS_WEBHOOK))
         await check_rights(self._client, own, (settings.own_namespace,))
         if not settings.beside_upstream:
             await check_alone(self._client, spaces)
@@ -119,10 +132,17 @@ class Operator:
 
         show()
         self.ports["webhook"] = await listen(
-            webhook_app(self._metrics.reviewed), settings.host, settings.webhook_port, closing=closing, tls=context
+            webhook_app(self._reviews(), self.metrics.reviewed),
+            settings.host,
+            settings.webhook_port,
+            closing=closing,
+            tls=context,
         )
         self._webhook_answers.set()
         await certificates.keep(show)
+
+    def _reviews(self) -> dict[str, Callable[[Object], Object]]:
+        return {"/validate": answer, "/default": lambda review: held(review, queues=self.queues.are_ours)}
 
     def _control(self) -> list[Work]:
         """Fill the caches at once, act when elected: the next leader begins where the last one stopped."""
@@ -139,20 +159,27 @@ class Operator:
                     informers,
                     jobs,
                     selector=settings.selector,
+                    clock=self.clock.now,
                     workers=settings.workers,
-                    observe=self._metrics.reconciled,
+                    observe=self.metrics.reconciled,
                 )
             )
-            self._metrics.follow(informers.of(JOBS, labels=settings.selector), lambda: self.leads)
+            self.metrics.follow(informers.of(JOBS, labels=settings.selector), lambda: self.leads)
             caches.append(informers)
-        self._metrics.watch_depth(lambda: sum(len(one.controller.queue) for one in controllers))
-        self._metrics.watch_lead(LEASE, lambda: self.leads)
+        self.metrics.watch_depth(lambda: sum(len(one.controller.queue) for one in controllers))
+        self.metrics.watch_lead(LEASE, lambda: self.leads)
 
         async def lead() -> None:
-            await together(*(one.run() for one in controllers))
+            await together(*(one.run() for one in controllers), self.queues.integrate())
 
         works = [one.run() for one in caches]
-        return [*works, self._become_ready(caches), self._election.run(lead) if settings.elect else lead()]
+        return [
+            *works,
+            self.clock.keep(),
+            self.queues.run(),
+            self._become_ready(caches),
+            self._election.run(lead) if settings.elect else lead(),
+        ]
 
     async def _become_ready(self, caches: list[Informers]) -> None:
         for one in caches:
@@ -161,17 +188,3 @@ class Operator:
             await self._webhook_answers.wait()
         self.health.problem = ""
         await asyncio.Event().wait()
-
-
-async def together(*works: Work) -> None:
-    """Run all until the first ends; it should not, and then its error is everybody's end."""
-    tasks = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
+
+import orjson
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.validation import PyTorchJobBehaviour
+from torchyard.api.queue.names import QUEUE_NAME
+from torchyard.core.pytorchjob.decide import is_managed_here
 
 Object = dict[str, Any]
 _RULES = PyTorchJobBehaviour()
 
 
 def answer(review: Object) -> Object:
-    """The AdmissionReview to send back. Raises ValueError for what is no review of a PyTorchJob."""
-    request = review.get("request")
-    if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
-        raise ValueError("the body is no AdmissionReview with a request")
-    kind = request.get("kind") or {}
-    if (kind.get("group"), kind.get("kind")) != (names.GROUP, names.KIND):
-        raise ValueError(f"only {names.KIND} of {names.GROUP} is reviewed here, not {kind.get('kind')!r}")
-    response: Object = {"uid": request.get("uid", ""), "allowed": True}
+    """Whether a job is taken. Raises ValueError for what is no review of a PyTorchJob."""
+    request, response = _asked(review)
     job = request.get("object")
     if isinstance(job, dict) and request.get("operation") in ("CREATE", "UPDATE"):
         refusal = _refusal(request, job)
@@ -30,6 +29,33 @@ def answer(review: Object) -> Object:
         elif warnings := _RULES.warnings(job):
             response["warnings"] = warnings
     return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
+
+
+def held(review: Object, *, queues: bool) -> Object:
+    """A new job with a queue begins suspended, as Kueue's own integrations have it, where its workload is ours to make:
+    otherwise its pods would be there before its quota is."""
+    request, response = _asked(review)
+    job = request.get("object")
+    if queues and request.get("operation") == "CREATE" and isinstance(job, dict) and _waits(job):
+        policy = {**((job.get("spec") or {}).get("runPolicy") or {}), "suspend": True}
+        patch = orjson.dumps([{"op": "add", "path": "/spec/runPolicy", "value": policy}])
+        response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
+    return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
+
+
+def _waits(job: Object) -> bool:
+    return QUEUE_NAME in (job["metadata"].get("labels") or {}) and is_managed_here(job)
+
+
+def _asked(review: Object) -> tuple[Object, Object]:
+    """The request, and an answer that allows it."""
+    request = review.get("request")
+    if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
+        raise ValueError("the body is no AdmissionReview with a request")
+    kind = request.get("kind") or {}
+    if (kind.get("group"), kind.get("kind")) != (names.GROUP, names.KIND):
+        raise ValueError(f"only {names.KIND} of {names.GROUP} is reviewed here, not {kind.get('kind')!r}")
+    return request, {"uid": request.get("uid", ""), "allowed": True}
 
 
 def _refusal(request: Object, job: Object) -> StatusError | None:

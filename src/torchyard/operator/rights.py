@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from torchyard.api.pytorchjob import names
+from torchyard.api.queue import names as queues
+from torchyard.controllers.pytorchjob import groups_of
 
 Object = dict[str, Any]
 _READ = ("get", "list", "watch")
@@ -17,7 +19,7 @@ class Right(NamedTuple):
     names: tuple[str, ...] = ()  # only objects of these names
 
 
-def cluster_rights(gang_scheduler: str = "") -> list[Right]:
+def job_rights(gang_scheduler: str = "") -> list[Right]:
     """In the namespaces whose jobs are looked after."""
     rights = [
         Right(names.GROUP, names.PLURAL, (*_READ, "patch", "delete")),
@@ -26,19 +28,42 @@ def cluster_rights(gang_scheduler: str = "") -> list[Right]:
         Right(names.GROUP, f"{names.PLURAL}/finalizers", ("update",)),
         Right("", "pods", (*_READ, "create", "patch", "delete")),
         Right("", "services", (*_READ, "create", "delete")),
-        Right("", "events", ("list", "create", "patch")),
+        Right("", "events", ("list", "create", "patch")),  # what was told before is counted on
         Right("autoscaling", "horizontalpodautoscalers", (*_READ, "create", "update", "delete")),
     ]
     if gang_scheduler:
-        group = "scheduling.volcano.sh" if gang_scheduler == "volcano" else "scheduling.x-k8s.io"
-        rights.append(Right(group, "podgroups", (*_READ, "create", "update", "delete")))
+        groups = groups_of(gang_scheduler)
+        rights.append(Right(groups.group, groups.plural, (*_READ, "create", "update", "delete")))
     return rights
 
 
-def webhook_rights(webhook: str) -> list[Right]:
-    """To put the authority of its own certificates into its own webhook, and no other."""
+def webhook_rights(validating: str, mutating: str) -> list[Right]:
+    """To put the authority of its own certificates into its own webhooks, and no others."""
+    group = "admissionregistration.k8s.io"
     return [
-        Right("admissionregistration.k8s.io", "validatingwebhookconfigurations", ("get", "patch"), (webhook,)),
+        Right(group, "validatingwebhookconfigurations", ("get", "patch"), (validating,)),
+        Right(group, "mutatingwebhookconfigurations", ("get", "patch"), (mutating,)),
+    ]
+
+
+KUEUE_CONFIGURATION = "kueue-manager-config"
+# To see which way Kueue works with jobs here.
+LOOK_FOR_KUEUE = [
+    Right("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("list",)),
+    Right("", "configmaps", ("get",), (KUEUE_CONFIGURATION,)),
+]
+
+
+def queue_rights() -> list[Right]:
+    """To make the workloads of jobs where Kueue leaves that to us."""
+    cluster = (queues.FLAVOR, queues.CLUSTER_QUEUE, queues.COHORT, queues.CHECK, queues.PRIORITY_CLASS)
+    return [
+        Right(queues.GROUP, queues.WORKLOAD.plural, (*_READ, "create", "update")),
+        Right(queues.GROUP, f"{queues.WORKLOAD.plural}/status", ("update",)),
+        Right(queues.GROUP, queues.LOCAL_QUEUE.plural, ("list", "watch")),
+        *(Right(queues.GROUP, kind.plural, ("list", "watch")) for kind in cluster),
+        Right("scheduling.k8s.io", "priorityclasses", ("list", "watch")),
+        Right("", "namespaces", ("list", "watch")),
     ]
 
 

@@ -11,6 +11,7 @@ NAMESPACE = "torchyard-system"
 IMAGE = "torchyard/operator:latest"
 LEASE = "operator.torchyard.dev"
 WEBHOOK = "validator.torchyard.dev"
+DEFAULTS_WEBHOOK = "defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
 WORKERS, MOST_REQUESTS = 16, 64

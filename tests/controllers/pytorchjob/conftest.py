@@ -1,4 +1,4 @@
-"""The PyTorchJob controller on a plane of its own, and on a real API server, with a kubelet that the test plays."""
+"""The PyTorchJob controller on its own plane, and as the operator on a real API server, with the test as kubelet."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ from typing import Any
 
 import pytest
 from tests.support.kubernetes import Server
+from tests.support.operator import denied, installation, running
 
-from torchyard.api.errors import StatusError
-from torchyard.api.pytorchjob.crd import CRD_NAME, definition_object
-from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
-from torchyard.core.pytorchjob.view import Settings as JobSettings
+from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.http import HttpTransport
-from torchyard.kube.informers import Informers
-from torchyard.kube.kubeconfig import load
 from torchyard.kube.refs import AUTOSCALERS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
-DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 PATIENCE = 30.0
 _numbers = itertools.count()
 
@@ -144,32 +138,12 @@ async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
 
 
 async def _real(server: Server) -> AsyncIterator[Cluster]:
-    connection = load(server.kubeconfig)
-    client = Client(HttpTransport(connection, user_agent="test"), manager="test")
-    try:
-        await client.create(DEFINITIONS, definition_object())
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
-    while not _established(await client.get(DEFINITIONS, CRD_NAME)):
-        await asyncio.sleep(0.05)
-    namespace = await _namespace(client)
-    informers = Informers(client, namespace=namespace)
-    controller = PyTorchJobController(client, informers, JobSettings())
-    tasks = [asyncio.create_task(work) for work in (controller.run(), informers.run())]
-    try:
-        yield Cluster(client, namespace)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await client.close()
-        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
-
-
-def _established(definition: Object) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    """The operator as it is installed: its own account, its own role, its webhook asked about every job."""
+    async with installation(server) as installed:
+        namespace = await _namespace(installed.admin)
+        async with running(installed, namespaces=(namespace,), elect=False, webhook=True) as operator:
+            yield Cluster(installed.admin, namespace)
+            assert not denied(operator), "the operator asked for what its role does not allow"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the embedded plane answers to jobs that cannot be: 422 with every field, its fault and what would be right."""
+"""What both planes answer to jobs that cannot be: 422 with every field, its fault and what would be right."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from torchyard.controllers.pytorchjob import JOBS
 Object = dict[str, Any]
 
 
-async def refused(embedded: Cluster, given: Object) -> StatusError:
+async def refused(cluster: Cluster, given: Object) -> StatusError:
     with pytest.raises(StatusError) as found:
-        await embedded.create(given)
+        await cluster.create(given)
     assert found.value.status == 422
-    assert await embedded.names(JOBS) == []
+    assert await cluster.names(JOBS) == []
     return found.value
 
 
-async def test_every_fault_is_told_at_once(embedded: Cluster) -> None:
-    error = await refused(embedded, job(master=2, worker=replica(0)))
+async def test_every_fault_is_told_at_once(cluster: Cluster) -> None:
+    error = await refused(cluster, job(master=2, worker=replica(0)))
     assert error.details is not None
     assert [(one["field"], one["reason"]) for one in error.details["causes"]] == [
         ("spec.pytorchReplicaSpecs[Master].replicas", "FieldValueForbidden"),
@@ -49,27 +49,27 @@ async def test_every_rule_holds_at_the_door(embedded: Cluster) -> None:
 @pytest.mark.parametrize(
     "replicas", [{}, None, {"Worker": None}, {"Worker": "three"}], ids=["none", "null", "a null one", "a word"]
 )
-async def test_replicas_that_crash_upstream_are_refused(embedded: Cluster, replicas: Any) -> None:
-    error = await refused(embedded, {**job(), "spec": {"pytorchReplicaSpecs": replicas}})
+async def test_replicas_that_crash_upstream_are_refused(cluster: Cluster, replicas: Any) -> None:
+    error = await refused(cluster, {**job(), "spec": {"pytorchReplicaSpecs": replicas}})
     assert "spec.pytorchReplicaSpecs" in error.message
 
 
-async def test_a_bad_name_and_an_empty_rendezvous_are_refused(embedded: Cluster) -> None:
-    assert "DNS-1035" in (await refused(embedded, job("0-test"))).message
-    assert "rdzvConf" in (await refused(embedded, job(elasticPolicy={"rdzvConf": []}))).message
+async def test_a_bad_name_and_an_empty_rendezvous_are_refused(cluster: Cluster) -> None:
+    assert "DNS-1035" in (await refused(cluster, job("0-test"))).message
+    assert "rdzvConf" in (await refused(cluster, job(elasticPolicy={"rdzvConf": []}))).message
 
 
-async def test_e3_three_managers(embedded: Cluster) -> None:
-    await embedded.create(job("here", worker=None))
-    await embedded.create(job("there", worker=None, run={"managedBy": names.MANAGED_BY_MULTIKUEUE}))
+async def test_e3_three_managers(cluster: Cluster) -> None:
+    await cluster.create(job("here", worker=None))
+    await cluster.create(job("there", worker=None, run={"managedBy": names.MANAGED_BY_MULTIKUEUE}))
     with pytest.raises(StatusError, match="managedBy"):
-        await embedded.create(job("nowhere", worker=None, run={"managedBy": "invalid"}))
-    assert await embedded.names(JOBS) == ["here", "there"]
-    await embedded.pods("here-master-0")
-    assert "status" not in await embedded.get("there")
+        await cluster.create(job("nowhere", worker=None, run={"managedBy": "invalid"}))
+    assert await cluster.names(JOBS) == ["here", "there"]
+    await cluster.pods("here-master-0")
+    assert "status" not in await cluster.get("there")
 
 
-async def test_the_manager_cannot_be_changed_through_the_api(embedded: Cluster) -> None:
-    await embedded.create(job())
+async def test_the_manager_cannot_be_changed_through_the_api(cluster: Cluster) -> None:
+    await cluster.create(job())
     with pytest.raises(StatusError, match="field is immutable"):
-        await embedded.patch("train", {"spec": {"runPolicy": {"managedBy": names.MANAGED_BY_MULTIKUEUE}}})
+        await cluster.patch("train", {"spec": {"runPolicy": {"managedBy": names.MANAGED_BY_MULTIKUEUE}}})

@@ -1,0 +1,56 @@
+"""The API server's clock, by which deadlines and times to live are counted.
+
+Copies on several machines, and the server that dates every object, need not agree about the time; one must be right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+from torchyard.api.errors import YardError
+from torchyard.kube.client import Transport
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 300.0
+# The server tells whole seconds, and an answer takes its time.
+NOTICED = 3.0
+
+
+def local() -> datetime:
+    return datetime.now(UTC)
+
+
+class ServerClock:
+    """`now` is the server's time as of the last look; `keep` looks again and again."""
+
+    def __init__(self, transport: Transport, own: Callable[[], datetime] = local) -> None:
+        self._transport, self._own = transport, own
+        self.ahead = 0.0  # seconds by which our clock is ahead of the server's
+
+    def now(self) -> datetime:
+        return self._own() - timedelta(seconds=self.ahead)
+
+    async def look(self) -> None:
+        answer = await self._transport.request("GET", "/version")
+        told = next((value for name, value in answer.headers.items() if name.lower() == "date"), "")
+        if not told:
+            return
+        ahead = (self._own() - parsedate_to_datetime(told)).total_seconds()
+        ahead = ahead if abs(ahead) > NOTICED else 0.0
+        if abs(ahead - self.ahead) > NOTICED:
+            way = "ahead of" if ahead > 0 else "behind"
+            log.warning("this clock is %.0f s %s the API server's; the server's is used", abs(ahead), way)
+        self.ahead = ahead
+
+    async def keep(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_AGAIN)
+            try:
+                await self.look()
+            except YardError as error:
+                log.warning("the API server's clock could not be read: %s", error)

@@ -1,0 +1,103 @@
+"""What there is to say about a cluster, for `yard doctor`: nothing is changed, and what may not be read is said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.pytorchjob import names
+from torchyard.core.queue.presence import Mode
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.refs import LEASES, PODS
+from torchyard.operator.certificates import VALIDATING
+from torchyard.operator.checks import UPSTREAM, check_kind, may
+from torchyard.operator.queues import look
+from torchyard.operator.rights import Right
+from torchyard.operator.settings import LEASE, NAME, WEBHOOK
+
+Object = dict[str, Any]
+Finding = tuple[str, bool, str]  # what, whether it works, in words
+_DEPLOYMENTS = Ref("apps", "v1", "deployments")
+_GANGS = {"scheduling.volcano.sh": "volcano", "scheduling.x-k8s.io": "scheduler-plugins"}
+
+
+async def findings(client: Client, namespace: str) -> list[Finding]:
+    """One line per question; one that cannot be answered says why. `namespace`: where the user's jobs would go."""
+    version = await client.raw("GET", "/version")
+    found: list[Finding] = [("cluster", True, f"Kubernetes {version.get('gitVersion', '?')}")]
+    for what, question in _QUESTIONS.items():
+        try:
+            works, words = await question(client, namespace)
+        except StatusError as error:
+            works, words = False, f"may not be seen: {error}" if error.status == 403 else str(error)
+        except YardError as error:
+            works, words = False, str(error)
+        found.append((what, works, words))
+    return found
+
+
+async def _kind(client: Client, _: str) -> tuple[bool, str]:
+    await check_kind(client)
+    return True, f"{names.PLURAL} of {names.API_VERSION} are served"
+
+
+async def _yours(client: Client, namespace: str) -> tuple[bool, str]:
+    allowed = await may(client, Right(names.GROUP, names.PLURAL, ("create",)), "create", namespace)
+    return allowed, f"you may {'' if allowed else 'not '}create PyTorchJobs in {namespace}"
+
+
+async def _operator(client: Client, _: str) -> tuple[bool, str]:
+    found = (await client.list(_DEPLOYMENTS, labels=f"app.kubernetes.io/name={NAME}")).items
+    if not found:
+        return False, "not installed; `yard install` does it, and jobs wait until something looks after them"
+    deployment = found[0]
+    ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+    copies = f"{ready} of {deployment['spec'].get('replicas', 1)} copies ready in {deployment['metadata']['namespace']}"
+    lease = await client.find(LEASES, LEASE, deployment["metadata"]["namespace"])
+    holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
+    return ready > 0, f"{copies}; {holder or 'nobody'} leads"
+
+
+async def _webhook(client: Client, _: str) -> tuple[bool, str]:
+    webhook = await client.find(VALIDATING, WEBHOOK)
+    if webhook is None:
+        return False, "not installed: bad jobs are taken, and fail later"
+    if not all(one["clientConfig"].get("caBundle") for one in webhook.get("webhooks") or ()):
+        return False, "no copy has put its certificates in yet: every job is refused until one does"
+    return True, "jobs are reviewed before they are taken"
+
+
+async def _others(client: Client, _: str) -> tuple[bool, str]:
+    pods = (await client.list(PODS, labels=UPSTREAM)).items
+    if not pods:
+        return True, "none"
+    shown = ", ".join(f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in pods)
+    return False, f"{shown}: two operators would undo each other's work"
+
+
+async def _gangs(client: Client, _: str) -> tuple[bool, str]:
+    served = {one["name"] for one in (await client.raw("GET", "/apis")).get("groups") or ()}
+    known = [name for group, name in _GANGS.items() if group in served]
+    return True, ", ".join(known) if known else "none; --gang-scheduler-name stays empty"
+
+
+async def _queues(client: Client, _: str) -> tuple[bool, str]:
+    found = await look(client)
+    who = {
+        Mode.NONE: "no Kueue",
+        Mode.BUILT_IN: "Kueue brings jobs into its queues itself",
+        Mode.EXTERNAL: "the operator brings jobs into Kueue's queues",
+    }
+    return True, f"{who[found.mode]} ({'; '.join(found.reasons)})"
+
+
+_QUESTIONS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {
+    "PyTorchJobs": _kind,
+    "your rights": _yours,
+    "operator": _operator,
+    "admission": _webhook,
+    "other operators": _others,
+    "gang schedulers": _gangs,
+    "queues": _queues,
+}

@@ -1,0 +1,163 @@
+"""PodGroups of the two gang schedulers on a real API server, under the role that an installation for them gives."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.support.kubernetes import Server
+from tests.support.operator import INSTALLATION, Installed, denied, installation, running, started
+from tests.support.pytorchjobs import job, replica
+
+from torchyard.api.conditions import holds
+from torchyard.api.errors import StatusError
+from torchyard.controllers.pytorchjob import JOBS, PLUGIN_GROUPS, VOLCANO_GROUPS
+from torchyard.kube.client import Ref
+from torchyard.kube.refs import PODS
+from torchyard.operator.install import DEFINITIONS
+
+pytestmark = pytest.mark.cluster
+Object = dict[str, Any]
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer", "format": "int32"}
+_AMOUNTS = {
+    "type": "object",
+    "additionalProperties": {"anyOf": [{"type": "integer"}, _TEXT], "x-kubernetes-int-or-string": True},
+}
+# What each of the schedulers lets a PodGroup say; a field that is not here would be dropped, and missed below.
+_SPECS = {
+    VOLCANO_GROUPS: {"minMember": _NUMBER, "minResources": _AMOUNTS, "queue": _TEXT, "priorityClassName": _TEXT},
+    PLUGIN_GROUPS: {"minMember": _NUMBER, "minResources": _AMOUNTS, "scheduleTimeoutSeconds": _NUMBER},
+}
+
+
+async def _define(installed: Installed, ref: Ref) -> None:
+    phase = {"type": "object", "properties": {"phase": _TEXT}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": _SPECS[ref]}, "status": phase}}
+    version = {
+        "name": ref.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{ref.plural}.{ref.group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": ref.group,
+            "names": {"kind": "PodGroup", "plural": ref.plural, "singular": "podgroup"},
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+    try:
+        await installed.admin.create(DEFINITIONS, definition)
+    except StatusError as error:
+        if error.reason != "AlreadyExists":
+            raise
+
+    async def served() -> bool:
+        return holds(await installed.admin.get(DEFINITIONS, f"{ref.plural}.{ref.group}"), "Established")
+
+    await installed.until(served)
+
+
+def train(namespace: str, **policy: Any) -> Object:
+    asks = {"resources": {"requests": {"cpu": "500m"}}}
+    made = job(master=replica(1, container=asks), worker=replica(2, container=asks), run={"schedulingPolicy": policy})
+    made["metadata"] = {"name": "train", "namespace": namespace}
+    return made
+
+
+async def _finish(installed: Installed, namespace: str) -> None:
+    await installed.admin.patch(
+        PODS, "train-master-0", {"status": {"phase": "Succeeded"}}, namespace, subresource="status"
+    )
+
+    async def succeeded() -> bool:
+        return holds(await installed.admin.get(JOBS, "train", namespace), "Succeeded")
+
+    await installed.until(succeeded)
+
+
+async def _group(installed: Installed, ref: Ref, namespace: str, *, there: bool = True) -> Object:
+    async def found() -> Object | None:
+        group = await installed.admin.find(ref, "train", namespace)
+        return group if there else {} if group else {"gone": True}
+
+    answer: Object = await installed.until(found)
+    return answer
+
+
+async def test_volcano_makes_room_before_any_pod_is_made(kube: Server) -> None:
+    async with installation(kube, replace(INSTALLATION, gang_scheduler="volcano")) as installed:
+        await _define(installed, VOLCANO_GROUPS)
+        namespace = await installed.namespace("volcano")
+        async with running(installed, gang_scheduler="volcano") as operator:
+            await installed.admin.create(JOBS, train(namespace, minAvailable=2, queue="research", priorityClass="high"))
+            group = await _group(installed, VOLCANO_GROUPS, namespace)
+            wanted = {"minMember": 2, "minResources": {"cpu": "1"}, "queue": "research", "priorityClassName": "high"}
+            assert group["spec"] == wanted
+            assert await installed.pods(namespace, 0) == []
+            patch = {"status": {"phase": "Inqueue"}}
+            await installed.admin.patch(VOLCANO_GROUPS, "train", patch, namespace, subresource="status")
+            for pod in await installed.pods(namespace, 3):
+                assert pod["spec"]["schedulerName"] == "volcano"
+                assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "train"
+            await _finish(installed, namespace)
+            await _group(installed, VOLCANO_GROUPS, namespace, there=False)
+            assert not denied(operator)
+
+
+async def test_scheduler_plugins_hold_pods_back_themselves(kube: Server) -> None:
+    async with installation(kube, replace(INSTALLATION, gang_scheduler="plugins")) as installed:
+        await _define(installed, PLUGIN_GROUPS)
+        namespace = await installed.namespace("plugins")
+        async with running(installed, gang_scheduler="plugins") as operator:
+            await installed.admin.create(JOBS, train(namespace, scheduleTimeoutSeconds=30))
+            for pod in await installed.pods(namespace, 3):
+                assert pod["spec"]["schedulerName"] == "plugins"
+                assert pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "train"
+            group = await _group(installed, PLUGIN_GROUPS, namespace)
+            assert group["spec"] == {"minMember": 3, "minResources": {"cpu": "1500m"}, "scheduleTimeoutSeconds": 30}
+            patch = {"spec": {"runPolicy": {"schedulingPolicy": {"minAvailable": 2}}}}
+            await installed.admin.patch(JOBS, "train", patch, namespace)
+
+            async def follows() -> bool:
+                group = await installed.admin.get(PLUGIN_GROUPS, "train", namespace)
+                return bool(group["spec"]["minMember"] == 2)
+
+            await installed.until(follows)
+            await _finish(installed, namespace)
+            await _group(installed, PLUGIN_GROUPS, namespace, there=False)
+            assert not denied(operator)
+
+
+async def test_without_the_schedulers_kind_it_waits_and_names_it(kube: Server) -> None:
+    async with installation(kube, replace(INSTALLATION, gang_scheduler="volcano")) as installed:
+        name = f"{VOLCANO_GROUPS.plural}.{VOLCANO_GROUPS.group}"
+        if await installed.admin.find(DEFINITIONS, name) is not None:
+            await installed.admin.delete(DEFINITIONS, name)
+        operator = started(installed, gang_scheduler="volcano")
+        task = asyncio.create_task(operator.run())
+
+        async def complains() -> bool:
+            return "does not serve podgroups of scheduling.volcano.sh/v1beta1" in operator.health.problem
+
+        await installed.until(complains)
+        assert not task.done()
+        await _define(installed, VOLCANO_GROUPS)
+
+        async def ready() -> bool:
+            return not operator.health.problem
+
+        await installed.until(ready)
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0.25)

@@ -1,0 +1,168 @@
+"""Clusters that lack something, or are older or stranger than ours: clear words, and no end of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from tests.conftest import HOUSEKEEPING
+from tests.support.kubernetes import Kubernetes
+from tests.support.operator import Installed, denied, installation, running, started
+from tests.support.pytorchjobs import job
+
+from torchyard.api.conditions import holds
+from torchyard.api.times import parse_rfc3339
+from torchyard.apiserver.access.certificates import ensure_server
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.refs import CLUSTER_ROLES, PODS, SECRETS
+from torchyard.operator import certificates
+from torchyard.operator.install import install
+from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK_SECRET
+
+pytestmark = pytest.mark.cluster
+Object = dict[str, Any]
+HOUR = timedelta(hours=1)
+
+
+async def _succeeds(installed: Installed, namespace: str, **run: Any) -> Object:
+    """A job of one pod, whose kubelet is the test, to its end."""
+    made = job(worker=None, run=run)
+    made["metadata"] = {"name": "train", "namespace": namespace}
+    await installed.admin.create(JOBS, made)
+    for phase in ("Running", "Succeeded"):
+        for pod in await installed.pods(namespace, 1):
+            patch = {"status": {"phase": phase}}
+            await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
+
+    async def succeeded() -> Object | None:
+        found = await installed.admin.get(JOBS, "train", namespace)
+        return found if holds(found, "Succeeded") else None
+
+    found: Object = await installed.until(succeeded)
+    return found
+
+
+@pytest.fixture
+async def old(kubernetes_assets: Path, tmp_path: Path) -> AsyncIterator[Installed]:
+    """A server that does not know WatchList, as those before 1.27."""
+    flags = ("--feature-gates=WatchList=false",)
+    with Kubernetes(tmp_path / "old", controllers=HOUSEKEEPING, flags=flags) as server:
+        async with installation(server) as found:
+            yield found
+
+
+async def test_an_older_server_that_lists_only_is_listed(old: Installed, caplog: pytest.LogCaptureFixture) -> None:
+    namespace = await old.namespace("older")
+    async with running(old) as operator:
+        await _succeeds(old, namespace)
+        assert not denied(operator)
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING], caplog.text
+
+
+@pytest.mark.parametrize("off", [HOUR, -HOUR], ids=["ahead", "behind"])
+async def test_a_clock_that_is_wrong_is_noticed_and_the_servers_used(
+    installed: Installed, caplog: pytest.LogCaptureFixture, off: timedelta
+) -> None:
+    namespace = await installed.namespace(f"clock-{'ahead' if off > timedelta() else 'behind'}")
+    async with running(installed, clock=lambda: datetime.now(UTC) + off):
+        found = await _succeeds(installed, namespace, activeDeadlineSeconds=1800, ttlSecondsAfterFinished=1800)
+        assert abs(parse_rfc3339(found["status"]["startTime"]) - datetime.now(UTC)) < HOUR / 6
+        pod = (await installed.admin.list(PODS, namespace)).items[0]
+        made = parse_rfc3339(pod["metadata"]["creationTimestamp"])
+        assert abs(parse_rfc3339(found["status"]["completionTime"]) - made) < HOUR / 6
+        assert await installed.admin.find(JOBS, "train", namespace) is not None, "its time to live is not over"
+    said = [one.getMessage() for one in caplog.records if "API server's" in one.getMessage()]
+    way = "ahead of" if off > timedelta() else "behind"
+    assert len(said) == 1 and re.match(rf"this clock is 3(59|60)\d s {way} the API server's", said[0])
+
+
+async def test_without_any_right_it_says_what_is_missing_and_begins_when_it_is_given(installed: Installed) -> None:
+    role = await installed.admin.get(CLUSTER_ROLES, NAME)
+    await installed.admin.update(CLUSTER_ROLES, {**role, "rules": []})
+    operator = started(installed)
+    task = asyncio.create_task(operator.run())
+
+    async def complains() -> bool:
+        return "may not: get pytorchjobs.kubeflow.org" in operator.health.problem
+
+    await installed.until(complains)
+    assert "create pods" in operator.health.problem and "yard install" in operator.health.problem
+    await install(installed.admin, installed.to, lambda _: None)
+
+    async def ready() -> bool:
+        assert not task.done()
+        return not operator.health.problem
+
+    await installed.until(ready)
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0.25)
+
+
+def _almost_over(directory: Path) -> dict[str, str]:
+    """The data of a Secret whose certificate was made most of a year ago."""
+    service = f"{NAME}.{NAMESPACE}"
+    names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
+    ensure_server(directory, names=names, now=datetime.now(UTC) - timedelta(days=350))
+    files = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
+    return {key: base64.b64encode((directory / name).read_bytes()).decode() for key, name in files.items()}
+
+
+def _shown(port: int) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(ssl.get_server_certificate(("localhost", port)).encode())
+
+
+async def test_a_certificate_near_its_end_is_replaced_while_reviews_go_on(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = await installed.namespace("renewed")
+    monkeypatch.setattr(certificates, "LOOK_AGAIN", 0.2)
+    soon = datetime.now(UTC) + timedelta(days=60)
+    old = _almost_over(tmp_path / "old")
+    secret = {"metadata": {"name": WEBHOOK_SECRET}, "type": "kubernetes.io/tls", "data": old}
+    if (there := await installed.admin.find(SECRETS, WEBHOOK_SECRET, NAMESPACE)) is not None:
+        await installed.admin.update(SECRETS, {**there, "data": old})
+    else:
+        await installed.admin.create(SECRETS, secret, NAMESPACE)
+    async with running(installed, webhook=True) as operator:
+        port = operator.ports["webhook"]
+        first = await asyncio.to_thread(_shown, port)
+        assert first.not_valid_after_utc > soon
+        there = await installed.admin.get(SECRETS, WEBHOOK_SECRET, NAMESPACE)
+        assert there["data"]["ca.crt"] == old["ca.crt"], "the authority has years left, and stays"
+        # And once more while it runs.
+        await installed.admin.update(SECRETS, {**there, "data": old})
+
+        async def renewed() -> bool:
+            return (await asyncio.to_thread(_shown, port)).serial_number != first.serial_number
+
+        await installed.until(renewed)
+        assert (await asyncio.to_thread(_shown, port)).not_valid_after_utc > soon
+        made = job()
+        made["metadata"] = {"name": "train", "namespace": namespace}
+        await installed.admin.create(JOBS, made)
+        assert not denied(operator)
+
+
+async def test_a_server_that_does_not_answer_is_waited_for(installed: Installed) -> None:
+    nobody = replace(installed, account=replace(installed.account, server="https://127.0.0.1:9"))
+    operator = started(nobody)
+    task = asyncio.create_task(operator.run())
+
+    async def complains() -> bool:
+        return "does not answer" in operator.health.problem
+
+    await installed.until(complains)
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])

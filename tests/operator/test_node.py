@@ -1,0 +1,281 @@
+"""The operator in containers of a real node, from its manifests: the documents' jobs, refusals, hand-over, kills.
+
+Takes a machine with root, containerd and the script that starts such a node, and some minutes: full effort only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support import kubectl as kubectls
+from tests.support.effort import FULL
+from tests.support.images import lay_out_busybox, lay_out_python, pack
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import ROOT
+from tests.support.process import free_port
+from tests.support.training import interpreter
+from tests.support.waiting import eventually
+
+from torchyard.operator.settings import LEASE, NAME, NAMESPACE
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3000)]
+Object = dict[str, Any]
+SCRIPT = ROOT.parent / "shared" / "k8s" / "cluster"
+EXAMPLES = ROOT / "examples"
+IMAGE = "docker.io/torchyard/operator:test"
+RUNTIME = (
+    "aiohttp",
+    "cryptography",
+    "google-re2",
+    "orjson",
+    "prometheus-client",
+    "psutil",
+    "pyyaml",
+    "rich",
+    "typer",
+    "uvloop",
+)
+_MODELS = "projects.registry.vmware.com/models/kubeflow-docs"
+# The documents' images: their programs lie at these places, and are what the images run.
+TRAINING = {
+    "docker.io/kubeflow/pytorch-dist-mnist-test:1.0": "/var/mnist.py",
+    f"{_MODELS}/model-training-pytorch:1.11.0-cpu-py3.8-v0.1": "/opt/pytorch/train.py",
+    "docker.io/joleedocker/traindb-training-mnist:1.0": "/opt/mnist/src/mnist_training.py",
+}
+LIMIT = os.environ.get("TORCHYARD_NODE_IMAGES", "6400")  # of MNIST's 60,000; 0 for all
+PATIENCE = 1200.0
+KILLS, KILL_JOBS = 50, 12
+
+
+@dataclass(frozen=True)
+class Node:
+    directory: Path
+    kubectl: Kubectl
+
+    def load(self, archive: Path) -> None:
+        socket = self.directory / "containerd" / "containerd.sock"
+        command = ["ctr", "-a", str(socket), "-n", "k8s.io", "images", "import", str(archive)]
+        subprocess.run(command, check=True, capture_output=True)
+        archive.unlink()
+
+    def apply(self, *objects: Object) -> None:
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+    def get(self, *words: str) -> Object:
+        read: Object = json.loads(self.kubectl("get", *words, "-o", "json"))
+        return read
+
+    def leader(self) -> str:
+        """The pod that holds the lease."""
+        lease = self.get("lease", LEASE, "-n", NAMESPACE)
+        return str(lease["spec"].get("holderIdentity") or "").split("_")[0]
+
+    def kill(self, pod: str) -> None:
+        """End the operator's process in a pod, as a machine's failure would."""
+        found = self.get("pod", pod, "-n", NAMESPACE)
+        (container,) = found["status"]["containerStatuses"]
+        socket = self.directory / "containerd" / "containerd.sock"
+        task = container["containerID"].removeprefix("containerd://")
+        ctr = ["ctr", "-a", str(socket), "-n", "k8s.io", "task", "kill", "-s", "SIGKILL", task]
+        subprocess.run(ctr, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    if not FULL:
+        pytest.skip("a real node takes minutes: TORCHYARD_TESTS=full")
+    if os.geteuid() != 0 or not SCRIPT.exists() or not all(map(shutil.which, ("containerd", "runc", "ctr", "busybox"))):
+        pytest.skip("no real node here: root, containerd, runc, busybox and the script that starts it are needed")
+    if Path("/sys/class/net/cni0").exists():
+        pytest.skip("another real node runs on this machine")
+    directory = tmp_path_factory.mktemp("node")
+    where = ["--dir", str(directory / "cluster"), "--port", str(free_port())]
+    newest = kubectls.newest()
+    assert newest is not None
+    try:
+        started = subprocess.run([SCRIPT, "up", "--node", *where], capture_output=True, text=True, check=False)
+        assert started.returncode == 0, started.stderr
+        kubeconfig = Path(started.stdout.split()[-1])
+        found = Node(directory / "cluster", newest.using(kubeconfig, directory, "default"))
+        load_images(found, directory)
+        install(found, kubeconfig)
+        yield found
+    finally:
+        subprocess.run([SCRIPT, "down", *where], check=False, capture_output=True)
+
+
+def load_images(node: Node, directory: Path) -> None:
+    tree = directory / "operator"
+    python = lay_out_python(tree, sys.executable, RUNTIME)
+    shutil.copytree(ROOT / "src", tree / "app", ignore=shutil.ignore_patterns("__pycache__"))
+    packages = {"PYTHONPATH": "/app:/site-packages", "PYTHONDONTWRITEBYTECODE": "1"}
+    pack(tree, {IMAGE: [*python, "-m", "torchyard.cli"]}, directory / "operator.tar", env=packages)
+    node.load(directory / "operator.tar")
+    shutil.rmtree(tree)
+    tree = directory / "alpine"
+    lay_out_busybox(tree)
+    pack(tree, {"docker.io/library/alpine:3.10": ["/bin/sh"]}, directory / "alpine.tar", env={})
+    node.load(directory / "alpine.tar")
+    tree = directory / "training"
+    python = lay_out_python(tree, interpreter(), ("torch", "numpy"))
+    for program in TRAINING.values():
+        shutil.copytree(EXAMPLES / "mnist", tree / program.lstrip("/").rpartition("/")[0], dirs_exist_ok=True)
+    variables = {"PYTHONPATH": "/site-packages", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    names = {name: [*python, program] for name, program in TRAINING.items()}
+    pack(tree, names, directory / "training.tar", env=variables)
+    node.load(directory / "training.tar")
+    shutil.rmtree(tree)
+
+
+def install(node: Node, kubeconfig: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "torchyard.cli", "install", "--image", IMAGE, "--kubeconfig", str(kubeconfig)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    ready(node)
+
+
+def ready(node: Node) -> None:
+    node.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{NAME}", "--timeout=300s", timeout=320)
+
+
+def document(path: str, *flags: str) -> Object:
+    """A manifest of the documents; images are loaded into this node, which has no way to a registry."""
+    read: Object = yaml.safe_load((EXAMPLES / path).read_text())
+    for replica in read["spec"]["pytorchReplicaSpecs"].values():
+        container = replica["template"]["spec"]["containers"][0]
+        container["imagePullPolicy"] = "IfNotPresent"
+        where = "command" if "command" in container else "args"
+        container[where] = [*container.get(where, []), *flags]
+    return read
+
+
+def trained(node: Node, job: Object) -> str:
+    """Create the job, wait for its end; the master's log."""
+    name = job["metadata"]["name"]
+    begun = time.monotonic()
+    node.apply(job)
+
+    def state() -> str:
+        return node.kubectl("get", "pytorchjob", name, "--no-headers").split()[1]
+
+    eventually(lambda: state() in ("Succeeded", "Failed"), f"the end of {name}", PATIENCE)
+    log = node.kubectl("logs", f"{name}-master-0")
+    assert state() == "Succeeded", log[-2000:] + node.kubectl("describe", "pytorchjob", name)
+    print(f"{name}: Succeeded after {time.monotonic() - begun:.0f} s; {log.splitlines()[-1]}")
+    return log
+
+
+def test_a_bad_job_is_refused_by_real_admission(node: Node) -> None:
+    bad = document("000/pytorch_job_mnist_gloo_demo.yaml")
+    bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
+    said = node.kubectl.fails("create", "-f", "-", stdin=yaml.safe_dump(bad))
+    assert "spec.pytorchReplicaSpecs[Boss]" in said and "Unsupported value" in said
+    print(said.strip())
+
+
+def test_document_000_trains_in_containers(node: Node) -> None:
+    log = trained(node, document("000/pytorch_job_mnist_gloo_demo.yaml", f"--limit={LIMIT}"))
+    assert log.startswith("Using distributed PyTorch with gloo backend\n") and "accuracy=" in log
+
+
+def test_document_001_trains_and_keeps_its_model(node: Node, tmp_path: Path) -> None:
+    claim = yaml.safe_load((EXAMPLES / "001" / "data-claim.yaml").read_text())
+    spec = {
+        "storageClassName": claim["spec"]["storageClassName"],
+        "capacity": {"storage": "10Gi"},
+        "accessModes": claim["spec"]["accessModes"],
+        "hostPath": {"path": str(tmp_path)},
+    }
+    node.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"}, "spec": spec}, claim)
+    trained(node, document("001/pytorchjob-cpu.yaml"))
+    assert (tmp_path / "mnist_cnn.pt").stat().st_size > 1_000_000
+
+
+def test_document_002_trains_and_its_model_lies_in_the_host_path(node: Node, tmp_path: Path) -> None:
+    volume = yaml.safe_load((EXAMPLES / "002" / "traindb-models-volume.yaml").read_text())
+    volume["spec"]["hostPath"]["path"] = str(tmp_path)
+    node.apply(volume, yaml.safe_load((EXAMPLES / "002" / "traindb-models-claim.yaml").read_text()))
+    trained(node, document("002/traindb-training-mnist.yaml", f"--limit={LIMIT}"))
+    assert list(tmp_path.glob("*.pt"))
+
+
+def small(name: str, seconds: int) -> Object:
+    container = {"name": "pytorch", "image": "alpine:3.10", "command": ["sleep", str(seconds)]}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+    replicas = {kind: {"replicas": 1, "template": template} for kind in ("Master", "Worker")}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {"pytorchReplicaSpecs": replicas},
+    }
+
+
+def test_the_next_copy_acts_soon_after_the_leader_was_killed(node: Node) -> None:
+    ready(node)
+    took = []
+    for number in range(3):
+        eventually(lambda: bool(node.leader()), "a leader", 60)
+        ready(node)
+        begun = time.monotonic()
+        node.kill(node.leader())
+        killed = time.monotonic()
+        node.apply(small(f"after-{number}", 1))
+
+        def made(name: str = f"after-{number}-master-0") -> bool:
+            return node.kubectl.run("get", "pod", name).returncode == 0
+
+        eventually(made, "the next leader's first pod", 60)
+        took.append(time.monotonic() - killed)
+        print(f"killed in {killed - begun:.1f} s; the next one's first pod after {took[-1]:.1f} s")
+    assert min(took) < 60
+
+
+def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(node: Node) -> None:
+    random.seed(11)
+    ready(node)
+    names = [f"kill-{number}" for number in range(KILL_JOBS)]
+    made: dict[str, set[str]] = {}
+
+    def look() -> None:
+        for pod in node.get("pods")["items"]:
+            if pod["metadata"]["name"].startswith("kill-"):
+                made.setdefault(pod["metadata"]["name"], set()).add(pod["metadata"]["uid"])
+
+    killed = Counter[str]()
+    for number in range(KILLS):
+        if number % (KILLS // KILL_JOBS) == 0 and names:
+            node.apply(small(names.pop(), 3))
+        pods = [one["metadata"]["name"] for one in node.get("pods", "-n", NAMESPACE)["items"]]
+        if pods:
+            victim = random.choice(pods)
+            done = node.kubectl.run("-n", NAMESPACE, "delete", "pod", victim, "--grace-period=0", "--force")
+            killed["deleted" if done.returncode == 0 else "gone before"] += 1
+        look()
+        time.sleep(random.random() * 2)
+    for name in names:
+        node.apply(small(name, 3))
+
+    def ended() -> bool:
+        look()
+        lines = [line.split() for line in node.kubectl("get", "pytorchjobs", "--no-headers").splitlines()]
+        return sum(one[0].startswith("kill-") and one[1] == "Succeeded" for one in lines) == KILL_JOBS
+
+    eventually(ended, "the end of every job", 600)
+    print(f"{sum(killed.values())} kills, {len(made)} pods of {KILL_JOBS} jobs")
+    assert not {name: uids for name, uids in made.items() if len(uids) > 1}
+    assert len(made) == KILL_JOBS * 2

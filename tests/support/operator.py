@@ -1,0 +1,152 @@
+"""The operator on a real API server: its installation, and an account that may do what its role says and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.support.kubernetes import Server
+
+from torchyard.api.errors import StatusError
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.connect import connected
+from torchyard.kube.kubeconfig import Connection, load
+from torchyard.operator.certificates import MUTATING, VALIDATING
+from torchyard.operator.clock import local
+from torchyard.operator.install import install
+from torchyard.operator.manifests import Installation
+from torchyard.operator.operator import Operator
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, Settings
+
+Object = dict[str, Any]
+PODS = Ref("", "v1", "pods")
+NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
+ACCOUNTS = Ref("", "v1", "serviceaccounts")
+PATIENCE = 60.0
+_WEBHOOKS = ((VALIDATING, WEBHOOK), (MUTATING, DEFAULTS_WEBHOOK))
+INSTALLATION = Installation("torchyard/operator:test", replicas=0)
+
+
+@dataclass(frozen=True)
+class Installed:
+    admin: Client
+    account: Connection  # of the operator's service account
+    to: Installation
+
+    async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            answer = await what()
+            if answer:
+                return answer
+            assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
+            await asyncio.sleep(0.05)
+
+    async def namespace(self, name: str) -> str:
+        await self.admin.create(NAMESPACES, {"metadata": {"name": name}})
+        await self.until(lambda: self.admin.find(ACCOUNTS, "default", name))
+        return name
+
+    async def pods(self, namespace: str, count: int) -> list[Object]:
+        found: list[Object] = []
+
+        async def there() -> bool:
+            found[:] = (await self.admin.list(PODS, namespace)).items
+            return len(found) == count
+
+        await self.until(there)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIterator[Installed]:
+    connection = load(kube.kubeconfig)
+    async with connected(connection, "test") as admin:
+        await _forget_webhooks(admin)  # as another test left them
+        while ((await admin.find(NAMESPACES, NAMESPACE)) or {"metadata": {}})["metadata"].get("deletionTimestamp"):
+            await asyncio.sleep(0.05)
+        await install(admin, to, lambda _: None)
+        await _forget_webhooks(admin)  # until somebody answers
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
+        answer = await admin.create(ACCOUNTS, request, NAMESPACE, name=NAME, subresource="token")
+        account = replace(connection, token=answer["status"]["token"], certificate=None, key=None)
+        yield Installed(admin, account, to)  # it stays: the next test's installation makes everything as it should be
+    await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+
+
+@contextlib.asynccontextmanager
+async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operator]:
+    """The operator under its own account, ready; with `webhook=True` the API server asks it about every job."""
+    if changes.get("webhook"):
+        await install(installed.admin, installed.to, lambda _: None)
+    operator = started(installed, **changes)
+    task = asyncio.create_task(operator.run())
+    try:
+
+        async def ready() -> bool:
+            if task.done():
+                task.result()
+            return not operator.health.problem
+
+        await installed.until(ready)
+        if changes.get("webhook"):
+            await _be_asked(installed, operator)
+        yield operator
+    finally:
+        if changes.get("webhook"):
+            await _forget_webhooks(installed.admin)
+        task.cancel()
+        await asyncio.wait([task])
+        await asyncio.sleep(0.25)
+
+
+def started(installed: Installed, **changes: Any) -> Operator:
+    clock = changes.pop("clock", local)
+    settings = Settings(host="127.0.0.1", webhook=False, metrics_port=0, health_port=0, webhook_port=0)
+    return Operator(installed.account, replace(settings, **changes), clock=clock)
+
+
+async def _be_asked(installed: Installed, operator: Operator) -> None:
+    """The API server has no way to a service's address here: it is told the copy's own, and asks it after a while."""
+    for ref, name in _WEBHOOKS:
+        webhook = await installed.admin.find(ref, name)
+        if webhook is not None:
+            path = webhook["webhooks"][0]["clientConfig"]["service"]["path"]
+            url = f"https://localhost:{operator.ports['webhook']}{path}"
+            patch = [
+                {"op": "remove", "path": "/webhooks/0/clientConfig/service"},
+                {"op": "add", "path": "/webhooks/0/clientConfig/url", "value": url},
+            ]
+            await installed.admin.patch(ref, name, patch, kind="json")
+    namespace = installed.to.watched[0] if installed.to.watched else "default"
+
+    async def refused() -> bool:
+        nothing = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "0-bad"}}
+        body = {**nothing, "spec": {"pytorchReplicaSpecs": {"Master": {"template": {}}}}}
+        try:
+            await installed.admin.raw("POST", f"{JOBS.path(namespace)}?dryRun=All", body)
+        except StatusError as error:
+            return error.status == 422 and "DNS-1035" in error.message
+        return False
+
+    await installed.until(refused)
+
+
+async def _forget_webhooks(admin: Client) -> None:
+    for ref, name in _WEBHOOKS:
+        if await admin.find(ref, name) is not None:
+            await admin.delete(ref, name)
+
+
+def denied(operator: Operator) -> list[str]:
+    """The requests that the server refused the operator's account: there must be none."""
+    return re.findall(r'rest_client_requests_total\{code="403".*', operator.metrics.text().decode())
