@@ -84,7 +84,13 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
     labels = f'{{framework="pytorch",job_namespace="{namespace}"}}'
     assert f"training_operator_jobs_created_total{labels} 1.0" in figures
     assert f"training_operator_jobs_successful_total{labels} 1.0" in figures
-    assert "controller_runtime_reconcile_total" in figures
+    for name in (
+        "controller_runtime_reconcile_total",
+        "workqueue_adds_total",
+        "workqueue_depth",
+        "rest_client_requests",
+    ):
+        assert f"\n{name}" in figures, name
     # Every denied call is a failure.
     assert 'code="403"' not in figures
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]

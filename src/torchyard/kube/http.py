@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import aiohttp
 
 from torchyard.kube.client import JSON, Answer, Unreachable, error_of
-from torchyard.kube.credentials import Credential, Credentials, ssl_context
+from torchyard.kube.credentials import Credential, CredentialError, Credentials, ssl_context
+from torchyard.kube.exchange import Wires
 from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.pace import Pace
 
@@ -42,6 +46,12 @@ class HttpTransport:
         self._credentials = Credentials(connection)
         self._agent = user_agent
         self._limit = limit
+        parts = urlsplit(connection.server)
+        self._host, self._prefix = parts.hostname or "", parts.path.rstrip("/")
+        self._port, self._is_plain = parts.port or (80 if parts.scheme == "http" else 443), parts.scheme == "http"
+        self._own = (f"Host: {parts.netloc.rpartition('@')[2]}", f"User-Agent: {user_agent}")
+        self._wires: Wires | None = None
+        self._wires_of: tuple[bytes | None, bytes | None] = (None, None)
         self._session: aiohttp.ClientSession | None = None
         self._session_of: tuple[bytes | None, bytes | None] = (None, None)
         self._retired: list[aiohttp.ClientSession] = []
@@ -49,16 +59,15 @@ class HttpTransport:
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> Answer:
+        headers = {"Accept": accept}
+        if body:
+            headers["Content-Type"] = content_type
+        exchanged = self._by_proxy if self._connection.proxy else self._directly
         renewed = False
         for attempt in range(RETRIES + 1):
-            headers = {"Accept": accept}
-            if body:
-                headers["Content-Type"] = content_type
-            timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
             async with self._pace:
                 begun = time.perf_counter()
-                async with self._sent(method, path, headers, body, timeout) as response:
-                    answer = Answer(response.status, await response.read(), dict(response.headers))
+                answer = await exchanged(method, path, headers, body)
             if self._observe is not None:
                 self._observe(method, answer.status, time.perf_counter() - begun)
             if answer.status == 401 and not renewed:
@@ -71,11 +80,30 @@ class HttpTransport:
             self._pace.slower(wait)  # its next turn comes after the pause, as everybody's
         return answer
 
+    async def _directly(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        credential = await self._credentials.current()
+        fields = {**headers, **credential.headers, "Content-Length": str(len(body))}
+        head = [f"{method} {self._prefix}{path} HTTP/1.1", *self._own, *(f"{name}: {fields[name]}" for name in fields)]
+        if any("\n" in line or "\r" in line for line in head):
+            raise CredentialError(f"the credentials of {self._connection.origin} have a line break in them")
+        request = "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                reply = await self._wires_for(credential).ask(request, repeatable=method in ("GET", "PUT", "DELETE"))
+        except OSError as error:
+            raise self._unreachable(error) from error
+        return Answer(reply.status, reply.body, reply.headers)
+
+    async def _by_proxy(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
+        async with self._sent(method, path, headers, body, timeout) as response:
+            return await _answer(response)
+
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
         async with self._sent("GET", path, {"Accept": accept}, b"", timeout) as response:
             if response.status >= 400:
-                raise error_of(Answer(response.status, await response.read(), dict(response.headers)))
+                raise error_of(await _answer(response))
             try:
                 async for piece in response.content.iter_any():
                     yield piece
@@ -86,6 +114,9 @@ class HttpTransport:
         for session in [*self._retired, *([self._session] if self._session else [])]:
             await session.close()
         self._retired, self._session = [], None
+        if self._wires is not None:
+            self._wires.close()
+            self._wires = None
 
     @asynccontextmanager
     async def _sent(
@@ -106,6 +137,18 @@ class HttpTransport:
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
+
+    def _wires_for(self, credential: Credential) -> Wires:
+        """Connections belong to a client certificate; what is under way on others ends as it began."""
+        wanted = credential.certificate, credential.key
+        if self._wires is None or self._wires_of != wanted:
+            if self._wires is not None:
+                self._wires.close()
+            tls: ssl.SSLContext | None = None if self._is_plain else ssl_context(self._connection, credential)
+            name = self._connection.server_name
+            self._wires = Wires(self._host, self._port, tls=tls, server_name=name, seconds=CONNECT_SECONDS)
+            self._wires_of = wanted
+        return self._wires
 
     def _session_for(self, credential: Credential) -> aiohttp.ClientSession:
         """The session of a client certificate, which belongs to the connection; tokens go with each request.
@@ -132,11 +175,16 @@ class HttpTransport:
         )
 
 
+async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Answer(response.status, await response.read(), headers)
+
+
 def _pause(answer: Answer) -> float | None:
     """How long a server that is too busy asks us to wait; None if the answer is final."""
-    if answer.status not in (429, 503) or "Retry-After" not in answer.headers:
+    if answer.status not in (429, 503) or "retry-after" not in answer.headers:
         return None
     try:
-        return min(float(answer.headers["Retry-After"]), 30.0)
+        return min(float(answer.headers["retry-after"]), 30.0)
     except ValueError:
         return 1.0

@@ -20,11 +20,13 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._arrived = asyncio.Event()
+        self.adds = self.retries = 0  # so far
 
     def add(self, key: K) -> None:
         if key in self._dirty:
             return
         self._dirty.add(key)
+        self.adds += 1
         if key not in self._busy:
             self._waiting.append(key)
             self._arrived.set()
@@ -65,6 +67,7 @@ class WorkQueue(Generic[K]):
 
     def failed(self, key: K) -> float:
         """Add again after a pause that doubles with every failure; answers the pause."""
+        self.retries += 1
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         pause = min(self._first * (1 << min(failures, 30)), self._longest)

@@ -37,7 +37,7 @@ class ServerClock:
 
     async def look(self) -> None:
         answer = await self._transport.request("GET", "/version")
-        told = next((value for name, value in answer.headers.items() if name.lower() == "date"), "")
+        told = answer.headers.get("date", "")
         if not told:
             return
         ahead = (self._own() - parsedate_to_datetime(told)).total_seconds()

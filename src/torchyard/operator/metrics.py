@@ -6,15 +6,18 @@ job counts twice, most failures not at all). Here they follow what can be seen t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from torchyard.api.conditions import holds
 from torchyard.api.pytorchjob import names, words
 from torchyard.core.pytorchjob.view import Restarts
 from torchyard.kube.informer import Informer
+from torchyard.kube.workqueue import WorkQueue
 
 Object = dict[str, Any]
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -45,7 +48,6 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
-        self._depth = Gauge("workqueue_depth", "Keys that wait.", ("name",), registry=registry)
         self._requests = Counter(
             "rest_client_requests", "Requests to the API server.", ("code", "method"), registry=registry
         )
@@ -84,8 +86,8 @@ class Metrics:
         self._queue_mode.clear()
         self._queue_mode.labels(mode).set(1)
 
-    def watch_depth(self, depth: Callable[[], float]) -> None:
-        self._depth.labels(names.CONTROLLER).set_function(depth)
+    def watch_queues(self, queues: Sequence[WorkQueue[Any]]) -> None:
+        self._registry.register(_Queues(queues))
 
     def watch_lead(self, lease: str, leads: Callable[[], bool]) -> None:
         self._leads.labels(lease).set_function(lambda: 1.0 if leads() else 0.0)
@@ -112,3 +114,19 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
+
+
+class _Queues(Collector):
+    """The work queues of several namespaces as one."""
+
+    def __init__(self, queues: Sequence[WorkQueue[Any]]) -> None:
+        self._queues = queues
+
+    def collect(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("workqueue_depth", "Keys that wait.", labels=("name",))
+        depth.add_metric((names.CONTROLLER,), sum(len(one) for one in self._queues))
+        adds = CounterMetricFamily("workqueue_adds", "Keys that were added.", labels=("name",))
+        adds.add_metric((names.CONTROLLER,), sum(one.adds for one in self._queues))
+        retries = CounterMetricFamily("workqueue_retries", "Keys that came again after a failure.", labels=("name",))
+        retries.add_metric((names.CONTROLLER,), sum(one.retries for one in self._queues))
+        yield from (depth, adds, retries)

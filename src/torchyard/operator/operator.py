@@ -166,7 +166,7 @@ class Operator:
             )
             self.metrics.follow(informers.of(JOBS, labels=settings.selector), lambda: self.leads)
             caches.append(informers)
-        self.metrics.watch_depth(lambda: sum(len(one.controller.queue) for one in controllers))
+        self.metrics.watch_queues([one.controller.queue for one in controllers])
         self.metrics.watch_lead(LEASE, lambda: self.leads)
 
         async def lead() -> None:
