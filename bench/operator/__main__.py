@@ -180,6 +180,7 @@ async def measure(server: Server, directory: Path, jobs: int, idle: int) -> None
     operator = Operator(server.kubeconfig, directory / "operator.log")
     await operator.ready()
     before = operator.figures()
+    print(f"{jobs} jobs whose pods are moved when all are made", flush=True)
     many = Run(client, operator, await namespace(client, "many"), jobs)
     rate = await many.make()
     print(f"  ratio to the limit: {rate / limit:.2f} (goal ≥ 0.9)", flush=True)

@@ -61,7 +61,7 @@ class Operator:
 
 class Figures:
     def __init__(self, text: str) -> None:
-        found = re.findall(r"^([a-z_]\S*(?: [^ ]*)?) ([0-9.e+-]+|\+Inf)$", text, re.M)
+        found = re.findall(r"^(\w+(?:\{[^}\n]*\})?) (\S+)$", text, re.M)
         self._values = {key: float(value) for key, value in found}
 
     @property

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import click
 import typer
 
 from torchyard.api.errors import YardError
@@ -27,18 +27,18 @@ Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's or a workload's
 
 
 T = TypeVar("T")
+_NAMED: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")
 
 
 @app.callback()
-def choose(given: typer.Context, kubeconfig: Kubeconfig = None, context: Context = "") -> None:
+def choose(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
     """Queues: who waits where, why and for how long."""
-    given.obj = kubeconfig, context
+    _NAMED.set((kubeconfig, context))
 
 
 def _run(state: Path | None, work: Callable[[Client], Awaitable[T]]) -> T:
     """Ask the plane of this state directory, or the cluster that was named."""
-    kubeconfig, context = click.get_current_context().obj or (None, "")
-    return ask(chosen(kubeconfig, context, state), work)
+    return ask(chosen(*_NAMED.get(), state), work)
 
 
 async def _places(client: Client) -> list[Place]:

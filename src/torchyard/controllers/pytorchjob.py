@@ -157,11 +157,23 @@ class PyTorchJobController:
         job = found[0]
         view = self._view(job)
         decision = decide(view, self._settings)
+        if self._is_first_of_many(key, job, decision):
+            decision.status = None
+            decision.wake(0)
         written = await self._write_job(job, decision)  # if somebody was faster, nothing happened and nothing is told
         try:
             return await self._carry_out(written, decision)
         finally:
             self._tell(job, decision.events)
+
+    def _is_first_of_many(self, key: Key, job: Object, decision: Decision) -> bool:
+        """While jobs without any pods wait, theirs come before what there is to say of a job that has just got its own.
+
+        Then it is said at the next look, with what has happened since, and only a job whose pods cannot be made is
+        told of at once.
+        """
+        queue = self.controller.queue
+        return bool(decision.create) and not job.get("status") and len(queue) > 0 and not queue.has_failed(key)
 
     def _view(self, job: Object) -> View:
         uid = job["metadata"]["uid"]

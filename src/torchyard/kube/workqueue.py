@@ -74,6 +74,10 @@ class WorkQueue(Generic[K]):
         self.add_after(key, pause)
         return pause
 
+    def has_failed(self, key: K) -> bool:
+        """Whether the last work on it did."""
+        return key in self._failures
+
     def succeeded(self, key: K) -> None:
         self._failures.pop(key, None)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from datetime import UTC, datetime
+
+import orjson
 
 from torchyard.controllers.loop import reconcile_id
 
@@ -22,7 +23,7 @@ class JsonLines(logging.Formatter):
             line["reconcileID"] = current
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return orjson.dumps(line).decode()
 
 
 def set_up() -> None:

@@ -58,6 +58,9 @@ class Metrics:
             buckets=_SECONDS,
             registry=registry,
         )
+        self._of_request: dict[
+            tuple[str, int], tuple[Counter, Histogram]
+        ] = {}  # looking one up takes longer than all else
         self._leads = Gauge("leader_election_master_status", "1 if this copy leads.", ("name",), registry=registry)
         self._queue_mode = Gauge(
             "torchyard_operator_queue_mode", "Who brings jobs into Kueue's queues here.", ("mode",), registry=registry
@@ -76,8 +79,12 @@ class Metrics:
             self._errors.labels(names.CONTROLLER).inc()
 
     def requested(self, method: str, status: int, seconds: float) -> None:
-        self._requests.labels(str(status), method).inc()
-        self._request_times.labels(method).observe(seconds)
+        children = self._of_request.get((method, status))
+        if children is None:
+            children = self._requests.labels(str(status), method), self._request_times.labels(method)
+            self._of_request[method, status] = children
+        children[0].inc()
+        children[1].observe(seconds)
 
     def reviewed(self, path: str, code: int) -> None:
         self._reviews.labels(path, str(code)).inc()

@@ -174,7 +174,7 @@ class _Pass:
                 status.note_wait()
                 return
         if status.start_time is None:
-            status.start()
+            status.start(view.pods.values())
         status.count(view)
         self._conclude()
         if not status.finished:

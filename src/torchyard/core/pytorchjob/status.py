@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -52,8 +53,10 @@ class Status:
         ended = [one.get("lastTransitionTime") for one in self.conditions if one["type"] in words.TERMINAL]
         return _time(self._rest.get("completionTime") or (ended[-1] if ended else None))
 
-    def start(self) -> None:
-        self._rest["startTime"] = self._now
+    def start(self, pods: Iterable[Object] = ()) -> None:
+        """Now; or with the first of these pods, if it was made before anybody wrote down that the job begins."""
+        made = (pod["metadata"].get("creationTimestamp") for pod in pods)
+        self._rest["startTime"] = min([self._now, *(one for one in made if one)])
 
     def note_wait(self) -> None:
         """Upstream writes this only while Volcano makes room; once says as much as at every look."""

@@ -1,0 +1,72 @@
+"""Many jobs at once: every one gets its pods before any is told about, and is told about all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.controllers.pytorchjob.conftest import Cluster
+from tests.support.pytorchjobs import job
+
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
+from torchyard.core.pytorchjob.view import Settings as JobSettings
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informers import Informers
+from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS
+from torchyard.operator.install import install
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+JOB_COUNT = 6
+
+
+class Noted(Client):
+    """Notes what is written, in its order."""
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client._transport, manager="test")
+        self.written: list[tuple[str, str]] = []
+
+    async def create(
+        self, ref: Ref, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
+    ) -> Object:
+        if ref is PODS:
+            self.written.append(("pod", obj["metadata"]["name"]))
+        return await super().create(ref, obj, namespace, name=name, subresource=subresource)
+
+    async def update(self, ref: Ref, obj: Object, *, subresource: str = "") -> Object:
+        if ref is JOBS:
+            self.written.append(("status", obj["metadata"]["name"]))
+        return await super().update(ref, obj, subresource=subresource)
+
+
+async def test_pods_of_all_come_before_the_first_word_about_any(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path / "state", port=0, controllers="-*", node=False)
+    async with Plane(settings) as plane:
+        client = Noted(plane.client("test"))
+        await install(client, None, lambda _: None)
+        await client.create(NAMESPACES, {"metadata": {"name": "burst"}})
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, "burst")
+        cluster = Cluster(client, "burst")
+        for number in range(JOB_COUNT):
+            await cluster.create(job(f"job-{number}", worker=None))
+        informers = Informers(client, namespace="burst")
+        controller = PyTorchJobController(client, informers, JobSettings(), workers=1)
+        tasks = [asyncio.create_task(informers.run())]
+        await informers.synced()
+        tasks.append(asyncio.create_task(controller.run()))
+        try:
+            for number in range(JOB_COUNT):
+                status = await cluster.conditions(("Created", "True"), name=f"job-{number}")
+                pod = await cluster.pod(f"job-{number}-master-0")
+                assert status["startTime"] <= pod["metadata"]["creationTimestamp"]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        kinds = [kind for kind, _ in client.written[: JOB_COUNT + 1]]
+        # The last one has nobody waiting behind it, and is told about first.
+        assert kinds.count("pod") >= JOB_COUNT - 1
+        assert len(client.written) == len(set(client.written)), "nothing is written twice"
