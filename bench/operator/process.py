@@ -17,7 +17,7 @@ from tests.support.process import Process, free_port
 
 
 class Operator:
-    """Started at once; `ready` waits until it acts."""
+    """Started at once; `ready` waits until it could act, `leads` until it does."""
 
     def __init__(self, kubeconfig: Path, log: Path) -> None:
         self._metrics, self._health = free_port(), free_port()
@@ -27,10 +27,17 @@ class Operator:
         self._looked_at = psutil.Process(self._process.pid)
 
     async def ready(self) -> None:
-        await until(lambda: self._answers() and self.figures().leads, "the operator leads")
+        await until(self._answers, "the operator is ready")
+
+    async def leads(self) -> None:
+        await self.ready()
+        await until(lambda: self.figures().leads, "the operator leads")
 
     def stop(self) -> None:
         self._process.stop()
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def cpu(self) -> float:
         """Seconds of a core so far."""

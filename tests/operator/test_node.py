@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from tests.support import kubectl as kubectls
@@ -69,7 +70,6 @@ class Node:
         socket = self.directory / "containerd" / "containerd.sock"
         command = ["ctr", "-a", str(socket), "-n", "k8s.io", "images", "import", str(archive)]
         subprocess.run(command, check=True, capture_output=True)
-        archive.unlink()
 
     def apply(self, *objects: Object) -> None:
         self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
@@ -99,8 +99,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         pytest.skip("a real node takes minutes: TORCHYARD_TESTS=full")
     if os.geteuid() != 0 or not SCRIPT.exists() or not all(map(shutil.which, ("containerd", "runc", "ctr", "busybox"))):
         pytest.skip("no real node here: root, containerd, runc, busybox and the script that starts it are needed")
-    if Path("/sys/class/net/cni0").exists():
-        pytest.skip("another real node runs on this machine")
+    if any(one.info["name"] == "kubelet" for one in psutil.process_iter(["name"])):
+        pytest.skip("another kubelet runs on this machine, and each would end the other's pods")
     directory = tmp_path_factory.mktemp("node")
     where = ["--dir", str(directory / "cluster"), "--port", str(free_port())]
     newest = kubectls.newest()
@@ -118,26 +118,36 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 def load_images(node: Node, directory: Path) -> None:
-    tree = directory / "operator"
+    """TORCHYARD_NODE_ARCHIVES names a directory that keeps them for the next time."""
+    kept = Path(os.environ.get("TORCHYARD_NODE_ARCHIVES") or directory / "archives")
+    kept.mkdir(parents=True, exist_ok=True)
+    for name, make in (("operator", make_operator), ("alpine", make_alpine), ("training", make_training)):
+        archive = kept / f"{name}.tar"
+        # The operator's code is what is tested; the others change with the machine only.
+        if name == "operator" or not archive.exists():
+            make(directory / name, archive)
+            shutil.rmtree(directory / name)
+        node.load(archive)
+
+
+def make_operator(tree: Path, archive: Path) -> None:
     python = lay_out_python(tree, sys.executable, RUNTIME)
     shutil.copytree(ROOT / "src", tree / "app", ignore=shutil.ignore_patterns("__pycache__"))
     packages = {"PYTHONPATH": "/app:/site-packages", "PYTHONDONTWRITEBYTECODE": "1"}
-    pack(tree, {IMAGE: [*python, "-m", "torchyard.cli"]}, directory / "operator.tar", env=packages)
-    node.load(directory / "operator.tar")
-    shutil.rmtree(tree)
-    tree = directory / "alpine"
+    pack(tree, {IMAGE: [*python, "-m", "torchyard.cli"]}, archive, env=packages)
+
+
+def make_alpine(tree: Path, archive: Path) -> None:
     lay_out_busybox(tree)
-    pack(tree, {"docker.io/library/alpine:3.10": ["/bin/sh"]}, directory / "alpine.tar", env={})
-    node.load(directory / "alpine.tar")
-    tree = directory / "training"
+    pack(tree, {"docker.io/library/alpine:3.10": ["/bin/sh"]}, archive, env={})
+
+
+def make_training(tree: Path, archive: Path) -> None:
     python = lay_out_python(tree, interpreter(), ("torch", "numpy"))
     for program in TRAINING.values():
         shutil.copytree(EXAMPLES / "mnist", tree / program.lstrip("/").rpartition("/")[0], dirs_exist_ok=True)
     variables = {"PYTHONPATH": "/site-packages", "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
-    names = {name: [*python, program] for name, program in TRAINING.items()}
-    pack(tree, names, directory / "training.tar", env=variables)
-    node.load(directory / "training.tar")
-    shutil.rmtree(tree)
+    pack(tree, {name: [*python, program] for name, program in TRAINING.items()}, archive, env=variables)
 
 
 def install(node: Node, kubeconfig: Path) -> None:
