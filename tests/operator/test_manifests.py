@@ -13,7 +13,12 @@ from torchyard.operator.manifests import Installation, as_yaml, definitions, obj
 from torchyard.operator.settings import NAME, NAMESPACE
 
 ROOT = Path(__file__).parents[2]
-FILES = ("torchyard.yaml", "chart/crds/pytorchjobs.yaml", "chart/templates/operator.yaml")
+FILES = (
+    "torchyard.yaml",
+    "chart/crds/pytorchjobs.yaml",
+    "chart/templates/operator.yaml",
+    "chart/templates/queues.yaml",
+)
 
 
 def generator() -> Any:
@@ -73,3 +78,31 @@ def test_a_gang_scheduler_brings_the_rights_and_the_flag_for_its_groups() -> Non
     assert any(rule["apiGroups"] == ["scheduling.volcano.sh"] for rule in cluster["rules"])
     deployment = next(one for one in found if one["kind"] == "Deployment")
     assert "--gang-scheduler-name=volcano" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_namespaces_that_are_named_get_roles_and_the_cluster_nothing_but_webhooks() -> None:
+    found = objects(Installation("image", watched=("a", NAMESPACE)))
+    cluster = next(one for one in found if one["kind"] == "ClusterRole" and one["metadata"]["name"] == NAME)
+    assert {name for rule in cluster["rules"] for name in rule["resources"]} == {
+        "validatingwebhookconfigurations",
+        "mutatingwebhookconfigurations",
+    }
+    roles = {one["metadata"]["namespace"]: one for one in found if one["kind"] == "Role"}
+    assert set(roles) == {"a", NAMESPACE}
+    resources = {place: {name for rule in one["rules"] for name in rule["resources"]} for place, one in roles.items()}
+    assert "pods" in resources["a"] and "leases" not in resources["a"]
+    assert {"pods", "leases", "secrets"} <= resources[NAMESPACE]
+    deployment = next(one for one in found if one["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [one for one in arguments if one.startswith("--namespace=")] == ["--namespace=a", f"--namespace={NAMESPACE}"]
+    webhook = next(one for one in found if one["kind"] == "ValidatingWebhookConfiguration")
+    chosen = webhook["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]
+    assert chosen["values"] == ["a", NAMESPACE]
+
+
+def test_only_jobs_with_a_queue_are_held_and_only_where_queues_are_asked_for() -> None:
+    assert not any(one["kind"] == "MutatingWebhookConfiguration" for one in objects(Installation("image")))
+    found = objects(Installation("image", queues=True))
+    (webhook,) = [one for one in found if one["kind"] == "MutatingWebhookConfiguration"]
+    (hook,) = webhook["webhooks"]
+    assert hook["objectSelector"]["matchExpressions"] == [{"key": "kueue.x-k8s.io/queue-name", "operator": "Exists"}]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
 from tests.support.pytorchjobs import job
 
-from torchyard.operator.review import answer
+from torchyard.operator.review import answer, held
 
 Object = dict[str, Any]
 
@@ -67,3 +69,31 @@ def test_old_words_are_warned_about() -> None:
 def test_what_is_no_review_of_a_job_is_not_answered(body: Object) -> None:
     with pytest.raises(ValueError, match=r"[Rr]eview"):
         answer(body)
+
+
+def queued(**run: Any) -> Object:
+    made = job(run=run)
+    made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    return made
+
+
+def test_a_new_job_with_a_queue_begins_suspended_and_keeps_what_else_it_said() -> None:
+    response = held(review(queued(backoffLimit=3)), queues=True)["response"]
+    assert response["allowed"] is True and response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {"op": "add", "path": "/spec/runPolicy", "value": {"backoffLimit": 3, "suspend": True}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "queues"),
+    [
+        (review(queued()), False),
+        (review(job()), True),
+        (review(queued(managedBy="kueue.x-k8s.io/multikueue")), True),
+        (review(queued(), old=queued(), operation="UPDATE"), True),
+    ],
+    ids=["no queues here", "no queue asked for", "somebody else's job", "not new"],
+)
+def test_every_other_job_is_left_as_it_is(asked: Object, queues: bool) -> None:
+    assert held(asked, queues=queues)["response"] == {"uid": "u-1", "allowed": True}
