@@ -37,6 +37,7 @@ Object = dict[str, Any]
 SCRIPT = ROOT.parent / "shared" / "k8s" / "cluster"
 EXAMPLES = ROOT / "examples"
 IMAGE = "docker.io/torchyard/operator:test"
+SPACE = "documents"
 RUNTIME = (
     "aiohttp",
     "cryptography",
@@ -94,27 +95,41 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of a cluster with a node: that of TORCHYARD_REAL_NODE, or one that is started for these tests."""
     if not FULL:
         pytest.skip("a real node takes minutes: TORCHYARD_TESTS=full")
     if os.geteuid() != 0 or not SCRIPT.exists() or not all(map(shutil.which, ("containerd", "runc", "ctr", "busybox"))):
         pytest.skip("no real node here: root, containerd, runc, busybox and the script that starts it are needed")
+    if named := os.environ.get("TORCHYARD_REAL_NODE", ""):
+        yield Path(named)
+        return
     if any(one.info["name"] == "kubelet" for one in psutil.process_iter(["name"])):
         pytest.skip("another kubelet runs on this machine, and each would end the other's pods")
-    directory = tmp_path_factory.mktemp("node")
-    where = ["--dir", str(directory / "cluster"), "--port", str(free_port())]
-    newest = kubectls.newest()
-    assert newest is not None
+    where = ["--dir", str(tmp_path_factory.mktemp("node") / "cluster"), "--port", str(free_port())]
     try:
         started = subprocess.run([SCRIPT, "up", "--node", *where], capture_output=True, text=True, check=False)
         assert started.returncode == 0, started.stderr
-        kubeconfig = Path(started.stdout.split()[-1])
-        found = Node(directory / "cluster", newest.using(kubeconfig, directory, "default"))
-        load_images(found, directory)
-        install(found, kubeconfig)
-        yield found
+        yield Path(started.stdout.split()[-1])
     finally:
         subprocess.run([SCRIPT, "down", *where], check=False, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    directory = tmp_path_factory.mktemp("documents")
+    newest = kubectls.newest()
+    assert newest is not None
+    admin = newest.using(cluster, directory)
+    found = Node(cluster.parent, newest.using(cluster, directory, SPACE))
+    load_images(found, directory)
+    admin("create", "namespace", SPACE)
+    yard("install", "--image", IMAGE, "--kubeconfig", str(cluster))
+    ready(found)
+    yield found
+    yard("uninstall", "--with-jobs", "--kubeconfig", str(cluster))
+    admin("delete", "namespace", SPACE, "--wait=false")
+    admin("delete", "persistentvolume", "--all", "--wait=false")
 
 
 def load_images(node: Node, directory: Path) -> None:
@@ -150,12 +165,11 @@ def make_training(tree: Path, archive: Path) -> None:
     pack(tree, {name: [*python, program] for name, program in TRAINING.items()}, archive, env=variables)
 
 
-def install(node: Node, kubeconfig: Path) -> None:
+def yard(*arguments: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "torchyard.cli", "install", "--image", IMAGE, "--kubeconfig", str(kubeconfig)]
+    command = [sys.executable, "-m", "torchyard.cli", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    ready(node)
 
 
 def ready(node: Node) -> None:
