@@ -137,6 +137,10 @@ class Run:
         self._created[name] = time.perf_counter()
 
 
+async def one_leads(*copies: Operator) -> None:
+    await until(lambda: any(one.figures().leads for one in copies), "one of them leads")
+
+
 async def hand_over(client: Client, server: Server, directory: Path) -> None:
     """The leader is killed; how long until the other copy has made the first pod of a job."""
     space = await namespace(client, "hand-over")
@@ -145,9 +149,9 @@ async def hand_over(client: Client, server: Server, directory: Path) -> None:
     for number in range(HAND_OVERS):
         await leader.ready()
         await other.ready()
-        if not leader.figures().leads:
+        await one_leads(leader, other)
+        if other.figures().leads:
             leader, other = other, leader
-        await leader.leads()
         leader.kill()
         killed = time.perf_counter()
         await client.create(JOBS, job(f"job-{number}"), space)
