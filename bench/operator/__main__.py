@@ -30,11 +30,11 @@ from torchyard.kube.kubeconfig import load
 from torchyard.kube.process import prefer_uvloop
 from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.operator.install import install
-from torchyard.operator.settings import NAMESPACE
+from torchyard.operator.settings import MOST_REQUESTS, NAMESPACE
 
 Object = dict[str, Any]
 REPLICAS = 4
-AT_ONCE = 64
+AT_ONCE = MOST_REQUESTS  # as many as the operator may
 FEW = 100
 HAND_OVERS = 3
 IDLE_SECONDS = 20

@@ -7,7 +7,7 @@ import orjson
 from torchyard.kube.slim import slim
 
 POD = {
-    "metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}], "labels": {"app": "x"}},
+    "metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}], "labels": {"app": "trainer"}},
     "spec": {
         "containers": [{"image": "pytorch/pytorch:2.0", "args": ["--backend", "gloo"], "tty": True}],
         "priority": 0,
@@ -17,7 +17,7 @@ POD = {
 
 
 def test_all_but_managed_fields_stays() -> None:
-    metadata = {"name": "a", "labels": {"app": "x"}}
+    metadata = {"name": "a", "labels": {"app": "trainer"}}
     assert slim(orjson.loads(orjson.dumps(POD))) == {**POD, "metadata": metadata}
 
 
@@ -25,6 +25,7 @@ def test_two_objects_share_their_texts_and_nothing_that_can_be_changed() -> None
     one, two = (slim(orjson.loads(orjson.dumps(POD))) for _ in range(2))
     first, second = one["spec"]["containers"][0], two["spec"]["containers"][0]
     assert first["image"] is second["image"]
+    assert one["metadata"]["labels"]["app"] is two["metadata"]["labels"]["app"]
     assert first["args"][0] is second["args"][0]
     assert one["status"]["phase"] is two["status"]["phase"]
     assert first is not second

@@ -36,7 +36,6 @@ PLUGIN_GROUPS = Ref("scheduling.x-k8s.io", "v1alpha1", "podgroups")
 
 _OURS = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
 _OWNER = "owner"
-_WRITES_AT_ONCE = 32
 _REMEMBERED = 8192
 _EVENTS = 50_000  # that may wait: a thousand jobs at once make twenty thousand
 # A place taken by what somebody else made: looked at again, since nothing tells when it becomes free.
@@ -87,9 +86,10 @@ class PyTorchJobController:
         selector: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         workers: int = 8,
+        writes: int = 32,
         observe: Observe = lambda _result, _seconds: None,
     ) -> None:
-        """`selector` limits the jobs looked after."""
+        """`selector` limits the jobs looked after, `writes` how many objects are made or deleted at once."""
         self._client, self._settings, self._clock = client, settings, clock
         self.recorder = Recorder(
             client, names.CONTROLLER, clock=clock, limit=_EVENTS, is_busy=lambda: len(self.controller.queue) > 0
@@ -125,7 +125,7 @@ class PyTorchJobController:
             "Service": Written(self._services, _OWNER, by_owner),
         }
         self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
-        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._room = asyncio.Semaphore(writes)
 
     async def run(self) -> None:
         """May be run again: whatever was under way when it was cancelled is looked at anew."""

@@ -72,6 +72,7 @@ class Recorder:
         self._read: set[str] = set()  # the namespaces whose events of before are known
         self._latest = 0
         self._queue: asyncio.Queue[Told] = asyncio.Queue(maxsize=limit)
+        self._about: Object = {}
         self._is_writing = False
         self._dropped = 0
 
@@ -79,13 +80,20 @@ class Recorder:
         self, about: Object, kind: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
     ) -> None:
         """Tell something about an object (with kind, apiVersion and metadata). `once`: and do not count it again."""
-        told = Told(_reference(about), kind, reason, message[:_MESSAGE_LIMIT], once, self._clock())
+        told = Told(self._reference(about), kind, reason, message[:_MESSAGE_LIMIT], once, self._clock())
         try:
             self._queue.put_nowait(told)
         except asyncio.QueueFull:
             if not self._dropped:
                 log.warning("too many events at once; dropped %s about %s", reason, about["metadata"].get("name"))
             self._dropped += 1
+
+    def _reference(self, about: Object) -> Object:
+        """Thousands of events may wait, and most are about the same state of an object as the one before."""
+        reference = _reference(about)
+        if reference != self._about:
+            self._about = reference
+        return self._about
 
     @property
     def pending(self) -> bool:

@@ -11,10 +11,10 @@ Object = dict[str, Any]
 def slim(obj: Object) -> Object:
     """The object itself, without managedFields and with texts that many objects share.
 
-    Of thousands of pods every third byte is a text that another pod has too. Metadata is left alone: names and uids
-    are everybody's own.
+    Of thousands of pods every third byte is a text that another pod has too. Of metadata only labels and owners are: a
+    name and a uid are everybody's own.
     """
-    obj["metadata"].pop("managedFields", None)
+    _slim_metadata(obj["metadata"])
     for name, part in obj.items():
         if name != "metadata" and (part.__class__ is dict or part.__class__ is list):
             _share(part)
@@ -23,8 +23,15 @@ def slim(obj: Object) -> Object:
 
 def only_metadata(obj: Object) -> Object:
     """For what is only looked up by its name, labels and owner."""
-    obj["metadata"].pop("managedFields", None)
+    _slim_metadata(obj["metadata"])
     return {"metadata": obj["metadata"]}
+
+
+def _slim_metadata(metadata: Object) -> None:
+    metadata.pop("managedFields", None)
+    for name in ("labels", "ownerReferences"):
+        if part := metadata.get(name):
+            _share(part)
 
 
 def _share(part: Any) -> None:

@@ -161,6 +161,7 @@ class Operator:
                     selector=settings.selector,
                     clock=self.clock.now,
                     workers=settings.workers,
+                    writes=settings.most_requests,
                     observe=self.metrics.reconciled,
                 )
             )
