@@ -24,7 +24,7 @@ from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
-from torchyard.kube.slim import only_metadata, slim
+from torchyard.kube.slim import slim
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class PyTorchJobController:
         owner = {_OWNER: by_owner}
         self._jobs = informers.of(JOBS, labels=selector, indexes={"key": by_key})
         self._pods = informers.of(PODS, labels=_OURS, indexes=owner, keep=_of_pod)
-        self._services = informers.of(SERVICES, labels=_OURS, indexes=owner, keep=only_metadata)
+        self._services = informers.of(SERVICES, labels=_OURS, indexes=owner, keep=_of_service)
         self._autoscalers = informers.of(AUTOSCALERS, indexes=owner)
         groups = groups_of(settings.gang_scheduler)
         self._groups = informers.of(groups, indexes=owner) if settings.uses_pod_groups else None
@@ -308,10 +308,23 @@ class _NotDone(Exception):
         self.event, self.error = event, error
 
 
+def _of_service(service: Object) -> Object:
+    return slim({"metadata": _of_child(service["metadata"])})
+
+
 def _of_pod(pod: Object) -> Object:
     """What is looked at of a pod. Its spec is most of it, and came from the job."""
-    spec = pod.get("spec") or {}
-    return slim({**pod, "spec": {"nodeName": spec["nodeName"]} if spec.get("nodeName") else {}})
+    node = (pod.get("spec") or {}).get("nodeName")
+    metadata, spec = _of_child(pod["metadata"]), {"nodeName": node} if node else {}
+    return slim({"metadata": metadata, "spec": spec, "status": pod.get("status") or {}})
+
+
+def _of_child(metadata: Object) -> Object:
+    """There are thousands of children, and of their labels only two are looked at."""
+    labels = metadata.get("labels") or {}
+    kept = {name: value for name, value in metadata.items() if name not in ("managedFields", "labels")}
+    kept["labels"] = {name: labels[name] for name in (names.REPLICA_TYPE, names.REPLICA_INDEX) if name in labels}
+    return kept
 
 
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:

@@ -21,12 +21,6 @@ def slim(obj: Object) -> Object:
     return obj
 
 
-def only_metadata(obj: Object) -> Object:
-    """For what is only looked up by its name, labels and owner."""
-    _slim_metadata(obj["metadata"])
-    return {"metadata": obj["metadata"]}
-
-
 def _slim_metadata(metadata: Object) -> None:
     metadata.pop("managedFields", None)
     for name in ("labels", "ownerReferences"):
