@@ -25,7 +25,7 @@ VALIDATING = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigu
 MUTATING = Ref("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
 # The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
 _FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
-LOOK_AGAIN = 3600.0
+LOOK_AGAIN, TRY_AGAIN = 3600.0, 5.0
 _TRIES = 5
 
 
@@ -37,6 +37,15 @@ class WebhookCertificates:
         service = f"{NAME}.{namespace}"
         # localhost for an API server beside a copy that was started by hand.
         self._names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
+
+    async def obtain(self) -> Credentials:
+        """As `ensure`, however long that takes: a server that does not answer now will later."""
+        while True:
+            try:
+                return await self.ensure()
+            except YardError as error:
+                log.warning("the webhook has no certificates yet: %s", error)
+            await asyncio.sleep(TRY_AGAIN)
 
     async def ensure(self) -> Credentials:
         for _ in range(_TRIES):

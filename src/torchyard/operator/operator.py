@@ -123,7 +123,7 @@ class Operator:
         settings = self._settings
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
         certificates = WebhookCertificates(self._client, directory, namespace=settings.own_namespace)
-        credentials = await certificates.ensure()
+        credentials = await certificates.obtain()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
 

@@ -35,9 +35,20 @@ NOTHING = Presence(Mode.NONE, "", ("nobody has looked yet",))
 
 async def look(client: Client) -> Presence:
     """Who brings PyTorchJobs into the queues of this cluster."""
-    groups = (await client.raw("GET", "/apis")).get("groups") or ()
-    if not any(one["name"] == names.GROUP for one in groups):
-        return presence(groups, (), None)
+    groups = await _groups(client)
+    return await _look_closer(client, groups) if _are_queues_served(groups) else presence(groups, (), None)
+
+
+async def _groups(client: Client) -> list[Object]:
+    found: list[Object] = (await client.raw("GET", "/apis")).get("groups") or []
+    return found
+
+
+def _are_queues_served(groups: Iterable[Object]) -> bool:
+    return any(one["name"] == names.GROUP for one in groups)
+
+
+async def _look_closer(client: Client, groups: Iterable[Object]) -> Presence:
     webhooks = (await client.list(MUTATING)).items
     kueues = [one for one in webhooks if "kueue" in one["metadata"]["name"]]
     return presence(groups, webhooks, await _configuration(client, kueues), deployed=bool(kueues))
@@ -105,12 +116,13 @@ class Queues:
             )
 
     async def _look(self) -> Presence:
-        groups = (await self._client.raw("GET", "/apis")).get("groups") or ()
-        if not any(one["name"] == names.GROUP for one in groups):
+        """As `look`, but asks for nothing that it may not, and says what it may not."""
+        groups = await _groups(self._client)
+        if not _are_queues_served(groups):
             return presence(groups, (), None)
         try:
             await check_rights(self._client, LOOK_FOR_KUEUE)
-            found = await look(self._client)
+            found = await _look_closer(self._client, groups)
             if found.mode is not Mode.EXTERNAL:
                 return found
             await check_rights(self._client, queue_rights())
