@@ -247,8 +247,12 @@ class Client:
         """Open a watch (`watch=true` is added unless the query says otherwise)."""
         target, _, sent = self._prepare(path, None, {"watch": "true", **(query or {})}, headers)
         connection = self.connect(timeout)
-        connection.request("GET", target, headers=sent)
-        return Watch(connection, connection.getresponse())
+        try:
+            connection.request("GET", target, headers=sent)
+            return Watch(connection, connection.getresponse())
+        except BaseException:
+            connection.close()
+            raise
 
     def _kept(self, *, fresh: bool) -> _Kept:
         kept: _Kept | None = getattr(self._local, "kept", None)
