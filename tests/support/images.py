@@ -61,11 +61,16 @@ def lay_out_python(tree: Path, interpreter: str, packages: Iterable[str]) -> lis
 
 
 def lay_out_busybox(tree: Path) -> None:
-    """A shell and its usual commands; those of busybox, which is one program with no libraries."""
+    """A shell and its usual commands, those of busybox, which needs no libraries; and getent: busybox's nslookup fails
+    where a name is found in one search domain and not in another."""
     busybox = shutil.which("busybox")
     assert busybox is not None
     (tree / "bin").mkdir(parents=True, exist_ok=True)
     shutil.copy(busybox, tree / "bin" / "busybox")
+    getent = shutil.which("getent")
+    assert getent is not None
+    _copy(Path(getent), tree)
+    _copy_libraries(tree, [Path(getent)])
     for name in subprocess.check_output([busybox, "--list"], text=True).split():
         if not (tree / "bin" / name).exists():
             (tree / "bin" / name).symlink_to("busybox")
