@@ -36,8 +36,8 @@ class Terms:
     A leader writes every `renew` seconds; who failed to, or waits for his turn, tries again after `retry`.
     """
 
-    duration: float = 3.0
-    deadline: float = 2.2
+    duration: float = 4.0
+    deadline: float = 3.3
     renew: float = 0.8
     retry: float = 0.4
 
