@@ -81,7 +81,8 @@ class Machine:
         return _shoot(self.root / "keeper.lock", self.root)
 
     async def kill_shim(self, rng: random.Random) -> bool:
-        homes = [home for home in (self.root / "pods").glob("*") if home.name not in self.shot]
+        running = [home for home in (self.root / "pods").glob("*") if _is_running(home)]
+        homes = [home for home in running if home.name not in self.shot]
         if not homes:
             return False
         home = rng.choice(homes)

@@ -159,7 +159,7 @@ async def live_all(client: Client, *, at_once: int, expected: Mapping[str, Objec
     await prepare(client)
     stories = await asyncio.gather(*(one(name) for name in LIVES), return_exceptions=True)
     failed = {name: str(one) for name, one in zip(LIVES, stories, strict=True) if isinstance(one, BaseException)}
-    assert failed == {}
+    assert failed == {}, failed
     return {name: one for name, one in zip(LIVES, stories, strict=True) if not isinstance(one, BaseException)}
 
 

@@ -82,8 +82,12 @@ async def test_it_runs_as_the_user_it_is_told_to(yard: support.Yard) -> None:
     assert lines == ["1234", "2345", "wrote"]
 
 
-async def test_it_has_only_a_containers_capabilities(yard: support.Yard) -> None:
-    lines = await said(yard, "grep CapBnd /proc/self/status; mount -t tmpfs none /mnt 2>/dev/null || echo no mount")
+@pytest.mark.parametrize("uid", [0, 1234])
+async def test_it_has_only_a_containers_capabilities(yard: support.Yard, uid: int) -> None:
+    if uid and os.geteuid():
+        pytest.skip("another number is a user namespace of its own for an ordinary user; what it may there is nothing")
+    script = "grep CapBnd /proc/self/status; mount -t tmpfs none /mnt 2>/dev/null || echo no mount"
+    lines = await said(yard, script, user={"uid": uid, "gid": uid, "groups": []})
     assert lines[0].split()[1].lstrip("0") == "a80425fb", "the set container runtimes give by default"
     assert lines[1] == "no mount"
 
@@ -102,6 +106,35 @@ async def test_another_pods_processes_and_files_are_invisible(yard: support.Yard
     await other.start("main", 0)
     lines = await said(yard, f"ps ax | grep -c '[4]242'; {TMP}; ls {other.pod} 2>/dev/null; true")
     assert lines == ["0"]
+
+
+# From the first moment on: look for the machine's root, try to uncover it, also with powers of one's own making.
+SEARCH = """
+for way in /dev/.machine /dev/.machine/.. /.. /proc/1/root /proc/1/cwd; do
+    cat $way/%(mark)s 2>/dev/null
+done
+umount -l /dev/.machine 2>/dev/null && echo unmounted
+unshare --user --map-root-user --mount sh -c 'umount -l /dev/.machine && cat /dev/.machine/%(mark)s' 2>/dev/null
+for try in $(seq 600); do test -e /dev/.machine || break; sleep 0.05; done
+test -e /dev/.machine && echo never let go
+grep .machine /proc/self/mountinfo
+true
+"""
+
+
+async def test_the_machines_root_is_out_of_reach_from_the_start_and_soon_gone(
+    yard: support.Yard, tmp_path: Path
+) -> None:
+    (tmp_path / "mark").write_text("the machine's own\n")
+    for number in range(3):  # it is a race that must never be won
+        pod = await yard.pod(f"p{number}")
+        script = SEARCH % {"mark": tmp_path / "mark"}
+        assert (await yard.run(pod, "main", ["sh", "-c", script]))["exitCode"] == 0
+        assert yard.output(pod, "main") == []
+
+
+async def test_a_container_that_may_unmount_is_started_without_the_machines_root(yard: support.Yard) -> None:
+    assert await said(yard, "test -e /dev/.machine || echo gone", privileged=True) == ["gone"]
 
 
 async def test_a_link_in_a_volume_leads_only_into_the_container(yard: support.Yard, tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from tests.node import support
 
 from torchyard.node.runtime.compose import Mount
-from torchyard.node.shim import record
+from torchyard.node.shim import keeper, record
 from torchyard.node.shim.client import ShimClient, ShimGone, ShimRefused
 
 RUNGS = ["sandbox", "process"]
@@ -316,6 +316,48 @@ async def test_a_pod_has_one_shim_and_survives_its_keeper(yard: support.Yard, *,
     other = await yard.pod("q", sandboxed=sandboxed)
     assert (await pod.hello())["pid"] == before
     assert (await yard.run(other, "main", ["true"], sandboxed=sandboxed))["exitCode"] == 0
+
+
+def _spares(root: Path) -> set[int]:
+    """Shims of this node that wait for a pod."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            name, command = (path / "comm").read_text().strip(), (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if name == "yard-spare" and str(root).encode() in command:
+            found.add(int(path.name))
+    return found
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    for _ in range(1500):
+        if holds():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it never came to that")
+
+
+async def test_spare_shims_wait_for_wired_pods_are_replaced_and_go_with_their_keeper(yard: support.Yard) -> None:
+    support.need_network()
+    await yard.keeper.ensure()
+    await _until(lambda: len(_spares(yard.root)) == keeper.SPARES)
+    waiting = _spares(yard.root)
+    wired = await yard.pod("wired", address="10.244.0.11")
+    assert (await wired.hello())["pid"] in waiting
+    alone = await yard.pod("alone")
+    assert (await alone.hello())["pid"] not in waiting, "it has no use for a network"
+    assert (await yard.run(wired, "main", ["hostname"]))["exitCode"] == 0
+    assert yard.output(wired, "main") == ["wired"]
+    await _until(lambda: len(_spares(yard.root)) == keeper.SPARES)
+    for pid in _spares(yard.root):
+        support.kill(pid)
+    other = await yard.pod("other", address="10.244.0.12")  # forked, since those that waited are dead
+    assert (await yard.run(other, "main", ["true"]))["exitCode"] == 0
+    await yard.keeper.shutdown()
+    await _until(lambda: not _spares(yard.root))
+    assert (await wired.hello())["pid"] in waiting, "who has a pod stays"
 
 
 async def test_memory_over_the_limit_is_an_out_of_memory_kill(yard: support.Yard, *, sandboxed: bool) -> None:

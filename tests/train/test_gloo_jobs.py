@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.node import support
+from tests.support.kubernetes import ROOT
 from tests.support.training import interpreter
+from tests.train import ordinary
 
 from torchyard.core.pod.logs import LogOptions
 from torchyard.kube.client import Client
@@ -120,3 +123,11 @@ async def test_two_jobs_with_equal_names_and_ports_run_at_once(plane: Plane) -> 
     await asyncio.gather(*(publish(client, namespace) for namespace in jobs))
     assert await finished(plane, client, "team-a") == ["sum 6.0 of 4"] * RANKS
     assert await finished(plane, client, "team-b") == ["sum 406.0 of 4"] * RANKS
+
+
+@pytest.mark.timeout(600)
+def test_an_ordinary_user_runs_the_same_two_jobs() -> None:
+    with tempfile.TemporaryDirectory(prefix="yard-") as directory:  # others may not look into pytest's own
+        Path(directory).chmod(0o755)
+        this = f"{Path(__file__).relative_to(ROOT)}::{test_two_jobs_with_equal_names_and_ports_run_at_once.__name__}"
+        ordinary.rerun(Path(directory), this, training=interpreter())

@@ -6,17 +6,19 @@ here; a failure there is told through a pipe that a successful exec closes.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import signal
 import socket
 import struct
+import sys
 import termios
+import traceback
 from typing import Any, NoReturn
 
 from torchyard.node.shim import linux, rootfs
+from torchyard.node.shim.serving import close_others
 
 Launch = dict[str, Any]
 
@@ -72,10 +74,17 @@ def let_go_of_machine(pid: int, giver: socket.socket) -> None:
     with giver:
         _, files, _, _ = socket.recv_fds(giver, 1, 1, socket.MSG_CMSG_CLOEXEC)
     if files and os.fork() == 0:
-        with contextlib.suppress(FileNotFoundError):  # it has ended, and its mounts with it
+        try:
+            close_others(files)  # the shim's lock above all
             linux.setns(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC), linux.NEWNS)
             rootfs.forget_machine(files[0])
-        os._exit(0)
+        except FileNotFoundError:
+            pass  # the container has ended, and its mounts with it
+        except BaseException:  # the forked child must end here whatever happened
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(0)
     for descriptor in files:
         os.close(descriptor)
 
@@ -200,6 +209,9 @@ def _take_identity(launch: Launch) -> None:
             os.setgid(gid)
             os.setuid(uid)
         return
+    if not launch["privileged"]:
+        # before the change of user, which gives away the power to do so; a program with the setuid bit minds it later
+        linux.bound_capabilities(launch["capabilities"])
     if uid or gid:
         try:
             os.setgroups(user["groups"])
@@ -208,9 +220,6 @@ def _take_identity(launch: Launch) -> None:
         except OSError:
             # an ordinary user has one identity only, but may go by another number
             linux.rename_identity(uid, gid)
-    if not launch["privileged"]:
-        with contextlib.suppress(PermissionError):  # without CAP_SETPCAP there is nothing left to take
-            linux.bound_capabilities(launch["capabilities"])
     if launch["no_new_privileges"]:
         linux.forbid_new_privileges()
 

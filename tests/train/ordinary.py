@@ -1,0 +1,71 @@
+"""Runs tests once more as an ordinary user, when root runs them: with a Python that such a user may execute."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from tests.support.kubernetes import ROOT
+
+USER = 65534  # nobody
+
+
+def rerun(directory: Path, *tests: str, training: str) -> None:
+    """Run the named tests in a child of another user. `directory` is a place for it; `training` a Python with torch."""
+    if os.geteuid() != 0:
+        pytest.skip("this whole run is an ordinary user's")
+    if not _can("test", "-r", str(ROOT / "pyproject.toml")):
+        pytest.skip(f"an ordinary user may not read {ROOT}")
+    ours = _environment(directory / "ours", Path(sysconfig.get_path("purelib")))
+    asked = [training, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    theirs = _environment(directory / "theirs", Path(found))
+    home = directory / "home"
+    home.mkdir()
+    os.chown(home, USER, USER)
+    settings = {"HOME": home, "TMPDIR": home, "TORCHYARD_TRAIN_PYTHON": theirs, "PYTHONPATH": f"{ROOT}/src:{ROOT}"}
+    variables = [f"{key}={value}" for key, value in settings.items()]
+    command = [ours, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--confcutdir", ROOT, *tests]
+    done = subprocess.run(
+        _as_user(*variables, *map(str, command)), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def _as_user(*command: str) -> list[str]:
+    # through env: setpriv itself still has the powers of root when it looks for the program
+    return ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--", "env", *command]
+
+
+def _can(*command: str) -> bool:
+    try:
+        return subprocess.run(_as_user(*command), capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _environment(directory: Path, packages: Path) -> Path:
+    """An environment with these packages, and the interpreter in it."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    bases = [str(Path(sys.executable).resolve()), f"/usr/bin/{version}"]
+    base = next((one for one in bases if _can(one, "-c", "")), None)
+    if base is None:
+        pytest.skip(f"an ordinary user may run none of {', '.join(bases)}")
+    subprocess.run([base, "-m", "venv", "--without-pip", directory], check=True)
+    goal = directory / "lib" / version / "site-packages"
+    shutil.rmtree(goal)
+    shutil.copytree(packages, goal, copy_function=_link)
+    return directory / "bin" / "python"
+
+
+def _link(source: str, goal: str) -> None:
+    """As fast as can be, and a copy where that is all there is."""
+    try:
+        os.link(source, goal)
+    except OSError:
+        shutil.copy2(source, goal)
