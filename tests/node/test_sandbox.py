@@ -117,7 +117,7 @@ umount -l /dev/.machine 2>/dev/null && echo unmounted
 unshare --user --map-root-user --mount sh -c 'umount -l /dev/.machine && cat /dev/.machine/%(mark)s' 2>/dev/null
 for try in $(seq 600); do test -e /dev/.machine || break; sleep 0.05; done
 test -e /dev/.machine && echo never let go
-grep .machine /proc/self/mountinfo
+grep -F /dev/.machine /proc/self/mountinfo
 true
 """
 

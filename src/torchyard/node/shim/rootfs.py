@@ -15,7 +15,8 @@ from torchyard.node.shim import linux
 
 Step = dict[str, Any]
 _MAX_LINKS = 40
-_MACHINE = "/dev/.machine"  # where the machine's own root is, out of reach, until it is let go
+_COVER = "/dev/.machine"  # what lies over the directory below which the machine's root is, until that is let go
+_MACHINE = f"{_COVER}/root"
 
 
 def build(root: str, steps: list[Step], *, read_only: bool) -> int:
@@ -30,19 +31,22 @@ def build(root: str, steps: list[Step], *, read_only: bool) -> int:
         _OPERATIONS[step["op"]](root, step)
     if read_only:
         linux.make_read_only(root)
-    os.mkdir(f"{root}{_MACHINE}", 0o700)
+    os.makedirs(f"{root}{_MACHINE}")
     linux.pivot_root(root, f"{root}{_MACHINE}")
     machine = os.open(_MACHINE, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    linux.mount("tmpfs", _MACHINE, "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
+    # over the directory around it: what is stacked on a mount itself would be unmounted in its stead
+    linux.mount("tmpfs", _COVER, "tmpfs", flags=linux.MS_RDONLY, data="mode=000,size=4k")
     return machine
 
 
 def forget_machine(machine: int) -> None:
     """Let go of the machine's root, in the mount namespace of a container whose root was built."""
     os.fchdir(machine)
-    linux.unmount(".")  # what it was covered with goes along
+    linux.unmount(".")
     os.chdir("/")
+    linux.unmount(_COVER)
     os.rmdir(_MACHINE)
+    os.rmdir(_COVER)
 
 
 def inside(root: str, path: str) -> str:
