@@ -14,6 +14,7 @@ from tests.chaos.fates import Plan
 from tests.chaos.forked import ForkedYard
 from tests.node.support import need_network
 from tests.support.effort import rounds
+from tests.support.http import Client
 from tests.support.process import free_port
 from tests.support.waiting import eventually
 
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(rounds(300, 5400))]
 Object = dict[str, Any]
 KILLS = rounds(4, 200)
 EACH = rounds(3, 25)  # Jobs, and as many PyTorchJobs
+QUIET_SECONDS = 3.0
 
 
 def program(job: str, plan: Plan) -> str:
@@ -38,6 +40,17 @@ def program(job: str, plan: Plan) -> str:
         f'until [ -e "/marks/go.{job}" ]; do sleep 2; done\n'
         f"case $HOSTNAME in *-worker-*) exit 0;; esac\n{fails}exit 0\n"
     )
+
+
+def some_writes(client: Client, count: int) -> None:
+    """Wait until the plane has written so often, or has nothing to write: time says little on a busy machine."""
+    begun, deadline = revision(client), time.monotonic() + QUIET_SECONDS
+    while revision(client) < begun + count and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def revision(client: Client) -> int:
+    return int(client.get("/api/v1/namespaces/default/pods?limit=1").json["metadata"]["resourceVersion"])
 
 
 def with_program(job: Object, plan: Plan, marks: Path) -> Object:
@@ -79,7 +92,7 @@ def test_running_jobs_end_as_they_would_have_however_often_the_plane_dies(tmp_pa
             # the last quarter of the kills hits jobs that have ended, or are ending
             while held and len(held) > len(plans) * (1 - number / (0.75 * KILLS)):
                 (marks / f"go.{held.pop()}").touch()
-            time.sleep(rng.uniform(0.05, 1.0))
+            some_writes(server.admin, rng.randint(0, 30))
             yard.kill()
             server = yard.start()
         waiting = [one for one in waiting if not fates.send(server.admin, *one)]

@@ -65,7 +65,7 @@ def test_s0_9_with_a_gpu_it_trains_on_it(shell: Kubectl) -> None:
     log = shell("logs", f"{name}-master-0")
     print(log[:200], log[-200:])
     assert log.startswith("Using CUDA\n")
-    assert float(log.split("accuracy=")[-1].split()[0]) >= 0.9666
+    assert float(log.split("accuracy=")[-1].split()[0]) >= 0.96
     shell("delete", "pytorchjob", name)
 
 

@@ -31,6 +31,13 @@ def train(parameters: dict[str, str]) -> None:  # its text travels: only built-i
     print(f"rank {rank} of {world} learns {parameters['what']}", flush=True)
 
 
+def deleted(client: TrainingClient, *names: str, **options: object) -> None:
+    for name in names:
+        client.delete_job(name, **options)
+    while client.list_jobs():
+        time.sleep(0.2)
+
+
 def from_an_image(client: TrainingClient) -> None:
     client.create_job(name="image", base_image="hello-world", num_workers=1, labels={"made": "here"})
     done("create")
@@ -53,9 +60,7 @@ def from_an_image(client: TrainingClient) -> None:
     client.update_job(job, "image")
     assert client.get_job("image").metadata.labels["changed"] == "yes"
     done("update")
-    client.delete_job("image")
-    while client.list_jobs():
-        pass
+    deleted(client, "image")
     done("delete")
     refused(client)
 
@@ -124,9 +129,7 @@ def whole(client: TrainingClient) -> None:
     assert "accuracy=" in logs["mnist-master-0"], logs
     assert any("Created pod: mnist-worker-0" in line for lines in events.values() for line in lines), events
     done("logs")
-    client.delete_job("mnist", delete_options=k8s.V1DeleteOptions(propagation_policy="Foreground"))
-    while client.list_jobs():
-        time.sleep(0.2)
+    deleted(client, "mnist", delete_options=k8s.V1DeleteOptions(propagation_policy="Foreground"))
     done("delete")
 
 
@@ -136,13 +139,14 @@ def gang(client: TrainingClient) -> None:
     for _ in range(3):
         assert client.is_job_created("gang")
         assert not client.is_job_running("gang")
-        time.sleep(5)
+        time.sleep(2)
     done("wait")
     job = client.get_job("gang")
     job.spec.run_policy.scheduling_policy.min_available = 2
     client.update_job(job, "gang")
     done("update")
     client.wait_for_job_conditions("gang", **PATIENCE)
+    deleted(client, "gang")
     done("succeed")
 
 
@@ -158,6 +162,7 @@ def managers(client: TrainingClient) -> None:
     client.wait_for_job_conditions("here", **PATIENCE)
     assert not client.get_job("there").status
     assert client.get_job_pod_names("there") == []
+    deleted(client, "here", "there")
     done("two")
 
 
