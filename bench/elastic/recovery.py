@@ -128,12 +128,13 @@ def c6() -> bool:
 def c9() -> bool:
     """Workers and coordinator killed, shared memory gone: only the checkpoints and the ledger are left."""
     with workspace() as folder:
-        sizes = ("--epochs", "6")
+        sizes = ("--epochs", "12")
         alone = common.digest_alone(*sizes)
         kept = ("--checkpoints", str(folder / "kept"), "--checkpoint-every", "50")
         settings = common.options(folder, *sizes, *kept, workers=2)
         with Arena(settings) as arena:
             arena.wait_step(150, seconds=300)
+            arena.until(lambda status: newest_sound(folder / "kept") is not None, seconds=60, every=0.2)
             for name in arena.workers():
                 arena.signal_worker(name)
             arena.kill_coordinator()
@@ -160,39 +161,60 @@ def c11(seconds: float = 60.0) -> bool:
         with workspace() as folder:
             slow = ("--sleep", "0.02")
             with Arena(common.options(folder, *ENDLESS, *slow, workers=4)) as arena:
-                arena.until(lambda status: len(status["world"]) == 4 and status["step"] > 50, seconds=180)
-                time.sleep(3)
-                calm = [at for at, _ in first_times(folder)][-100:]
-                usual = common.median([b - a for a, b in pairwise(calm)])
+                calm = [_calm(arena)]
                 begun = time.time()
                 while time.time() - begun < seconds:
                     time.sleep(every)
                     arena.signal_worker(random.choice(sorted(arena.workers())))
                 ended = time.time()
-            applied = sum(1 for at, _ in first_times(folder) if begun <= at <= ended)
+                calm.append(_calm(arena))
+            rows = [at for at, _ in first_times(folder)]
+        applied = sum(1 for at in rows if begun <= at <= ended)
+        # The usual pace, measured before and after: a machine that drifts would pass for good or bad recovery.
+        usual = common.median([b - a for first, last in calm for a, b in pairwise(rows) if first <= a and b <= last])
         goodput = min(100.0, 100 * applied * usual / (ended - begun))
         what = f"a kill every {every:.0f} s, 4 workers"
         met &= show("C11", what, f"goodput {goodput:.1f} %", f"{target} %", met=goodput >= target)
     return met
 
 
+def _calm(arena: Arena, seconds: float = 6.0) -> tuple[float, float]:
+    """A while with all four at work and nobody looking."""
+    arena.until(lambda status: len(status["world"]) == 4 and status["phase"] == "Running", seconds=180, every=0.5)
+    time.sleep(1)
+    begun = time.time()
+    time.sleep(seconds)
+    return begun, time.time()
+
+
+MICRO = 0.01
+
+
 def c13() -> bool:
-    """Four workers, one of them three times slower; ideal is the share-out by speed."""
+    """Four workers, one of them three times slower.
+
+    Of 16 micro-batches at relative speeds 3, 3, 3, 1 the best split is 5, 5, 5, 1: one more at full speed than the four
+    that everyone has when nobody is slow, which is measured first.
+    """
+    sizes = ("--sleep", str(MICRO), "--micro-batches", "16", "--batch", "128")
+    even, _ = _four(*sizes)
+    slow, shifted = _four(*sizes, "--slow", "-1")
+    ideal = even * 5 / 4
+    ratio = slow / ideal
+    figures = f"{slow * 1000:.0f} ms a step, {ratio:.2f}x the ideal {ideal * 1000:.0f} ms; "
+    figures += "nothing shifted" if shifted is None else f"shifted after {shifted} steps"
+    met = ratio <= 1.25 and shifted is not None and shifted <= 30
+    return show("C13", "one of 4 at a third of the speed", figures, "1.25x within 30 steps", met=met)
+
+
+def _four(*arguments: str) -> tuple[float, int | None]:
+    """The step time of four workers in the end, and after how many steps their shares were shifted."""
     with workspace() as folder:
-        slow = ("--sleep", "0.01", "--slow", "-1", "--micro-batches", "16", "--batch", "128")
-        with Arena(common.options(folder, *ENDLESS, *slow, workers=4)) as arena:
-            arena.until(lambda status: len(status["world"]) == 4, seconds=120)
-            start = (arena.ask("/status") or {})["step"]
-            arena.wait_step(start + 120, seconds=120)
+        with Arena(common.options(folder, *ENDLESS, *arguments, workers=4)) as arena:
+            start = arena.until(lambda status: len(status["world"]) == 4, seconds=120, every=0.2)["step"]
+            arena.until(lambda status: status["step"] >= start + 120, seconds=120, every=0.5)
             events = arena.ask("/events") or []
-        shifted = next((e for e in events if e["reason"] == "WorldBegan" and "is slow" in e["message"]), None)
-        times = [(at, step) for at, step in first_times(folder)]
-        late = [b[0] - a[0] for a, b in pairwise(times) if a[1] > start + 60]
-        early = [b[0] - a[0] for a, b in pairwise(times) if start < a[1] < start + 15]
-        # Of 16 micro-batches at relative speeds 3, 3, 3, 1 the best split is 5, 5, 5, 1: five at full speed.
-        ideal = 5 * 0.011
-    ratio = common.median(late) / ideal
-    figures = (
-        f"{common.median(early) * 1000:.0f} ms before, {common.median(late) * 1000:.0f} ms after, {ratio:.2f}x ideal"
-    )
-    return show("C13", "one of 4 at a third of the speed", figures, "1.25x", met=ratio <= 1.25 and shifted is not None)
+        began = [event for event in events if event["reason"] == "WorldBegan" and "is slow" in event["message"]]
+        times = first_times(folder)
+    late = [b[0] - a[0] for a, b in pairwise(times) if a[1] > start + 60]
+    return common.median(late), began[0]["facts"]["step"] - start if began else None

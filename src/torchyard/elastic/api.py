@@ -151,6 +151,8 @@ class Job:
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:
         runtime = trainer.runtime
+        if self._seat is not None:
+            trainer.practise()
         runtime.start(self._seat)
         if self._seat is not None:
             leave_on_sigterm(runtime)

@@ -36,7 +36,6 @@ class Member:
     standing: Standing
     seniority: int
     leaving: bool = False
-    reported: bool = False
     done: str = ""
     cost: float = 0.0
 
@@ -81,6 +80,8 @@ class Fleet:
     reason: str = ""
     awaited: set[str] = field(default_factory=set)
     _summoned: tuple[str, ...] = ()
+    _unheard: set[str] = field(default_factory=set)
+    """Those summoned who have not reported yet; kept as a set, since thousands report one by one."""
     _arrivals: int = 0
 
     @property
@@ -111,7 +112,7 @@ class Fleet:
         if name in self.world and not self.forming:
             # It was in this world and is no longer: the others wait for it in vain.
             return self._reform(f"{name} lost its place in the world", urgent=True)
-        if self.forming and all(self.members[other].reported for other in self._summoned):
+        if self.forming and not self._unheard:
             return self._reform(self.reason, urgent=self.urgent)  # paused for want of workers until now
         return self.consider(f"{name} joined")
 
@@ -185,20 +186,19 @@ class Fleet:
         urgent = urgent or (self.forming and self.urgent)
         self.fence = Fence(self.incarnation, self.fence.generation + 1)
         self.forming, self.urgent, self.reason = True, urgent, reason
-        for name in self._summoned:
-            self.members[name].reported = False
+        self._unheard = set(self._summoned)
         return [Send(name, Reform(self.fence, urgent, reason)) for name in self._summoned]
 
     def reported(self, name: str, fence: Fence, standing: Standing) -> list[Order]:
         member = self.members.get(name)
         if member is None or fence != self.fence or not self.forming:
             return []
-        member.reported, member.standing = True, standing
-        return self._try_go()
+        member.standing = standing
+        self._unheard.discard(name)
+        return [] if self._unheard else self._go()
 
-    def _try_go(self) -> list[Order]:
-        if not all(self.members[name].reported for name in self._summoned):
-            return []
+    def _go(self) -> list[Order]:
+        """All have reported: begin the next world, or wait for enough workers."""
         chosen = [name for name in self._choose() if name in self._summoned]
         if len(chosen) < self.limits.least:
             if len(self._choose()) >= self.limits.least:

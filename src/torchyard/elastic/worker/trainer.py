@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torchyard.elastic.checkpoint.keeper import Keeper
 from torchyard.elastic.errors import ElasticError, JobFailed
 from torchyard.elastic.order import Order
 from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.flat import Flat, Statistics
+from torchyard.elastic.reduce.flat import Flat, Statistics, forget_gradients
 from torchyard.elastic.reduce.strict import StrictReducer
 from torchyard.elastic.worker.group import GroupBroken
 from torchyard.elastic.worker.link import Ended
@@ -87,6 +88,18 @@ class Trainer:
         self._statistics = Statistics(reducer.layout)
         self._cuda = reducer.layout.device.type == "cuda"
         runtime.on_enter(lambda: reducer.enter(runtime.group, runtime.blocks))
+
+    def practise(self) -> None:
+        """Compute a micro-batch for nothing before others wait for this worker.
+
+        Threads, kernels and compiled code are made on first use, which takes from milliseconds to minutes.
+        """
+        self._statistics.begin()
+        seed_generators(self.order.rng_key(1, 0), self._reducer.layout.device)
+        with suppress(Exception):  # the step that meets it in earnest tells it
+            self._loss(self._loader.get(1, 0)).backward()
+        self._statistics.undo()
+        forget_gradients(self._reducer.layout)
 
     def steps(self) -> Iterator[Step]:
         runtime, order = self.runtime, self.order
