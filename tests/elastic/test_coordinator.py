@@ -39,8 +39,7 @@ class Script:
 
     async def hear(self) -> Message:
         async with asyncio.timeout(10):
-            length = wire.frame_length(await self.reader.readexactly(wire.LENGTH.size))
-            return wire.decode(await self.reader.readexactly(length))
+            return await wire.receive(self.reader)
 
     async def until(self, kind: type[Any]) -> Any:
         while not isinstance(message := await self.hear(), kind):

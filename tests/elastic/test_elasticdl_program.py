@@ -33,11 +33,14 @@ def images(kind: str, count: int) -> list[tuple[int, bytes]]:
 
 @pytest.fixture(scope="module")
 def mnist_png(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pictures(tmp_path_factory.mktemp("mnist_png"))
+
+
+def pictures(root: Path) -> Path:
     """A part of MNIST as the tutorial wants it: one PNG per image, in a folder per digit."""
     if importlib.util.find_spec("cv2") is None:
         pytest.skip("the tutorial's program needs cv2, which is not installed")
     cv2, numpy = importlib.import_module("cv2"), importlib.import_module("numpy")
-    root = tmp_path_factory.mktemp("mnist_png")
     for part, kind, count in (("training", "train", 2400), ("testing", "t10k", 500)):
         for digit in range(10):
             (root / part / str(digit)).mkdir(parents=True)

@@ -77,6 +77,34 @@ def test_a_refusal_is_told_with_its_advice() -> None:
     assert (caught.value.code, caught.value.hint, cuts) == ("OtherJob", "check the address", ["cut"])
 
 
+def test_applied_steps_are_told_together_in_order_and_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, _ = link()
+    told: list[wire.Message] = []
+    monkeypatch.setattr(held, "_put_out", told.append)
+    for step in (1, 2, 3):
+        held.applied(AGREED, (step, 0.5, ""))
+    held.send(wire.Done(3, "d"))
+    held.applied(NEXT, (4, 0.4, ""))
+    held.send(wire.Beat(4, "outside"))
+    rows = [(message.fence, row[0]) for message in told if isinstance(message, wire.Applied) for row in message.rows]
+    assert rows == [(AGREED, 1), (AGREED, 2), (AGREED, 3), (NEXT, 4)]
+    kinds = [type(message) for message in told]
+    assert kinds[-3:] == [wire.Done, wire.Applied, wire.Beat]
+    assert kinds.count(wire.Applied) == 3, "the first at once, the next two together, the last of another world"
+
+
+def test_a_new_coordinator_is_told_the_steps_of_the_present_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, _ = link()
+    told: list[wire.Message] = []
+    monkeypatch.setattr(held, "_put_out", told.append)
+    for fence, step in ((AGREED, 1), (NEXT, 2), (NEXT, 3)):
+        held.applied(fence, (step, None, ""))
+    told.clear()
+    held._send_kept_rows()
+    held.send(wire.Beat(3, "outside"))
+    assert told == [wire.Applied(NEXT, ((2, None, ""), (3, None, ""))), wire.Beat(3, "outside")]
+
+
 @pytest.mark.parametrize("text", ["nowhere", "host:", ":1", "host:port"])
 def test_what_is_not_an_address_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="not an address"):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,6 @@ from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import Cache, Store
 from torchyard.elastic.cli import main
 from torchyard.elastic.errors import ElasticError
-
-needs_fsspec = pytest.mark.skipif(importlib.util.find_spec("fsspec") is None, reason="fsspec is not installed")
 
 
 def saved(root: Path, step: int) -> Path:
@@ -27,46 +29,107 @@ def saved(root: Path, step: int) -> Path:
     return folder
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    made = Store(f"file://{tmp_path}/bucket")
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """A server that speaks S3, in this process, and a bucket on it."""
+    if importlib.util.find_spec("s3fs") is None or importlib.util.find_spec("moto") is None:
+        pytest.skip("s3fs and moto[server] are not installed")
+    server = importlib.import_module("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "any")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "any")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        Store("s3://torchyard")._files.mkdir("torchyard")
+        yield "s3://torchyard"
+    server.stop()
+
+
+@pytest.fixture(params=["file", "memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Checkpoints of steps 1 to 3 in a store of every kind that can be had here."""
+    if importlib.util.find_spec("fsspec") is None:
+        pytest.skip("fsspec is not installed")
+    root = request.getfixturevalue("s3") if request.param == "s3" else f"{request.param}://{tmp_path}"
+    made = Store(f"{root}/{tmp_path.name}")
     for step in (1, 2, 3):
         made.send(saved(tmp_path / "local", step))
     return made
 
 
-@needs_fsspec
+def spoil(store: Store, name: str, content: bytes | None) -> None:
+    """Change a file of a checkpoint behind its back, or remove it."""
+    path = f"{store._root}/{name}"
+    if content is None:
+        store._files.rm_file(path)
+    else:
+        store._files.pipe_file(path, content)
+
+
 def test_the_newest_sound_one_is_fetched_once(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "bucket" / "step-0000000003" / "data").write_bytes(b"torn")
+    spoil(store, "step-0000000003/data", b"torn")
     cache = Cache(store, tmp_path / "cache")
     found = cache.newest_sound()
     assert found is not None
     assert found[1].step == 2
+    assert (found[0] / "data").read_bytes() == b"xx"
     assert cache.newest_sound() is found
-    assert (tmp_path / "bucket" / "step-0000000003" / "data").read_bytes() == b"torn"
+    assert store._files.cat_file(f"{store._root}/step-0000000003/data") == b"torn"
 
 
-@needs_fsspec
-def test_one_without_a_manifest_is_not_there(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "bucket" / "step-0000000003" / files.MANIFEST).unlink()
+def test_one_without_a_manifest_is_not_there(store: Store) -> None:
+    spoil(store, f"step-0000000003/{files.MANIFEST}", None)
     assert store.names() == ["step-0000000001", "step-0000000002"]
 
 
-@needs_fsspec
 def test_only_the_newest_are_kept(store: Store) -> None:
     assert store.retain(1) == ["step-0000000001", "step-0000000002"]
     assert store.names() == ["step-0000000003"]
 
 
-@needs_fsspec
-def test_the_command_lists_and_verifies_a_store(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_that_another_process_sent_is_seen(store: Store, tmp_path: Path) -> None:
+    """Stores remember what they listed: what came later must be seen all the same."""
+    assert len(store.names()) == 3
+    Store(store.url).send(saved(tmp_path / "local", 4))
+    assert store.names()[-1] == "step-0000000004"
+
+
+def test_the_command_lists_and_verifies_a_store(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoints", "list", store.url]) == 0
     assert capsys.readouterr().out.count("step ") == 3
-    (tmp_path / "bucket" / "step-0000000002" / "data").write_bytes(b"no")
+    spoil(store, "step-0000000002/data", b"no")
     assert main(["checkpoints", "verify", store.url]) == 1
     assert "step-0000000002  DamagedCheckpoint" in capsys.readouterr().out
+
+
+TRAIN = """
+import sys, torch
+from torchyard import elastic
+job = elastic.join(seed=1)
+data = torch.utils.data.TensorDataset(torch.randn(64, 4, generator=torch.Generator().manual_seed(2)))
+net = torch.nn.Linear(4, 1)
+steps = job.train(net, torch.optim.Adam(net.parameters()), loss=lambda batch: net(batch[0]).pow(2).mean(), data=data,
+    batch=8, epochs=4, checkpoints=elastic.Checkpoints(sys.argv[1], every=10) if sys.argv[1:2] else None)
+first = None
+for step in steps:
+    first = first or step.number
+    if step.number == int((sys.argv[2:] or [0])[0]): sys.exit()
+print("began at", first, "model", job.digest)
+"""
+
+
+@pytest.mark.train
+def test_a_training_goes_on_from_a_store(s3: str) -> None:
+    def train(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", TRAIN, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    train(f"{s3}/run", "25")
+    began, model = train(f"{s3}/run")[2::2]
+    assert began == "21"
+    assert model == train()[4]
 
 
 @pytest.mark.parametrize(("url", "driver"), [("s3://bucket/x", "s3fs"), ("gs://bucket/x", "gcsfs")])

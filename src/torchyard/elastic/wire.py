@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchyard.elastic.errors import ElasticError
+
+if TYPE_CHECKING:
+    from asyncio import StreamReader
 
 VERSION = 1
 LARGEST_FRAME = 16 << 20
@@ -257,6 +260,11 @@ def frame_length(prefix: bytes) -> int:
     if length > LARGEST_FRAME:
         raise ElasticError("BadMessage", f"a frame of {length} bytes is larger than {LARGEST_FRAME}")
     return length
+
+
+async def receive(reader: StreamReader) -> Message:
+    """The next message of a stream."""
+    return decode(await reader.readexactly(frame_length(await reader.readexactly(LENGTH.size))))
 
 
 def _lift(key: str, value: Any) -> Any:

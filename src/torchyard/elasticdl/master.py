@@ -159,8 +159,7 @@ class Master:
                     wire.Hello(self._record["job"], self._record["token"], node, "agent", node=node, members=alive)
                 )
                 while True:
-                    length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
-                    await self._hear(wire.decode(await reader.readexactly(length)))
+                    await self._hear(await wire.receive(reader))
             except (OSError, asyncio.IncompleteReadError):
                 await asyncio.sleep(0.1)
             finally:

@@ -128,8 +128,7 @@ class Agent:
         post = self.post
         self._send(wire.Hello(post.job, post.token, post.node, "agent", node=post.node, members=names))
         while True:
-            length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
-            self._hear(wire.decode(await reader.readexactly(length)))
+            self._hear(await wire.receive(reader))
 
     def _send(self, message: wire.Message) -> None:
         if self._writer is not None and not self._writer.is_closing():

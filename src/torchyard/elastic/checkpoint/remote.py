@@ -26,6 +26,7 @@ class Store:
 
     def names(self) -> list[str]:
         """All complete checkpoints, oldest first."""
+        self._files.invalidate_cache()  # others write here too
         try:
             found = self._files.ls(self._root, detail=False)
         except FileNotFoundError:

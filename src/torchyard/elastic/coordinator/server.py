@@ -7,7 +7,6 @@ orders into messages. It can be killed at any moment: workers train on, and tell
 from __future__ import annotations
 
 import asyncio
-import hmac
 import socket
 import time
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.elastic import wire
-from torchyard.elastic.coordinator import http
+from torchyard.elastic.coordinator import admission, http
 from torchyard.elastic.coordinator.fleet import Began, Decision, Fleet, Limits, Order, Send
 from torchyard.elastic.coordinator.scribe import Scribe
 from torchyard.elastic.errors import ElasticError
@@ -147,13 +146,13 @@ class Coordinator:
         hello = wire.decode(await reader.readexactly(wire.frame_length(prefix)))
         if not isinstance(hello, wire.Hello):
             raise ElasticError("BadMessage", "a connection begins with hello")
-        self._admit(hello)
+        admission.admit(hello, job=self.settings.job, token=self.settings.token)
         peer = Peer(hello, writer, time.monotonic())
         peer.send(wire.Welcome(self.ledger.incarnation, self.settings.lease))
         if hello.role == "agent":
             await self._serve_agent(peer, reader)
             return
-        self._check_config(hello)
+        self._settle_config(hello)
         old = self.workers.get(hello.name)
         self.workers[hello.name] = peer
         if old is not None:
@@ -166,32 +165,13 @@ class Coordinator:
             self._check_done()
         try:
             while True:
-                length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
-                self._hear(peer, wire.decode(await reader.readexactly(length)))
+                self._hear(peer, await wire.receive(reader))
         finally:
             if self.workers.get(hello.name) is peer:
                 self._gone(hello.name, "died (its connection closed)")
 
-    def _admit(self, hello: wire.Hello) -> None:
-        if not hmac.compare_digest(hello.token.encode(), self.settings.token.encode()):
-            raise ElasticError(
-                "BadToken", f"{hello.name} has not the token of this job", hint="start it with the runner"
-            )
-        if hello.job != self.settings.job:
-            raise ElasticError(
-                "OtherJob",
-                f"{hello.name} belongs to job {hello.job!r}, this is the coordinator of {self.settings.job!r}",
-                hint="check the coordinator address it was given",
-            )
-        if hello.version != wire.VERSION:
-            raise ElasticError(
-                "OtherVersion",
-                f"{hello.name} speaks version {hello.version}, this coordinator {wire.VERSION}",
-                hint="use the same torchyard version everywhere in a job",
-            )
-
-    def _check_config(self, hello: wire.Hello) -> None:
-        """The first worker settles what the job computes; one that would compute something else is turned away."""
+    def _settle_config(self, hello: wire.Hello) -> None:
+        """The first worker settles what the job computes."""
         told = dict(hello.config)
         order = DataOrder(**told.pop("order"))
         self.ledger.settle(order)
@@ -199,12 +179,7 @@ class Coordinator:
         if not self.config:
             self.config = told
             self.scribe.submit(lambda: self.ledger.remember("config", told))
-        differing = [key for key in sorted(set(told) | set(self.config)) if told.get(key) != self.config.get(key)]
-        if differing:
-            facts = "; ".join(f"{key} is {told.get(key)!r}, the job has {self.config.get(key)!r}" for key in differing)
-            raise ElasticError(
-                "ConfigChanged", f"{hello.name} differs from its job: {facts}", hint="use equal settings"
-            )
+        admission.compare(hello.name, told, self.config)
 
     async def _serve_agent(self, peer: Peer, reader: asyncio.StreamReader) -> None:
         hello = peer.hello
@@ -214,8 +189,7 @@ class Coordinator:
         peer.send(wire.Target(self.fleet.limits.want) if self.outcome is None else self.outcome)
         try:
             while True:
-                length = wire.frame_length(await reader.readexactly(wire.LENGTH.size))
-                message = wire.decode(await reader.readexactly(length))
+                message = await wire.receive(reader)
                 if isinstance(message, wire.Dying):
                     self._gone(message.worker, "died (its agent saw it end)")
                 elif isinstance(message, wire.Note):

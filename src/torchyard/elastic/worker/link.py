@@ -24,6 +24,11 @@ from torchyard.elastic.wire import Fence, Message
 BEAT_EVERY = 0.2
 BACKOFF = (0.05, 1.0)
 KEPT_ROWS = 4096
+TELL_EVERY = 0.05
+"""Applied steps are told together: a message for each would take a coordinator's time from workers beside it."""
+
+
+Row = tuple[int, float | None, str]
 
 
 class Superseded(Exception):
@@ -53,7 +58,9 @@ class Link:
         self._reform_at = 0.0
         self._go: wire.Go | None = None
         self._values: dict[tuple[Fence, str], bytes] = {}
-        self._rows: deque[tuple[Fence, tuple[int, float | None, str]]] = deque(maxlen=KEPT_ROWS)
+        self._rows: deque[tuple[Fence, Row]] = deque(maxlen=KEPT_ROWS)
+        self._untold: tuple[Fence, list[Row]] | None = None
+        self._told_at = 0.0
         self._closing = False
         self.pulse = Pulse()
         self.stop: wire.Stop | None = None
@@ -153,23 +160,42 @@ class Link:
     def send(self, message: Message) -> None:
         """Best effort: what is lost with a connection is told again in the next hello."""
         with self._sending:
-            if self._socket is None:
-                return
-            try:
-                self._socket.sendall(wire.encode(message))
-            except OSError:
-                self._socket.close()
-                self._socket = None
+            self._tell_rows()
+            self._put_out(message)
 
-    def applied(self, fence: Fence, row: tuple[int, float | None, str]) -> None:
-        self._rows.append((fence, row))
-        self.send(wire.Applied(fence, (row,)))
+    def _put_out(self, message: Message) -> None:
+        if self._socket is None:
+            return
+        try:
+            self._socket.sendall(wire.encode(message))
+        except OSError:
+            self._socket.close()
+            self._socket = None
+
+    def applied(self, fence: Fence, row: Row) -> None:
+        """A step of this world was applied: the coordinator hears of it soon, and before anything else."""
+        with self._sending:
+            self._rows.append((fence, row))
+            if self._untold is None or self._untold[0] != fence:
+                self._tell_rows()
+                self._untold = fence, []
+            self._untold[1].append(row)
+            if time.monotonic() - self._told_at >= TELL_EVERY:
+                self._tell_rows()
+
+    def _tell_rows(self) -> None:
+        if self._untold is not None:
+            (fence, rows), self._untold = self._untold, None
+            self._told_at = time.monotonic()
+            self._put_out(wire.Applied(fence, tuple(rows)))
 
     def _send_kept_rows(self) -> None:
-        newest = self._rows[-1][0] if self._rows else None
-        rows = tuple(row for fence, row in list(self._rows) if fence == newest)
-        if newest is not None and rows:
-            self.send(wire.Applied(newest, rows))
+        with self._sending:
+            newest = self._rows[-1][0] if self._rows else None
+            rows = tuple(row for fence, row in self._rows if fence == newest)
+            self._untold = None
+            if newest is not None:
+                self._put_out(wire.Applied(newest, rows))
 
     def wanted(self, held: Fence) -> wire.Reform | None:
         """The change the coordinator has asked for beyond the world this worker is in."""

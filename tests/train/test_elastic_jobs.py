@@ -1,0 +1,162 @@
+"""Elastic trainings in pods: a PyTorchJob that names torchyard as its backend, and ElasticDL's tutorial by its clients.
+
+Each loses a worker on the way and ends with the model of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.elastic.test_elasticdl_program import PROGRAM, STANDIN, arguments, pictures, result
+from tests.node.support import need_network
+from tests.support import kubectl as kubectls
+from tests.support.kubectl import Kubectl
+from tests.support.kubernetes import ROOT, Server
+from tests.support.training import interpreter
+from tests.support.waiting import eventually
+from tests.support.yard import Yard, yard
+
+from torchyard.elastic.agent.agent import COMPAT
+
+pytestmark = [pytest.mark.train, pytest.mark.timeout(900)]
+Object = dict[str, Any]
+PATIENCE = 400.0
+PROGRAMS = ROOT / "tests" / "elastic" / "programs"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    need_network()
+    made = Yard(tmp_path_factory.mktemp("elastic"), controllers="*", flags=("--node", "--python", interpreter()))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+        yard("down", state=made.state, timeout=120)
+
+
+@pytest.fixture
+def shell(plane: Server, tmp_path: Path) -> Kubectl:
+    found = kubectls.newest()
+    if found is None:
+        pytest.skip("no kubectl in PATH")
+    return found.using(plane.kubeconfig, tmp_path, "default")
+
+
+def alone(*command: str, **variables: str) -> str:
+    """What a program prints when it trains without anyone else."""
+    paths = [str(ROOT / "src"), str(COMPAT), *([] if importlib.util.find_spec("torchvision") else [str(STANDIN)])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths), **variables}
+    done = subprocess.run(
+        [interpreter(), *command], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def log_of(shell: Kubectl, pod: str) -> str:
+    return shell.run("logs", pod).stdout
+
+
+def running(shell: Kubectl, pod: str, line: str) -> None:
+    eventually(lambda: line in log_of(shell, pod), f"{line!r} in the log of {pod}", PATIENCE)
+
+
+def kill(shell: Kubectl, pod: str) -> None:
+    shell("delete", "pod", pod, "--force", "--grace-period=0", timeout=120)
+
+
+def test_a_pytorchjob_with_our_backend_trains_on_when_a_pod_is_killed(shell: Kubectl, tmp_path: Path) -> None:
+    mounted = {"/src": ROOT / "src", "/programs": PROGRAMS, "/share": tmp_path}
+    volumes = [{"name": path[1:], "hostPath": {"path": str(source)}} for path, source in mounted.items()]
+    container = {
+        "name": "pytorch",
+        "image": "pytorch/pytorch",
+        "command": ["python", "/programs/mlp.py", "--hold", "/share/go", "--epochs", "12"],
+        "env": [{"name": "PYTHONPATH", "value": "/src"}, {"name": "OMP_NUM_THREADS", "value": "1"}],
+        "volumeMounts": [{"name": path[1:], "mountPath": path} for path in mounted],
+    }
+    worker = {
+        "replicas": 2,
+        "restartPolicy": "OnFailure",
+        "template": {"spec": {"containers": [container], "volumes": volumes}},
+    }
+    job: Object = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "elastic"},
+        "spec": {
+            "elasticPolicy": {"rdzvBackend": "torchyard", "minReplicas": 1, "maxReplicas": 4},
+            "pytorchReplicaSpecs": {"Worker": worker},
+        },
+    }
+    shell("create", "-f", "-", stdin=yaml.safe_dump(job))
+    running(shell, "elastic-worker-0", "step 10 of world 2")
+    first = shell("get", "pod", "elastic-worker-0", "-o", "jsonpath={.metadata.uid}")
+    kill(shell, "elastic-worker-1")
+    running(shell, "elastic-worker-1", "of world 2")
+    (tmp_path / "go").touch()
+    eventually(
+        lambda: shell("get", "pytorchjob", "elastic", "--no-headers").split()[1] in ("Succeeded", "Failed"),
+        "the end of the job",
+        PATIENCE,
+    )
+    log = log_of(shell, "elastic-worker-0")
+    assert shell("get", "pytorchjob", "elastic", "--no-headers").split()[1] == "Succeeded", log[-2000:]
+    assert shell("get", "pod", "elastic-worker-0", "-o", "jsonpath={.metadata.uid}") == first, "the survivor stayed"
+    told = re.findall(r"digest (\w+)", log)
+    assert told == re.findall(r"digest (\w+)", alone(str(PROGRAMS / "mlp.py"), "--epochs", "12"))
+
+
+def client(name: str) -> list[str]:
+    if name == "ours":
+        return [sys.executable, "-c", "import sys; from torchyard.elasticdl.cli import main; sys.exit(main())"]
+    published = os.environ.get("TORCHYARD_ELASTICDL_CLIENT", "")
+    if not published:
+        pytest.skip("name the command of elasticdl_client 1.0.0 with TORCHYARD_ELASTICDL_CLIENT")
+    return [published]
+
+
+@pytest.mark.parametrize("name", ["ours", "published"])
+def test_the_tutorial_is_submitted_loses_a_worker_and_gets_another(
+    shell: Kubectl, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    command = client(name)
+    images = pictures(tmp_path_factory.mktemp("mnist_png"))
+    long = ["--num_epochs", "8"]  # a pod takes a while to start: there must be something left to do
+    weights, accuracy = result(alone(str(PROGRAM), *arguments(images), *long, WORKER_NUM="2"))
+    inside = [*arguments(Path("/data")), *long]
+    mounted = {"/data": images, "/model_zoo": PROGRAM.parent, "/standin": STANDIN}
+    submit = [
+        "train", "--image_name=elasticdl/elasticdl:v1.0.0", "--worker_image=pytorch/pytorch", "--num_workers=2",
+        f"--job_command=python /model_zoo/{PROGRAM.name} {' '.join(inside)}", "--image_pull_policy=Never",
+        "--master_resource_request=cpu=0.2,memory=256Mi", "--worker_resource_request=cpu=0.3,memory=1024Mi",
+        "--volume=" + ";".join(f"host_path={source},mount_path={path}" for path, source in mounted.items()),
+        "--envs=OMP_NUM_THREADS=1"
+        + ("" if importlib.util.find_spec("torchvision") else ",PYTHONPATH=/standin"),
+        f"--job_name=mnist-{name}", "--distribution_strategy=AllreduceStrategy",
+    ]  # fmt: skip
+    shell.run(
+        "create", "clusterrolebinding", "elasticdl", "--clusterrole=cluster-admin", "--serviceaccount=default:default"
+    )
+    environment = {**os.environ, "KUBECONFIG": str(shell.kubeconfig)}
+    done = subprocess.run([*command, *submit], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    master, first = f"elasticdl-mnist-{name}-master", f"mnist-{name}-edljob-worker"
+    phase = ("-o", "jsonpath={.status.phase}")
+    eventually(lambda: shell.run("get", "pod", f"{first}-1", *phase).stdout == "Running", "the workers", PATIENCE)
+    running(shell, f"{first}-0", "loss")
+    kill(shell, f"{first}-0")
+    eventually(lambda: shell.run("get", "pod", f"{first}-2", *phase).stdout == "Running", "the added worker", PATIENCE)
+    eventually(lambda: shell("get", "pod", master, *phase) in ("Succeeded", "Failed"), "the end", PATIENCE)
+    assert shell("get", "pod", master, *phase) == "Succeeded", log_of(shell, master)[-2000:]
+    assert result(log_of(shell, f"{first}-1")) == (weights, accuracy)
