@@ -15,6 +15,8 @@ from typing import Any
 import psutil
 from tests.support.process import Process, free_port
 
+CALM_SECONDS = 4.0
+
 
 class Operator:
     """Started at once; `ready` waits until it could act, `leads` until it does."""
@@ -52,11 +54,12 @@ class Operator:
             return Figures(answer.read().decode())
 
     async def quiet(self) -> None:
-        """Until it has nothing more to write, its last event included."""
-        before = -1.0
-        while (calls := self.figures().calls) != before:
-            before = calls
-            await asyncio.sleep(1)
+        """Until it has nothing more to write, its last event included; between events it may rest a little."""
+        before, since = -1.0, time.monotonic()
+        while time.monotonic() - since < CALM_SECONDS:
+            await asyncio.sleep(0.5)
+            if (calls := self.figures().calls) != before:
+                before, since = calls, time.monotonic()
 
     def _answers(self) -> bool:
         try:
