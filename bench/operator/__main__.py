@@ -35,6 +35,8 @@ from torchyard.operator.settings import MOST_REQUESTS, NAMESPACE
 Object = dict[str, Any]
 REPLICAS = 4
 AT_ONCE = MOST_REQUESTS  # as many as the operator may
+# Whoever makes jobs, and the kubelet, leave the operator its share of the 200 changes at once that the server takes.
+OTHERS_AT_ONCE = 64
 FEW = 100
 HAND_OVERS = 3
 IDLE_SECONDS = 20
@@ -60,9 +62,9 @@ async def namespace(client: Client, name: str) -> str:
     return name
 
 
-async def each(works: Iterable[Awaitable[Any]]) -> None:
-    """All of them, no more than AT_ONCE under way."""
-    room = asyncio.Semaphore(AT_ONCE)
+async def each(works: Iterable[Awaitable[Any]], at_once: int) -> None:
+    """All of them, no more than `at_once` under way."""
+    room = asyncio.Semaphore(at_once)
 
     async def one(work: Awaitable[Any]) -> None:
         async with room:
@@ -91,7 +93,7 @@ async def bare(client: Client, jobs: int, like: list[tuple[Ref, Object]]) -> flo
             spec = {key: value for key, value in obj["spec"].items() if key not in ("clusterIPs", "nodeName")}
             works.append(client.create(ref, {"metadata": metadata, "spec": spec}, space))
     begun, cpu = time.perf_counter(), time.process_time()
-    await each(works)
+    await each(works, AT_ONCE)
     rate = jobs * REPLICAS / (time.perf_counter() - begun)
     own = (time.process_time() - cpu) / jobs / REPLICAS * 1000
     print(
@@ -105,7 +107,7 @@ class Run:
 
     def __init__(self, client: Client, operator: Operator, space: str, jobs: int) -> None:
         self._client, self._operator, self._space, self._jobs = client, operator, space, jobs
-        self._kubelet = Kubelet(client, space, replicas=REPLICAS, at_once=AT_ONCE)
+        self._kubelet = Kubelet(client, space, replicas=REPLICAS, at_once=OTHERS_AT_ONCE)
         self._created: dict[str, float] = {}
 
     async def make(self) -> float:
@@ -124,7 +126,7 @@ class Run:
 
     async def create(self) -> None:
         """The jobs alone."""
-        await each(self._create(f"job-{number}") for number in range(self._jobs))
+        await each((self._create(f"job-{number}") for number in range(self._jobs)), OTHERS_AT_ONCE)
 
     async def finish(self, since: Callable[[str], float] | None = None) -> None:
         """Let the kubelet move the pods; `since` tells from when on a job's time counts, by default its creation."""
@@ -191,7 +193,7 @@ async def finished(client: Client, count: int) -> None:
         status = {"conditions": conditions, "startTime": now, "completionTime": now}
         await client.update(JOBS, {**created, "status": status}, subresource="status")
 
-    await each(one(f"old-{number}") for number in range(count))
+    await each((one(f"old-{number}") for number in range(count)), AT_ONCE)
 
 
 async def measure(server: Server, directory: Path, jobs: int, idle: int) -> None:
