@@ -4,7 +4,7 @@ The same event about the same object becomes one with a count, as client-go's co
 with the time at which it was told, as client-go names them: that orders events within a second, which their timestamps
 do not. A recorder that has just started reads first what the one before it told, and counts on. It never makes its
 caller wait: events are written in the background, and one that cannot be written is logged. While there is something
-more important to do they take a fifth of the time; when too many have come together the newest are dropped, as
+more important to do they take a tenth of the time; when too many have come together the newest are dropped, as
 client-go does it.
 """
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 _REMEMBERED = 4096
-_REST = 4.0
+_REST = 9.0
 _MESSAGE_LIMIT = 1024
 _EPOCH = datetime.fromtimestamp(0, UTC)
 

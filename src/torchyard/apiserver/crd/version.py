@@ -102,8 +102,9 @@ class CustomVersion:
         found = schema_faults(obj, root, old=ABSENT if old is None else old)
         found += scale_faults(obj, self.scale)
         found += embedded_faults(obj, root)
-        if old is None or not duplicate_faults(old, root):
-            found += duplicate_faults(obj, root)
+        repeated = duplicate_faults(obj, root)
+        if repeated and (old is None or not duplicate_faults(old, root)):
+            found += repeated
         return found + self._rule_faults(obj, old, found)
 
     def validate_status(self, obj: Object, old: Object) -> list[Fault]:
@@ -113,8 +114,9 @@ class CustomVersion:
         if status is not None and "status" in obj:
             found = [_in_status(one) for one in schema_faults(obj["status"], status, old=old.get("status", ABSENT))]
         found += scale_faults(obj, self.scale, status_only=True)
-        if not duplicate_faults(old, self.root):
-            found += duplicate_faults(obj, self.root)
+        repeated = duplicate_faults(obj.get("status"), status, "status") if status is not None else []
+        if repeated and not duplicate_faults(old, self.root):
+            found += repeated
         return found + self._rule_faults(obj, old, found)
 
     def _rule_faults(self, obj: Object, old: Object | None, known: list[Fault]) -> list[Fault]:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 _WRITES_AT_ONCE = 64
 # Telling those who wait why they do must not keep others from being admitted.
-_REST = 4.0
+_REST = 9.0
 
 
 class Admission:

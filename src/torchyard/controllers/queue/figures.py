@@ -19,8 +19,8 @@ from torchyard.kube.informer import Informer
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-# Figures follow events with a delay, and take at most a fifth of the time, however many queues there are.
-_DELAY, _REST = 0.1, 4.0
+# Figures follow events with a delay, and take a tenth of the time while there is somebody to admit.
+_DELAY, _REST, _LONGEST_REST = 0.1, 9.0, 20.0
 
 
 class Figures:
@@ -40,7 +40,8 @@ class Figures:
                 await self._write_changed()
             except YardError as error:
                 log.warning("figures of queues: %s", error)
-            await asyncio.sleep((time.perf_counter() - started) * _REST)
+            if self._state.is_busy():
+                await asyncio.sleep(min((time.perf_counter() - started) * _REST, _LONGEST_REST))
 
     async def _write_changed(self) -> None:
         book = self._state.book

@@ -45,10 +45,23 @@ def _repeated(value: list[Any], path: str) -> list[Fault]:
 
 
 def _repeated_keys(value: list[Any], node: Node, path: str) -> list[Fault]:
+    if len(node.list_keys) == 1 and _are_apart(value, node.list_keys[0]):
+        return []
     for index, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             return [faults.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
     return _repeated([{key: item[key] for key in node.list_keys if key in (item or ())} for item in value], path)
+
+
+def _are_apart(value: list[Any], key: str) -> bool:
+    """Whether all items have a text of their own under the key, as nearly all such lists do."""
+    seen: set[str] = set()
+    for item in value:
+        text = item.get(key) if type(item) is dict else None
+        if type(text) is not str or text in seen:
+            return False
+        seen.add(text)
+    return True
 
 
 def _sorted(value: Any) -> Any:

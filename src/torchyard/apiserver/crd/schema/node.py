@@ -86,6 +86,7 @@ class Node:
     plain: type | None = None
     plain_passed: int = 0
     exact: type | None = None  # a Python type that is of the schema's type for sure
+    counted: bool = False  # in an alternative: how many checks pass decides which faults are told
     # whether this node or one below it ...
     defaults_below: bool = False
     unique_lists_below: bool = False
@@ -148,6 +149,8 @@ class Compiler:
             rules=tuple(_rule(rule, schema) for rule in schema.get(_RULES) or ()),
         )
         node.exact = _EXACT.get(node.type)
+        for one in (*(one for nodes in junctors.values() for one in nodes), *([negated] if negated else ())):
+            _count(one)
         if node.checks is None and not node.int_or_string:
             node.plain, node.plain_passed = _PLAIN.get(node.type, (None, 0))
         elif node.int_or_string and schema.get("anyOf") == INT_OR_STRING and not _says_more(schema):
@@ -168,6 +171,13 @@ _LIST_TYPES: dict[str, ListType] = {"set": "set", "map": "map"}
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _PROSE = ("description", "title", "example", "externalDocs")
 _NOT_IN_KEY = frozenset(("properties", "additionalProperties", "items", "not", *_JUNCTORS, *_PROSE))
+
+
+def _count(node: Node) -> None:
+    if not node.counted:
+        node.counted = True
+        for child in node.children():
+            _count(child)
 
 
 def compile_schema(schema: Schema) -> Node:

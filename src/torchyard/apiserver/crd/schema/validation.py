@@ -34,6 +34,8 @@ def schema_faults(value: Any, node: Node, *, path: Path = None, old: Any = ABSEN
 
 def _check(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
     """Append the faults of one value; how many checks passed."""
+    if old is not ABSENT and not node.counted and value == old:
+        return 0
     before = len(found)
     passed = _check_value(value, node, path, found, old)
     if len(found) > before and old is not ABSENT and value == old:
