@@ -149,6 +149,94 @@ def test_s3_8_a_sweep_is_an_indexed_job_in_the_queue(kubectl: Kubectl) -> None:
     kubectl("delete", "job", job)
 
 
+TEAM = """
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: team-flavor}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: team-flavor, resources: [{name: cpu, nominalQuota: 200m}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: LocalQueue
+metadata: {name: team-queue}
+spec: {clusterQueue: team}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 1000
+"""
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: NAME
+  labels: {kueue.x-k8s.io/queue-name: team-queue, USERS}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: c, image: busybox, command: [sleep, "SECONDS"], resources: {requests: {cpu: 150m}}}
+"""
+
+
+def job_of(name: str, labels: str, seconds: str = "infinity") -> str:
+    return JOB.replace("NAME", name).replace("USERS", labels).replace("SECONDS", seconds)
+
+
+def is_running(kubectl: Kubectl, job: str) -> bool:
+    return any(one["status"]["phase"] == "Running" for one in pods_of(kubectl, job))  # type: ignore[index]
+
+
+def test_three_users_share_a_queue_and_a_preempted_job_comes_back_as_it_was(kubectl: Kubectl) -> None:
+    kubectl("create", "-f", "-", stdin=TEAM)
+    for user in ("ann", "bob", "cay"):
+        kubectl("create", "-f", "-", stdin=job_of(user, f"eidf/user: {user}"))
+        eventually(lambda: bool(workload(kubectl, user)), "its workload")  # noqa: B023
+    eventually(lambda: is_running(kubectl, "ann"), "the first user's pod")
+    for user in ("bob", "cay"):
+        eventually(lambda: "QuotaReserved" in workload(kubectl, user), "the reason")  # noqa: B023
+        assert workload(kubectl, user)["QuotaReserved"]["message"] == (
+            "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor team-flavor,"
+            " 100m more needed"
+        )
+        assert pods_of(kubectl, user) == []
+    counts = ["team-queue", "team", "2", "1"]
+    eventually(lambda: kubectl("get", "lq", "team-queue").splitlines()[1].split() == counts, "the figures")
+    before = json.loads(kubectl("get", "job", "ann", "-o", "json"))["metadata"]["generation"]
+    urgent = job_of("urgent", "kueue.x-k8s.io/priority-class: urgent", "2")
+    kubectl("create", "-f", "-", stdin=urgent)
+    eventually(lambda: workload(kubectl, "ann").get("Preempted", {}).get("status") == "True", "the preemption")
+    said = workload(kubectl, "ann")["Preempted"]
+    assert said["reason"] == "InClusterQueue"
+    assert "due to prioritization in the ClusterQueue; preemptor path: /team; preemptee path: /team" in said["message"]
+    eventually(lambda: "Finished" in workload(kubectl, "urgent"), "the urgent job's end", 60)
+    eventually(lambda: is_running(kubectl, "ann"), "the first user's pod again", 60)
+    after = json.loads(kubectl("get", "job", "ann", "-o", "json"))
+    assert after["metadata"]["generation"] > before
+    labels = after["spec"]["template"]["metadata"]["labels"]
+    assert {key for key in labels if "kueue" in key} == {
+        "kueue.x-k8s.io/podset",
+        "kueue.x-k8s.io/local-queue-name",
+        "kueue.x-k8s.io/cluster-queue-name",
+    }
+    described = kubectl("describe", "job", "ann")
+    assert described.count("Admitted by clusterQueue team")
+    assert "  Stopped " in described
+    assert not is_running(kubectl, "bob")
+    kubectl("delete", "job", "ann", "bob", "cay", "urgent")
+    kubectl("delete", "cq/team", "lq/team-queue", "wpc/urgent", "rf/team-flavor")
+
+
 def test_queues_are_told_about_when_they_are_made(kubectl: Kubectl) -> None:
     eventually(lambda: "LocalQueueCreated" in kubectl("get", "events"), "the event")
     assert "yard up --no-local-queues" in kubectl("get", "events", "-o", "yaml")

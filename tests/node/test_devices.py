@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.api.errors import YardError
-from torchyard.node.devices.nvidia import GPU, Allocations, Device, capacity, environment
+from torchyard.node.devices.nvidia import GPU, Allocations, Device, capacity, environment, labels
 
 MIG = "nvidia.com/mig-1g.10gb"
 DEVICES = [
@@ -26,6 +26,18 @@ def test_gpus_and_slices_are_resources_of_their_own() -> None:
     assert capacity(DEVICES) == {GPU: "2", MIG: "1"}
     taken = Allocations(DEVICES, []).take([container("a", gpu=1), container("b", mig=1), container("c")])
     assert taken == {"a": ["GPU-a"], "b": ["MIG-c"]}
+
+
+def test_a_node_is_labelled_as_feature_discovery_does_it() -> None:
+    assert labels(DEVICES) == {
+        "nvidia.com/gpu.present": "true",
+        "nvidia.com/gpu.count": "3",
+        "nvidia.com/gpu.product": "NVIDIA-H200",
+        "nvidia.com/gpu.memory": "143771",
+        "nvidia.com/mig.strategy": "mixed",
+    }
+    assert "nvidia.com/mig.strategy" not in labels(DEVICES[:2])
+    assert labels([]) == {}
 
 
 def test_a_container_sees_its_own_devices_by_uuid_or_none() -> None:

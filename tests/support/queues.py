@@ -133,7 +133,8 @@ class World:
             if evict:
                 for name in preempted:
                     self.give_back(name)
-            if not any(isinstance(one, Admit) for one in decisions) and not (evict and preempted):
+            is_over = not any(isinstance(one, Admit) for one in decisions) and not (evict and preempted)
+            if is_over and not self.book.awake:
                 return order
         raise AssertionError("it does not come to rest")
 

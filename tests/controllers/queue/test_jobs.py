@@ -225,7 +225,8 @@ WAITS = {
     ),
     "a job no queue ever holds": (
         {"cpu": 99},
-        "insufficient quota for cpu in flavor default, request > maximum capacity (99 > 2)",
+        "insufficient quota for cpu in flavor default, request > maximum capacity (99 > 2);"
+        " it will never fit: ask for less, or raise the quota of ClusterQueue team",
     ),
 }
 

@@ -188,7 +188,10 @@ def test_what_no_queue_takes_is_told_why(obj: dict[str, object], said: str) -> N
 def test_a_missing_flavor_makes_a_queue_inactive() -> None:
     world = World(queue(), local(), workload("a"))
     assert world.settle() == []
-    assert "references missing ResourceFlavor(s): default" in world.book.outside["default", "a"][1]
+    assert world.book.outside["default", "a"][1] == (
+        "ClusterQueue team is inactive: Can't admit new workloads: references missing ResourceFlavor(s): default."
+        " Create it, or use one that `kubectl get resourceflavors` lists"
+    )
     world.put(flavor())
     assert world.settle() == ["a"]
 

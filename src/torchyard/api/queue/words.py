@@ -237,6 +237,21 @@ def checks_inactive(names: list[str]) -> str:
     return f"references inactive AdmissionCheck(s): {','.join(names)}"
 
 
+_FIXES = {
+    FLAVOR_MISSING: " Create it, or use one that `kubectl get resourceflavors` lists",
+    CHECK_MISSING: " Create it, or use one that `kubectl get admissionchecks` lists",
+}
+
+
+def fix(reason: str) -> str:
+    """What helps a queue that is not active, where its condition does not say so itself."""
+    return _FIXES.get(reason, "")
+
+
+def never_fits(queue: str) -> str:
+    return f"; it will never fit: ask for less, or raise the quota of ClusterQueue {queue}"
+
+
 def cycle(names: list[str]) -> str:
     return f"the cohorts {' -> '.join(names)} form a cycle; give one of them another parentName"
 

@@ -115,7 +115,10 @@ class Admission:
             preemptor_path=decision.path,
             preemptee_path=decision.paths[item.key],
         )
-        status = lifecycle.evict(item.obj, words.BY_PREEMPTION, message, self._state.now(), preempted=target.reason)
+        now = self._state.now()
+        status = lifecycle.evict(item.obj, words.BY_PREEMPTION, message, now, preempted=target.reason)
+        if not item.obj["metadata"].get("ownerReferences"):  # there is no job to stop first
+            status = lifecycle.release({**item.obj, "status": status}, now)
         if await self._state.write(item.key, item.obj, status) is not None:
             self._tell_about(item, "Normal", words.PREEMPTED, message)
             self._tell_about(item, "Normal", words.evicted_event(words.BY_PREEMPTION), message)
@@ -162,7 +165,7 @@ class Admission:
     async def _write_wait(self, item: Item, reason: str, message: str) -> None:
         if item.place or item.told == message or self._state.is_writing(item.key):
             return
-        message += self._hint(item)
+        message += self._hint(item, reason)
         if item.told == message:
             return
         item.told = message
@@ -170,9 +173,11 @@ class Admission:
         if await self._state.write(item.key, item.obj, status) is not None:
             self._tell_about(item, "Warning", words.PENDING, message)
 
-    def _hint(self, item: Item) -> str:
-        """On the plane's own queue: which hardware this machine has, for those who ask for another."""
+    def _hint(self, item: Item, reason: str) -> str:
+        """What helps; on the plane's own queue which hardware this machine has, for those who ask for another."""
         pool = self._state.book.pool_of(item)
+        if reason == words.TOO_BIG and pool is not None:
+            return words.never_fits(pool.queue.name)
         asks = any("nvidia.com/gpu" in one.requests for one in item.shape.pod_sets)
         if pool is None or not pool.queue.is_local or not asks:
             return ""

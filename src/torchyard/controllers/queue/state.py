@@ -65,7 +65,7 @@ class Workloads:
         """
         self._writing.add(key)
         try:
-            written = await self.client.update(WORKLOADS, {**obj, "status": status}, subresource="status")
+            written = await self.client.update(WORKLOADS, _only_status(obj, status), subresource="status")
         except YardError as error:
             self._writing.discard(key)
             self.reread(key)
@@ -175,6 +175,13 @@ class State(Workloads):
         if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
             self.book.namespace_changed()
             self.changed()
+
+
+def _only_status(obj: Object, status: Object) -> Object:
+    """All that the status endpoint looks at: the rest of a workload, templates and all, need not travel."""
+    metadata = obj["metadata"]
+    who = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion")}
+    return {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": who, "status": status}
 
 
 def _job_of(workload: Object) -> list[str]:

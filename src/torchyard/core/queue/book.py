@@ -100,6 +100,8 @@ class Book:
         known = self.items.get((metadata.get("namespace", ""), metadata["name"]))
         is_same = known is not None and known.uid == metadata.get("uid", "")
         if known is not None and is_same and not again and known.revision >= _revision(metadata) > 0:
+            if known.revision == _revision(metadata):
+                known.obj = obj  # the copy that whoever told keeps anyway, instead of one of our own
             return known
         item = Item(obj, known)
         self._take_out(known)
@@ -226,7 +228,8 @@ class Book:
         if pool.queue.stop != names.NO_STOP:
             return words.SUSPENDED, words.stopped(names.CLUSTER_QUEUE.kind, name)
         if pool.inactive is not None:
-            return words.MISCONFIGURED, f"{words.inactive(names.CLUSTER_QUEUE.kind, name)}: {pool.inactive[1]}"
+            reason, why = pool.inactive
+            return words.MISCONFIGURED, f"{words.inactive(names.CLUSTER_QUEUE.kind, name)}: {why}{words.fix(reason)}"
         if not self._takes(pool.queue, item.key[0]):
             return words.MISCONFIGURED, words.namespace_refused(name)
         return None

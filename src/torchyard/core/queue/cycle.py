@@ -61,7 +61,7 @@ class _Nominee:
 
 
 def cycle(book: Book, now: float) -> list[Decision]:
-    """What to do now. Quota that is given is counted in the book at once. Call again until nothing comes."""
+    """What to do now. Quota that is given is counted in the book at once. Call again while `book.awake` has any."""
     book.refresh()
     decisions: list[Decision] = []
     nominees: list[_Nominee] = []

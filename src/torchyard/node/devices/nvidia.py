@@ -104,11 +104,14 @@ def labels(devices: list[Device]) -> dict[str, str]:
         return {}
     first = devices[0]
     product = first.product.replace(" ", "-")
+    # Slices are resources of their own, which is what that strategy means.
+    strategy = {"nvidia.com/mig.strategy": "mixed"} if any(one.resource != GPU for one in devices) else {}
     return {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(len({device.uuid for device in devices})),
         "nvidia.com/gpu.product": product,
         "nvidia.com/gpu.memory": str(first.memory_mib),
+        **strategy,
     }
 
 

@@ -1,0 +1,93 @@
+"""A job that is started and stopped again is what it was, whatever its templates say and whatever its flavors add."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torchyard.api.queue import names
+from torchyard.apiserver.verbs.patch.merge import merged
+from torchyard.core.queue.jobs import Adapter, BatchJob, CannotStart, PodSetInfo, PyTorchJob
+
+Object = dict[str, Any]
+KEYS = st.sampled_from(["kind", "zone", "disk"])
+TEXTS = st.dictionaries(KEYS, st.sampled_from(["a", "b"]), max_size=3)
+TOLERATIONS = st.lists(st.sampled_from([{"key": "gpu", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}]))
+
+
+@st.composite
+def templates(draw: st.DrawFn) -> Object:
+    """With fields that are there, empty, null or left out."""
+    template: Object = {"spec": {"containers": [{"name": "pytorch", "image": "i"}]}}
+    for name, values in (("nodeSelector", TEXTS), ("tolerations", TOLERATIONS)):
+        value = draw(st.none() | values)
+        if value:
+            template["spec"][name] = value
+    metadata = {name: value for name in ("labels", "annotations") if (value := draw(TEXTS))}
+    if metadata:
+        template["metadata"] = metadata
+    return template
+
+
+INFOS = st.builds(
+    PodSetInfo,
+    name=st.just("main"),
+    count=st.integers(1, 4),
+    selector=TEXTS,
+    tolerations=TOLERATIONS,
+    labels=TEXTS.map(lambda found: {f"kueue.x-k8s.io/{key}": value for key, value in found.items()}),
+    annotations=TEXTS,
+)
+
+
+def stopped(adapter: Adapter, job: Object, infos: list[PodSetInfo]) -> Object | None:
+    """The job after a start and a stop; None if it cannot be started with these."""
+    sets = copy.deepcopy(adapter.pod_sets(job))
+    try:
+        started = merged(copy.deepcopy(job), adapter.start(job, infos))
+    except CannotStart:
+        return None
+    assert not adapter.is_suspended(started)
+    found: Object = merged(started, adapter.suspend(started))
+    patch = adapter.restore(found, sets)
+    if patch is not None:
+        found = merged(found, patch)
+        assert adapter.restore(found, sets) is None, "once is enough"
+    return found
+
+
+@settings(max_examples=150)
+@given(templates(), INFOS, st.integers(1, 4), st.booleans(), st.booleans())
+def test_a_batch_job_becomes_what_it_was(
+    template: Object, info: PodSetInfo, parallelism: int, partial: bool, synced: bool
+) -> None:
+    annotations = {names.MIN_PARALLELISM: "1"} if partial and parallelism > 1 else {}
+    if synced:
+        annotations[names.SYNC_COMPLETIONS] = "true"
+    spec = {"suspend": True, "parallelism": parallelism, "completions": parallelism, "template": template}
+    job: Object = {"metadata": {"name": "j", "annotations": annotations}, "spec": spec}
+    count = min(info.count, parallelism) if names.MIN_PARALLELISM in annotations else parallelism
+    after = stopped(BatchJob(), job, [PodSetInfo(**{**vars(info), "count": count})])
+    assert after is None or after == job
+
+
+@settings(max_examples=150)
+@given(templates(), templates(), INFOS, INFOS, st.integers(1, 4), st.booleans())
+def test_a_pytorchjob_becomes_what_it_was(
+    master: Object, worker: Object, first: PodSetInfo, second: PodSetInfo, replicas: int, elastic: bool
+) -> None:
+    specs = {"Master": {"replicas": 1, "template": master}, "Worker": {"replicas": replicas, "template": worker}}
+    spec: Object = {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": specs}
+    if elastic:
+        spec["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 4}
+    job: Object = {"metadata": {"name": "j", "namespace": "default"}, "spec": spec}
+    count = min(second.count, replicas) if elastic else replicas
+    infos = [
+        PodSetInfo(**{**vars(first), "name": "master", "count": 1}),
+        PodSetInfo(**{**vars(second), "name": "worker", "count": count}),
+    ]
+    after = stopped(PyTorchJob(), job, infos)
+    assert after is None or after == job
