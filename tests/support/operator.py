@@ -19,7 +19,7 @@ from torchyard.kube.kubeconfig import Connection, load
 from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.clock import local
 from torchyard.operator.install import install
-from torchyard.operator.manifests import Installation
+from torchyard.operator.manifests import Installation, objects
 from torchyard.operator.operator import Operator
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, Settings
 
@@ -87,7 +87,10 @@ async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIt
 async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operator]:
     """The operator under its own account, ready; with `webhook=True` the API server asks it about every job."""
     if changes.get("webhook"):
-        await install(installed.admin, installed.to, lambda _: None)
+        for obj in objects(installed.to):
+            for ref, name in _WEBHOOKS:
+                if obj["kind"].lower() + "s" == ref.plural:
+                    await installed.admin.patch(ref, name, obj, kind="apply", force=True)
     operator = started(installed, **changes)
     task = asyncio.create_task(operator.run())
     try:
