@@ -76,8 +76,8 @@ async def wait_in_line(client: Client, gpus: int) -> None:
             print(f"one-more: {said}", flush=True)
             break
     await client.delete(PODS, "holder", "default", grace=0)
-    await until(client, "one-more", "Succeeded")
-    print("one-more: Succeeded once the other was deleted", flush=True)
+    ended = await until(client, "one-more", "Succeeded", "Failed")
+    print(f"one-more: {ended['status']['phase']} once the other was deleted", flush=True)
 
 
 async def main() -> None:

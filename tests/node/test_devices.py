@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.node import support
+from tests.node.conftest import running_node
 
 from torchyard.api.errors import YardError
+from torchyard.kube.refs import PODS
+from torchyard.node.devices import nvidia
 from torchyard.node.devices.nvidia import GPU, Allocations, Device, capacity, environment, labels
 
 MIG = "nvidia.com/mig-1g.10gb"
@@ -58,3 +63,19 @@ def test_a_device_is_given_once_and_can_be_given_back() -> None:
 def test_a_new_agent_finds_out_from_the_pods_plans_who_has_what() -> None:
     devices = Allocations(DEVICES, [{"devices": {"a": ["GPU-a"]}}, {"devices": {}}])
     assert devices.take([container("b", gpu=1)]) == {"b": ["GPU-b"]}
+
+
+async def test_a_device_of_a_pod_that_was_deleted_by_force_goes_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    support.need_sandbox()
+    monkeypatch.setattr(nvidia, "find", lambda: [nvidia.Device(nvidia.GPU, "GPU-1", "NVIDIA H200", 1000)])
+    monkeypatch.setattr(nvidia, "nodes", list)
+    async with running_node(tmp_path / "state") as node:
+        asks = {"resources": {"limits": {nvidia.GPU: "1"}}}
+        for name, script in (("holder", "sleep 60"), ("next", "echo $CUDA_VISIBLE_DEVICES")):
+            await node.script(name, script, container=asks)
+            await node.phase(name, "Running" if name == "holder" else "Pending")
+        await node.client.delete(PODS, "holder", "default", grace=0)
+        await node.phase("next", "Succeeded")
+        assert await node.log("next") == "GPU-1\n"

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 120.0
 _HOOK_SECONDS = 3600.0
+_ADMISSION_SECONDS, _ADMISSION_RETRY = 30.0, 0.1
 LOST = "The process that supervised the container was killed"
 DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
@@ -196,6 +197,9 @@ class PodWorker:
             return self._later()
         except YardError as failed:
             if failed.code == "UnexpectedAdmissionError":
+                # the one who had the device may be gone from the API, though not yet from the machine
+                if self._started is None or time.time() < self._started + _ADMISSION_SECONDS:
+                    return time.time() + _ADMISSION_RETRY
                 self._ended = (failed.code, failed.message)
                 tell(failed.code, failed.message, kind="Warning")
                 return None
