@@ -108,12 +108,11 @@ class Informer:
         return len(self._objects)
 
     async def run(self) -> None:
-        delay = _FIRST_DELAY
+        delay, heard = _FIRST_DELAY, ""
         while True:
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS):
                     await (self._follow() if self._revision else self._fill())
-                delay = _FIRST_DELAY
                 continue
             except TimeoutError:
                 said: YardError = YardError(f"nothing was heard for {_SILENCE_SECONDS} s")
@@ -124,6 +123,8 @@ class Informer:
                 said = error
             except YardError as error:
                 said = error
+            if self._revision != heard:
+                delay, heard = _FIRST_DELAY, self._revision  # it was there in between: a restart, not an absence
             log.warning("watching %s: %s; trying again in %.1f s", self.ref.plural, said, delay)
             await asyncio.sleep(delay * (0.5 + random.random()))
             delay = min(delay * 2, _LONGEST_DELAY)
