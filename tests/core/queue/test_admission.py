@@ -38,6 +38,15 @@ def test_the_missing_amount_is_told() -> None:
     )
 
 
+def test_who_comes_later_is_told_what_the_others_were() -> None:
+    world = World(flavor(), queue(cpu=2), local(), workload("a", cpu=2), workload("b", at=1, cpu=2))
+    waits(world)
+    world.put(workload("c", at=2, cpu=2))
+    [lane] = world.book.joined
+    assert ("default", "c") in lane.untold
+    assert lane.said[1].endswith("2 more needed")
+
+
 def test_best_effort_lets_others_pass_and_strict_does_not() -> None:
     jobs = [workload("first", cpu=3), workload("large", at=1, cpu=4), workload("small", at=2, cpu=1)]
     assert World(flavor(), queue(), local(), *jobs).settle() == ["first", "small"]

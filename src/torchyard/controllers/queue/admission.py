@@ -57,8 +57,10 @@ class Admission:
             for one in decisions:
                 await self._room.acquire()
                 self._spawn(self._carry_out(one))
-            if book.untold:
+            self._lanes |= book.joined
+            if book.untold or book.joined:
                 self._to_tell.set()
+            book.joined.clear()
             if not book.awake:
                 await self._changed.wait()
             await asyncio.sleep(0)

@@ -16,7 +16,7 @@ from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.pool import Pool
+from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.queues import Queue, read_groups
 from torchyard.core.queue.quota import Node, cycles
 from torchyard.core.queue.wake import open_lanes
@@ -42,6 +42,7 @@ class Book:
         self.pending: Counter[Key] = Counter()  # by local queue
         self.changed: set[str] = set()  # pools whose figures are others than before
         self.untold: dict[Key, None] = {}  # of those outside: who was not told why
+        self.joined: dict[Lane, None] = {}  # lanes that somebody joined who is to be told what the others were
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
         self._released: dict[Node, None] = {}
@@ -170,7 +171,9 @@ class Book:
             return
         pool = self.pool_of(item)
         if pool is not None:
-            pool.add(item)
+            lane = pool.add(item)
+            if lane.is_blocked and not item.told:
+                self.joined[lane] = None
             self.pending[self.local_queue_of(item)] += 1
             self._wake(pool)
 
@@ -249,7 +252,7 @@ class Book:
             return False
         self._is_stale = False
         self._build_tree()
-        self._left, self._again = {}, {}
+        self._left, self._again, self.joined = {}, {}, {}
         self.outside.clear()
         self.pending.clear()
         self.awake = {}

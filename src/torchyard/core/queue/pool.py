@@ -68,7 +68,8 @@ class Pool:
         self.waiting: dict[Key, Item] = {}
         self.inactive: tuple[str, str] | None = None  # reason and words
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Item) -> Lane:
+        """Answers the lane it waits in."""
         self.waiting[item.key] = item
         lane = self.lanes.get(item.lane)
         if lane is None:
@@ -77,6 +78,7 @@ class Pool:
         lane.add(item)
         if lane.is_blocked and lane.head is not before:
             lane.is_blocked = False  # the new first one has a priority that the old one had not
+        return lane
 
     def plan(self, shape: Shape) -> Plan:
         return Plan(shape, self.queue, self._flavors)
