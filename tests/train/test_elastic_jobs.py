@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -135,14 +136,17 @@ def test_the_tutorial_is_submitted_loses_a_worker_and_gets_another(
     long = ["--num_epochs", "8"]  # a pod takes a while to start: there must be something left to do
     weights, accuracy = result(alone(str(PROGRAM), *arguments(images), *long, WORKER_NUM="2"))
     inside = [*arguments(Path("/data")), *long]
-    mounted = {"/data": images, "/model_zoo": PROGRAM.parent, "/standin": STANDIN}
+    zoo = tmp_path_factory.mktemp("zoo")
+    shutil.copy(PROGRAM, zoo)
+    if not importlib.util.find_spec("torchvision"):
+        shutil.copytree(STANDIN, zoo, dirs_exist_ok=True)
+    mounted = {"/data": images, "/model_zoo": zoo}
     submit = [
         "train", "--image_name=elasticdl/elasticdl:v1.0.0", "--worker_image=pytorch/pytorch", "--num_workers=2",
         f"--job_command=python /model_zoo/{PROGRAM.name} {' '.join(inside)}", "--image_pull_policy=Never",
         "--master_resource_request=cpu=0.2,memory=256Mi", "--worker_resource_request=cpu=0.3,memory=1024Mi",
         "--volume=" + ";".join(f"host_path={source},mount_path={path}" for path, source in mounted.items()),
-        "--envs=OMP_NUM_THREADS=1"
-        + ("" if importlib.util.find_spec("torchvision") else ",PYTHONPATH=/standin"),
+        "--envs=OMP_NUM_THREADS=1",
         f"--job_name=mnist-{name}", "--distribution_strategy=AllreduceStrategy",
     ]  # fmt: skip
     shell.run(
