@@ -73,7 +73,15 @@ class Node:
         subprocess.run(command, check=True, capture_output=True)
 
     def apply(self, *objects: Object) -> None:
-        self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+        """As soon as it is taken: a copy that was just killed is asked for its review for a moment more."""
+        text = yaml.safe_dump_all(objects)
+
+        def taken() -> bool:
+            done = self.kubectl.run("apply", "--server-side", "-f", "-", stdin=text)
+            assert done.returncode == 0 or "failed to call webhook" in done.stderr, done.stderr
+            return done.returncode == 0
+
+        eventually(taken, "the objects are taken", 120)
 
     def get(self, *words: str) -> Object:
         read: Object = json.loads(self.kubectl("get", *words, "-o", "json"))
