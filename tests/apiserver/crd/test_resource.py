@@ -10,6 +10,8 @@ from tests.apiserver.crd import cases, ours
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.crd.resource import resources_of
 from torchyard.apiserver.crd.scale import read_path, write_path
+from torchyard.apiserver.crd.schema.node import compile_schema
+from torchyard.apiserver.crd.schema.validation import schema_faults
 
 Object = dict[str, Any]
 
@@ -116,3 +118,12 @@ def test_equal_parts_of_a_schema_are_compiled_once() -> None:
     assert found is not None
     fields = found.fields["spec"].fields
     assert fields["a"] is fields["b"]
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, True), ({"n": [1]}, {"n": [True]}), (0, False)])
+def test_a_boolean_in_place_of_the_number_it_equals_is_refused(before: Any, after: Any) -> None:
+    number: Object = {"type": "integer"}
+    schema = {"type": "object", "properties": {"n": {"type": "array", "items": number}}}
+    root = compile_schema(number if isinstance(before, int) else schema)
+    assert schema_faults(before, root, old=before) == []
+    assert schema_faults(after, root, old=before) != []

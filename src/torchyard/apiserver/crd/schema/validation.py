@@ -34,13 +34,24 @@ def schema_faults(value: Any, node: Node, *, path: Path = None, old: Any = ABSEN
 
 def _check(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
     """Append the faults of one value; how many checks passed."""
-    if old is not ABSENT and not node.counted and value == old:
+    if old is not ABSENT and not node.counted and _is_kept(value, old):
         return 0
     before = len(found)
     passed = _check_value(value, node, path, found, old)
-    if len(found) > before and old is not ABSENT and value == old:
+    if len(found) > before and old is not ABSENT and _is_kept(value, old):
         del found[before:]
     return passed
+
+
+def _is_kept(value: Any, old: Any) -> bool:
+    """Whether an update leaves a value as it was. To Python alone, true would be 1."""
+    if value.__class__ is not old.__class__ or value != old:
+        return False
+    if value.__class__ is dict:
+        return all(_is_kept(one, old[name]) for name, one in value.items())
+    if value.__class__ is list:
+        return all(map(_is_kept, value, old))
+    return True
 
 
 def _check_value(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
