@@ -144,6 +144,11 @@ async def test_without_the_schedulers_kind_it_waits_and_names_it(kube: Server) -
         name = f"{VOLCANO_GROUPS.plural}.{VOLCANO_GROUPS.group}"
         if await installed.admin.find(DEFINITIONS, name) is not None:
             await installed.admin.delete(DEFINITIONS, name)
+
+        async def gone() -> bool:
+            return await installed.admin.find(DEFINITIONS, name) is None
+
+        await installed.until(gone)
         operator = started(installed, gang_scheduler="volcano")
         task = asyncio.create_task(operator.run())
 

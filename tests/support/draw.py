@@ -22,7 +22,7 @@ def examples(usual: int, full: int) -> settings:
         derandomize=True,
         database=None,
         deadline=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
 

@@ -90,11 +90,12 @@ async def test_quota_is_held_until_no_pod_is_left(cluster: Cluster) -> None:
 
 async def test_three_users_share_a_queue_in_turn(cluster: Cluster) -> None:
     await cluster.with_queue()
-    for user in ("ann", "bob", "cay"):
-        await cluster.job(user, cpu=2)
+    await cluster.job("ann", cpu=2)
     await cluster.running("ann")
+    await cluster.job("bob", cpu=2)
     said = (await cluster.condition("bob", words.QUOTA_RESERVED, "False", words.WAITING))["message"]
     assert said.endswith("insufficient unused quota for cpu in flavor default, 2 more needed")
+    await cluster.job("cay", cpu=2)
     await cluster.condition("cay", words.QUOTA_RESERVED, "False", words.WAITING)
 
     async def two_wait() -> bool:
