@@ -140,7 +140,8 @@ async def measure_memory(ours: Subject, state: Path, plane: psutil.Process) -> N
     for number in range(count):
         await ours.until(f"many-{number}", "Running")
     homes = (state / "node" / "pods").iterdir()
-    shims = [psutil.Process(int((home / "shim.lock").read_text())) for home in homes if (home / "shim.sock").exists()]
+    pids = [int((home / "shim.lock").read_text()) for home in homes if (home / "shim.sock").exists()]
+    shims = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]  # those of pods that ended are gone
     resident, own = megabytes(shims)
     grown = (plane.memory_info().rss - before) / count / 1e6
     total = plane.memory_info().rss / 1e6
