@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 from tests.support import kubernetes as real
 from tests.support.kubernetes import Kubernetes, Server
+from tests.support.waiting import first_answer
 
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client, Ref
@@ -57,13 +58,7 @@ class Place:
 
     async def until(self, what: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
         """The first answer of an async question that is true."""
-        deadline = asyncio.get_running_loop().time() + self.patience
-        while True:
-            answer = await what()
-            if answer:
-                return answer
-            assert asyncio.get_running_loop().time() < deadline, f"{why} did not happen in {self.patience:.0f} s"
-            await asyncio.sleep(0.05)
+        return await first_answer(what, why, seconds=self.patience, pause=0.05)
 
     async def becomes(self, ref: Ref, name: str, holds: Callable[[Object], object]) -> Object:
         """Wait until an object is there and something holds for it; the failure shows the object."""

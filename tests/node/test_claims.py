@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from tests.node.conftest import Node, Object
 from tests.support.storage import claim, volume
+from tests.support.waiting import first_answer
 
 from torchyard.kube.refs import CLAIMS, EVENTS, PODS, VOLUMES
 
-T = TypeVar("T")
 PATIENCE = 60.0
 MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/mnt/ceph"}]}
 
@@ -22,21 +19,13 @@ def uses(name: str) -> list[Object]:
     return [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
 
 
-async def eventually(what: Callable[[], Awaitable[T | None]]) -> T:
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while not (answer := await what()):
-        assert asyncio.get_running_loop().time() < deadline, f"it did not happen in {PATIENCE:.0f} s"
-        await asyncio.sleep(0.05)
-    return answer
-
-
 async def told(node: Node, name: str, reason: str, part: str) -> None:
     async def look() -> bool:
         found = (await node.client.list(EVENTS, "default")).items
         about = [one for one in found if one["involvedObject"].get("name") == name and one["reason"] == reason]
         return any(part in one["message"] for one in about)
 
-    await eventually(look)
+    await first_answer(look, seconds=PATIENCE, pause=0.05)
 
 
 async def bound(node: Node, name: str) -> Object:
@@ -44,7 +33,7 @@ async def bound(node: Node, name: str) -> Object:
         found = await node.client.get(CLAIMS, name, "default")
         return found if (found.get("status") or {}).get("phase") == "Bound" else None
 
-    return await eventually(look)
+    return await first_answer(look, seconds=PATIENCE, pause=0.05)
 
 
 async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: Node, tmp_path: Path) -> None:
@@ -82,7 +71,7 @@ async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(no
     async def gone() -> bool:
         return not where.exists() and await node.client.find(VOLUMES, persistent["metadata"]["name"]) is None
 
-    await eventually(gone)
+    await first_answer(gone, seconds=PATIENCE, pause=0.05)
 
 
 async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: Node, tmp_path: Path) -> None:
@@ -104,7 +93,7 @@ async def test_a_claim_grows_as_its_class_allows(node: Node) -> None:
         sizes = (now["status"]["capacity"], persistent["spec"]["capacity"])
         return sizes == ({"storage": "5Gi"}, {"storage": "5Gi"})
 
-    await eventually(grown)
+    await first_answer(grown, seconds=PATIENCE, pause=0.05)
     await told(node, "data", "VolumeResizeSuccessful", "Resize volume succeeded")
 
 
@@ -121,7 +110,7 @@ async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: Node) -> None:
     async def gone() -> bool:
         return await node.client.find(CLAIMS, "p-v", "default") is None
 
-    await eventually(gone)
+    await first_answer(gone, seconds=PATIENCE, pause=0.05)
 
 
 @pytest.mark.parametrize("inside", ["credentials", "volumes", "."])

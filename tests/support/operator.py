@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.support.kubernetes import Server
+from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
 from torchyard.controllers.pytorchjob import JOBS
@@ -39,13 +40,7 @@ class Installed:
     to: Installation
 
     async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
-        deadline = asyncio.get_running_loop().time() + seconds
-        while True:
-            answer = await what()
-            if answer:
-                return answer
-            assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
-            await asyncio.sleep(0.05)
+        return await first_answer(what, seconds=seconds, pause=0.05)
 
     async def namespace(self, name: str) -> str:
         await self.admin.create(NAMESPACES, {"metadata": {"name": name}})

@@ -264,12 +264,11 @@ class Server:
             self._encoders[key] = found
         return found
 
-    def answer(self, call: Call, request: Request, record: Record, *, status: int = 200) -> Response:
-        encoder = self.encoder(call, request)
-        return Response(status, encoder.object(record), encoder.content_type)
+    def answer(self, call: Call, request: Request, record: Record) -> Response:
+        return _shown(self.encoder(call, request), record)
 
 
-def _shown(encoder: ObjectEncoder, record: Record, *, is_new: bool) -> Response:
+def _shown(encoder: ObjectEncoder, record: Record, *, is_new: bool = False) -> Response:
     return Response(201 if is_new else 200, encoder.object(record), encoder.content_type)
 
 

@@ -15,6 +15,7 @@ from tests.conftest import HOUSEKEEPING
 from tests.support import effort
 from tests.support import kubernetes as real
 from tests.support.kubernetes import Kubernetes, Server
+from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
 from torchyard.api.times import to_rfc3339
@@ -72,13 +73,7 @@ class Cluster:
 
     async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
         """The first answer of an async question that is true."""
-        deadline = asyncio.get_running_loop().time() + seconds
-        while True:
-            answer = await what()
-            if answer:
-                return answer
-            assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
-            await asyncio.sleep(0.02)
+        return await first_answer(what, seconds=seconds)
 
     async def pods(self, count: int, *phases: str) -> list[Object]:
         """Wait for so many pods in these phases (by default those that have not ended and are not on their way out)."""

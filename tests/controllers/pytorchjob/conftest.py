@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.kubernetes import Server
 from tests.support.operator import denied, installation, running
+from tests.support.waiting import first_answer
 
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
@@ -65,13 +66,7 @@ class Cluster:
 
     async def until(self, what: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
         """The first answer of an async question that is true."""
-        deadline = asyncio.get_running_loop().time() + seconds
-        while True:
-            answer = await what()
-            if answer:
-                return answer
-            assert asyncio.get_running_loop().time() < deadline, "it did not happen in time"
-            await asyncio.sleep(0.02)
+        return await first_answer(what, seconds=seconds)
 
     async def pods(self, *expected: str) -> None:
         async def there() -> bool:

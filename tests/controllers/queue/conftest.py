@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support import queues
+from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import find
 from torchyard.controllers.queue.refs import (
@@ -24,7 +24,6 @@ from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
-PATIENCE = 30.0
 _KINDS = {
     "ResourceFlavor": FLAVORS,
     "ClusterQueue": CLUSTER_QUEUES,
@@ -71,11 +70,7 @@ class Cluster:
         return next((one for one in found if one["metadata"]["ownerReferences"][0]["name"] == job), None)
 
     async def until(self, what: Callable[[], Awaitable[Any]], about: str = "it") -> Any:
-        deadline = asyncio.get_running_loop().time() + PATIENCE
-        while not (answer := await what()):
-            assert asyncio.get_running_loop().time() < deadline, f"{about} did not happen in time"
-            await asyncio.sleep(0.02)
-        return answer
+        return await first_answer(what, about)
 
     async def condition(self, job: str, type: str, status: str = "True", reason: str = "") -> Object:
         """Wait for a condition of a job's workload; answers the workload's."""

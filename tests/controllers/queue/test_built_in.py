@@ -5,18 +5,17 @@ The API server is real; the test plays Kueue and the kubelet.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from secrets import token_hex
 from typing import Any
 
 import pytest
-from tests.controllers.queue.test_external import DEFINITIONS, _established, _until
+from tests.controllers.queue.real import define, running
 from tests.support.kubernetes import Server
 from tests.support.pytorchjobs import job as pytorchjob
+from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import holds
-from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.queue.refs import PYTORCHJOBS
@@ -35,25 +34,10 @@ Object = dict[str, Any]
 @pytest.fixture
 async def real(kube: Server) -> AsyncIterator[Client]:
     client = Client(HttpTransport(load(kube.kubeconfig), user_agent="test"), manager="test")
-    definition = definition_object()
-    try:
-        await client.create(DEFINITIONS, definition)
-    except StatusError as error:
-        if error.reason != "AlreadyExists":
-            raise
-    while not _established(await client.get(DEFINITIONS, definition["metadata"]["name"])):
-        await asyncio.sleep(0.05)
+    await define(client, definition_object())
     informers = Informers(client)
-    controller = PyTorchJobController(client, informers, Settings())
-    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(informers.run())]
-    try:
+    async with running(client, PyTorchJobController(client, informers, Settings()), informers):
         yield client
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await client.close()
-        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
 
 
 class Story:
@@ -74,7 +58,7 @@ class Story:
             found = (await self._pods(), await self.job())
             return len(found[0]) == count and all(one["spec"].get("nodeSelector") == selector for one in found[0])
 
-        await _until(reached, f"{count} pods with {selector}")
+        await first_answer(reached, f"{count} pods with {selector}")
         return await self._pods()
 
     async def _pods(self) -> list[Object]:
@@ -92,7 +76,7 @@ class Story:
         async def reached() -> bool:
             return holds(await self.job(), type)
 
-        await _until(reached, type)
+        await first_answer(reached, type)
 
 
 async def test_what_kueue_reads_of_a_pytorchjob_is_there(real: Client) -> None:
@@ -115,7 +99,7 @@ async def test_what_kueue_reads_of_a_pytorchjob_is_there(real: Client) -> None:
         active = sum((one or {}).get("active") or 0 for one in (status.get("replicaStatuses") or {}).values())
         return not active and holds({"status": status}, "Suspended")
 
-    await _until(stopped, "the end of everything that used quota")
+    await first_answer(stopped, "the end of everything that used quota")
     await story.patch(suspend=False, selector={"kind": "other"})
     await story.pods(3, {"kind": "other"})
     await story.move("Succeeded")

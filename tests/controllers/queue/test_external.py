@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from secrets import token_hex
 from typing import Any
 
 import pytest
+from tests.controllers.queue.real import define, running
 from tests.support import queues
 from tests.support.kubernetes import Server
 from tests.support.pytorchjobs import job as pytorchjob
+from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import find
-from torchyard.api.errors import StatusError
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions
 from torchyard.controllers.queue.external import ExternalIntegration
 from torchyard.controllers.queue.older import OlderKueue
 from torchyard.controllers.queue.refs import FLAVORS, PYTORCHJOBS, WORKLOADS
 from torchyard.core.queue.lifecycle import evict
-from torchyard.kube.client import Client, Ref, Transport
+from torchyard.kube.client import Client, Transport
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
@@ -28,7 +28,6 @@ from torchyard.kube.kubeconfig import load
 pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
-DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
 @pytest.fixture(params=["v1beta2", "v1beta1"])
@@ -36,40 +35,10 @@ async def real(kube: Server, request: pytest.FixtureRequest) -> AsyncIterator[Cl
     """A client of a cluster whose Kueue speaks the newer version, or only the older one."""
     transport: Transport = HttpTransport(load(kube.kubeconfig), user_agent="test")
     client = Client(OlderKueue(transport) if request.param == "v1beta1" else transport, manager="test")
-    for one in (definition_object(), *definitions()):
-        try:
-            await client.create(DEFINITIONS, one)
-        except StatusError as error:
-            if error.reason != "AlreadyExists":
-                raise
-    for one in (definition_object(), *definitions()):
-        while not _established(await client.get(DEFINITIONS, one["metadata"]["name"])):
-            await asyncio.sleep(0.05)
+    await define(client, definition_object(), *definitions())
     informers = Informers(client)
-    integration = ExternalIntegration(client, informers)
-    tasks = [asyncio.create_task(integration.run()), asyncio.create_task(informers.run())]
-    try:
+    async with running(client, ExternalIntegration(client, informers), informers):
         yield client
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await client.close()
-        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
-
-
-def _established(definition: Object) -> bool:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
-
-async def _until(what: Any, about: str) -> Any:
-    for _ in range(1500):
-        answer = await what()
-        if answer:
-            return answer
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{about} did not happen")
 
 
 def _status(workload: Object, flavor: str) -> Object:
@@ -105,7 +74,7 @@ class Story:
             selected = await self.client.list(WORKLOADS, "default", labels=f"kueue.x-k8s.io/job-uid={uid}")
             return selected.items[0] if selected.items else None
 
-        workload: Object = await _until(found, "its workload")
+        workload: Object = await first_answer(found, "its workload")
         self.workload = workload["metadata"]["name"]
         return workload
 
@@ -114,7 +83,7 @@ class Story:
             job = await self.client.get(PYTORCHJOBS, self.job, "default")
             return job if bool(job["spec"]["runPolicy"].get("suspend")) is expected else None
 
-        job: Object = await _until(reached, "the hold" if expected else "the start")
+        job: Object = await first_answer(reached, "the hold" if expected else "the start")
         return job
 
     async def write(self, status: Object) -> None:
@@ -126,7 +95,7 @@ class Story:
             one = find(workload["status"]["conditions"], type)
             return workload if one and (one["status"], one["reason"]) == (status, reason) else None
 
-        workload: Object = await _until(reached, f"{type}={status} {reason}")
+        workload: Object = await first_answer(reached, f"{type}={status} {reason}")
         return workload
 
     async def says(self, type: str, reason: str) -> None:
@@ -158,7 +127,7 @@ async def test_a_job_follows_its_workload(real: Client) -> None:
         same = job["spec"]["pytorchReplicaSpecs"] == made["spec"]["pytorchReplicaSpecs"]
         return not found.get("admission") and same
 
-    await _until(released, "the release")
+    await first_answer(released, "the release")
 
 
 async def test_a_job_reports_to_its_workload_until_it_ends(real: Client) -> None:
@@ -176,4 +145,4 @@ async def test_a_job_reports_to_its_workload_until_it_ends(real: Client) -> None
     async def let_go() -> bool:
         return not (await real.get(WORKLOADS, story.workload, "default"))["metadata"].get("finalizers")
 
-    await _until(let_go, "the end of our interest")
+    await first_answer(let_go, "the end of our interest")

@@ -7,7 +7,7 @@ them back.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
@@ -16,6 +16,7 @@ SPEC = "io.k8s.api.core.v1.PodSpec"
 MOST = 256
 
 _BLANK = "x"
+T = TypeVar("T")
 
 
 class Blanked:
@@ -41,6 +42,22 @@ class Blanked:
         for variable in _variables(spec):
             if variable.get("value") == _BLANK:
                 variable["value"] = next(values)
+
+
+class Memo(Generic[T]):
+    """What was found out about specs, by their bytes."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, T] = {}
+
+    def get(self, blanked: Blanked) -> T | None:
+        return self._known.get(blanked.key) if blanked.key is not None else None
+
+    def put(self, blanked: Blanked, found: T) -> None:
+        if blanked.key is not None:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            self._known[blanked.key] = found
 
 
 def _variables(spec: Any) -> list[dict[str, Any]]:

@@ -223,20 +223,18 @@ def _object(type: Type) -> Decoder:
 
 def _remembering(decoder: Decoder) -> Decoder:
     """The decoder of pods' specs: of those that are alike, one is decoded."""
-    known: dict[bytes, bytes] = {}
+    known: alike.Memo[bytes] = alike.Memo()
 
     def decode_alike(value: Any, unknown: list[bool]) -> Any:
         blanked = alike.Blanked(value)
-        found = known.get(blanked.key) if blanked.key is not None else None
+        found = known.get(blanked)
         if found is not None:
             decoded = orjson.loads(found)
         else:
             before = len(unknown)
             decoded = decoder(value, unknown)
             if blanked.key is not None and len(unknown) == before:
-                if len(known) >= alike.MOST:
-                    known.clear()
-                known[blanked.key] = orjson.dumps(decoded)
+                known.put(blanked, orjson.dumps(decoded))
         blanked.fill(decoded)
         return decoded
 

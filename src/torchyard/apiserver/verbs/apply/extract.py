@@ -85,21 +85,17 @@ def set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> Field
     return _pod_fields(value, zero, type) if type.name == alike.SPEC else _set_fields(value, zero, type)
 
 
-_known_pods: dict[bytes, FieldSet] = {}
+_known_pods: alike.Memo[FieldSet] = alike.Memo()
 
 
 def _pod_fields(spec: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
     """The same for the spec of a pod: those that are alike set the same."""
     blanked = alike.Blanked(spec)
     blanked.fill(spec)
-    if blanked.key is None:
-        return _set_fields(spec, zero, type)
-    found = _known_pods.get(blanked.key)
+    found = _known_pods.get(blanked)
     if found is None:
         found = _set_fields(spec, zero, type)
-        if len(_known_pods) >= alike.MOST:
-            _known_pods.clear()
-        _known_pods[blanked.key] = found
+        _known_pods.put(blanked, found)
     return found
 
 
