@@ -111,3 +111,14 @@ def test_as_many_pods_start_as_were_admitted() -> None:
     assert [one["metadata"]["name"] for one in slices.to_open(pods, 3)] == ["b", "c"]
     assert slices.to_open(pods, 1) == []
     assert "schedulingGates" not in slices.opened(pod("b"))["spec"]
+
+
+def test_of_two_sizes_of_one_second_the_one_that_replaces_is_the_newest() -> None:
+    admitted = {
+        "admission": {"podSetAssignments": [{"count": 1}]},
+        "conditions": [{"type": "Admitted", "status": "True"}],
+    }
+    for old, new in (("a", "b"), ("b", "a")):
+        pair = [{**slice_of(old, 2), "status": admitted}, {**slice_of(new, 4, replaces=old), "status": admitted}]
+        assert slices.current(pair)["metadata"]["name"] == new
+        assert [one["metadata"]["name"] for one in slices.plan(pair, 5).replaced] == [old]

@@ -32,7 +32,14 @@ def _age(workload: Object) -> tuple[str, str]:
 def current(workloads: list[Object]) -> Object:
     """The workload that says how a job is to be: the last one admitted, else the first that waits."""
     running = [one for one in workloads if (one.get("status") or {}).get("admission")]
-    return max(running, key=_age) if running else min(workloads, key=_age)
+    return _newest(running) if running else min(workloads, key=_age)
+
+
+def _newest(workloads: list[Object]) -> Object:
+    """By whom it replaces, since two sizes may have been asked for within the same second."""
+    replaced = {(one["metadata"].get("annotations") or {}).get(names.REPLACES) for one in workloads}
+    left = [one for one in workloads if f"{one['metadata']['namespace']}/{one['metadata']['name']}" not in replaced]
+    return max(left, key=_age)
 
 
 @dataclass(frozen=True)
@@ -47,10 +54,11 @@ class Plan:
 
 def plan(workloads: list[Object], wanted: int) -> Plan:
     """`workloads`: those of the job that have not ended; `wanted`: how many pods it wants now."""
-    admitted = sorted((one for one in workloads if is_admitted(one)), key=_age)
+    admitted = [one for one in workloads if is_admitted(one)]
     if not admitted:
         return Plan()
-    *replaced, now = admitted
+    now = _newest(admitted)
+    replaced = [one for one in admitted if one is not now]
     others = [one for one in workloads if one not in admitted and not one["metadata"].get("deletionTimestamp")]
     have = now["spec"]["podSets"][0]["count"]
     if wanted <= have:
