@@ -13,7 +13,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.volume_binder import by_claim
 from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
-from torchyard.core.placement.view import NodeView
+from torchyard.core.placement.view import NodeView, is_finished
 from torchyard.core.volume.placement import Storage
 from torchyard.core.volume.view import CLAIM
 from torchyard.kube.client import Client
@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 NAME = "default-scheduler"
 _RETRY_SECONDS = 1.0
+_WRITES_AT_ONCE = 64
+_PLACE, _CLAIM, _GANG = "place", "claim", "gang"
+_NOWHERE = ""
 
 
 class Scheduler:
@@ -37,7 +40,7 @@ class Scheduler:
         self._client, self._clock = client, clock
         self.recorder = Recorder(client, NAME)
         self._nodes = informers.of(NODES)
-        self._pods = informers.of(PODS, indexes={"claim": by_claim})
+        self._pods = informers.of(PODS, indexes={_CLAIM: by_claim, _PLACE: _place_of, _GANG: _gangs_of})
         self._claims, self._volumes, self._classes = (informers.of(ref) for ref in (CLAIMS, VOLUMES, CLASSES))
         self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
         self._storage = Storage(
@@ -45,11 +48,12 @@ class Scheduler:
             lambda name: self._volumes.get("", name),
             self._volumes.all,
             self._classes.all,
-            lambda namespace, name: self._pods.by("claim", f"{namespace}/{name}"),
+            lambda namespace, name: self._pods.by(_CLAIM, f"{namespace}/{name}"),
         )
         self._changed = asyncio.Event()
         self._assumed: dict[str, str] = {}  # uid → node, until the watch shows it
         self._told: dict[str, str] = {}  # uid → the refusal last written
+        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
         for informer in self._sources:
             informer.on_change(lambda *_: self._changed.set())
 
@@ -72,37 +76,66 @@ class Scheduler:
             await self._changed.wait()
 
     async def _schedule(self) -> None:
-        waiting = [pod for pod in self._pods.all() if self._waits(pod)]
+        waiting = [pod for pod in self._pods.by(_PLACE, _NOWHERE) if self._waits(pod)]
         alive = {pod["metadata"]["uid"] for pod in waiting}
         self._told = {uid: said for uid, said in self._told.items() if uid in alive}
         if not waiting:
             return  # as after most changes; nodes need not be counted then
-        views = self._views()
+        answers = self._place(sorted(waiting, key=_urgency), self._views())
+        # Each write waits for the disk: one after the other they would be as slow as it is.
+        done = await asyncio.gather(*(self._settle(*answer) for answer in answers), return_exceptions=True)
+        for failed in done:
+            if failed is not None:
+                raise failed
+
+    def _place(self, waiting: list[Object], views: list[NodeView]) -> list[tuple[Object, NodeView | Refusal]]:
+        """Where each goes; the views count what was placed before."""
+        answers: list[tuple[Object, NodeView | Refusal]] = []
         gangs: dict[tuple[str, str], list[Object]] = {}
-        for pod in sorted(waiting, key=_urgency):
+        by_name = {view.name: view for view in views}
+
+        def note(pod: Object, chosen: str | Refusal) -> None:
+            if isinstance(chosen, Refusal):
+                answers.append((pod, chosen))
+                return
+            by_name[chosen].assume(pod)
+            answers.append((pod, by_name[chosen]))
+
+        for pod in waiting:
             gang = gang_of(pod)
             if gang:
                 gangs.setdefault(gang, []).append(pod)
-            else:
-                blocked = self._storage.blocked(pod)
-                answer = place(pod, views, blocked=blocked, unreachable=self._storage.unreachable)
-                await self._settle(pod, answer, views)
+                continue
+            blocked = self._storage.blocked(pod)
+            note(pod, place(pod, views, blocked=blocked, unreachable=self._storage.unreachable))
         for gang, pods in gangs.items():
-            await self._settle_gang(gang, pods, views)
+            answer = self._place_gang(gang, pods, views)
+            for pod in pods:
+                note(pod, answer if isinstance(answer, Refusal) else answer[pod["metadata"]["uid"]])
+        return answers
+
+    def _place_gang(self, gang: tuple[str, str], pods: list[Object], views: list[NodeView]) -> dict[str, str] | Refusal:
+        members = self._pods.by(_GANG, "/".join(gang))
+        blocked = next((said for pod in pods if (said := self._storage.blocked(pod))), "")
+        if blocked:
+            return Refusal(f"gang waits: {blocked}")
+        placed = len(members) - len(pods)
+        return place_gang(pods, views, size=gang_size(members), placed=placed, unreachable=self._storage.unreachable)
 
     def _views(self) -> list[NodeView]:
-        by_node: dict[str, list[Object]] = {}
         assumed, self._assumed = self._assumed, {}
-        for pod in self._pods.all():
+        by_node: dict[str, list[Object]] = {}
+        for pod in self._pods.by(_PLACE, _NOWHERE):
             uid = pod["metadata"]["uid"]
-            node = pod["spec"].get("nodeName")
-            if not node and uid in assumed:
-                node = self._assumed[uid] = assumed[uid]
-            if node:
-                by_node.setdefault(node, []).append(pod)
-        return [
-            NodeView.of(node, by_node.get(node["metadata"]["name"], ())) for node in self._nodes.all() if _usable(node)
-        ]
+            if uid in assumed:
+                self._assumed[uid] = assumed[uid]
+                by_node.setdefault(assumed[uid], []).append(pod)
+        views = []
+        for node in self._nodes.all():
+            if _usable(node):
+                name = node["metadata"]["name"]
+                views.append(NodeView.of(node, (*self._pods.by(_PLACE, name), *by_node.get(name, ()))))
+        return views
 
     def _waits(self, pod: Object) -> bool:
         spec, metadata = pod["spec"], pod["metadata"]
@@ -112,14 +145,12 @@ class Scheduler:
             return False
         return not self._storage.waits(pod)
 
-    async def _settle(self, pod: Object, answer: str | Refusal, views: list[NodeView]) -> None:
-        if isinstance(answer, Refusal):
-            await self._refuse(pod, str(answer))
-            return
-        view = next(view for view in views if view.name == answer)
-        view.assume(pod)
-        if not await self._ask_for_volumes(pod, view):
-            await self._bind(pod, answer)
+    async def _settle(self, pod: Object, answer: NodeView | Refusal) -> None:
+        async with self._room:
+            if isinstance(answer, Refusal):
+                await self._refuse(pod, str(answer))
+            elif not await self._ask_for_volumes(pod, answer):
+                await self._bind(pod, answer.name)
 
     async def _ask_for_volumes(self, pod: Object, view: NodeView) -> bool:
         """Whether the pod waits for volumes on its node; it is bound once they are there."""
@@ -131,19 +162,6 @@ class Scheduler:
                 if failed.status not in (404, 409):  # somebody was faster: the next pass sees what they did
                     raise
         return bool(choices)
-
-    async def _settle_gang(self, gang: tuple[str, str], pods: list[Object], views: list[NodeView]) -> None:
-        members = [pod for pod in self._pods.all() if gang_of(pod) == gang]
-        placed = len(members) - len(pods)
-        blocked = next((said for pod in pods if (said := self._storage.blocked(pod))), "")
-        if blocked:
-            answer: dict[str, str] | Refusal = Refusal(f"gang waits: {blocked}")
-        else:
-            size = gang_size(members)
-            answer = place_gang(pods, views, size=size, placed=placed, unreachable=self._storage.unreachable)
-        for pod in pods:
-            chosen = answer if isinstance(answer, Refusal) else answer[pod["metadata"]["uid"]]
-            await self._settle(pod, chosen, views)
 
     async def _bind(self, pod: Object, node: str) -> None:
         metadata = pod["metadata"]
@@ -188,6 +206,16 @@ class Scheduler:
         except StatusError as failed:
             if failed.status not in (404, 409):
                 raise
+
+
+def _place_of(pod: Object) -> list[str]:
+    """The node that holds a pod, or nowhere; a finished one holds nothing."""
+    return [] if is_finished(pod) else [pod["spec"].get("nodeName") or _NOWHERE]
+
+
+def _gangs_of(pod: Object) -> list[str]:
+    gang = gang_of(pod)
+    return ["/".join(gang)] if gang else []
 
 
 def _urgency(pod: Object) -> tuple[int, str, str]:
