@@ -19,6 +19,7 @@ from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
+from torchyard.kube.process import calm_collector
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -107,6 +108,7 @@ class Clock:
 async def measure(jobs: int, workers: int) -> str:
     clock = Clock()
     clock.watch_reconciles()
+    calm_collector()  # as the plane's own process does
     with tempfile.TemporaryDirectory() as directory:
         async with Plane(Settings(state=Path(directory), port=0, node=False)) as plane:
             client = plane.client("bench")
