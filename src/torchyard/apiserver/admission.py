@@ -8,7 +8,7 @@ from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.admission.attributes import Attributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lookup import Remembering
-from torchyard.apiserver.api import Api
+from torchyard.apiserver.api import Api, Basis
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.store.events import Event
 from torchyard.apiserver.verbs.update import change
@@ -22,6 +22,14 @@ CONFIGURATIONS = (
     "/mutatingwebhookconfigurations.admissionregistration.k8s.io/",
     "/validatingwebhookconfigurations.admissionregistration.k8s.io/",
     "/validatingadmissionpolicybindings.admissionregistration.k8s.io/",
+)
+# What the built-in rules for new pods look at.
+POD_RULES = (
+    ("", "namespaces"),
+    ("", "serviceaccounts"),
+    ("", "limitranges"),
+    ("scheduling.k8s.io", "priorityclasses"),
+    ("node.k8s.io", "runtimeclasses"),
 )
 
 
@@ -53,6 +61,13 @@ class Admission:
         for quota, used in self._built_in.charge(attributes).items():
             if not call.dry_run:
                 await _note_use(api, call, quota, used)
+
+    def basis(self, api: Api) -> Basis | None:
+        """None where webhooks or policies are asked, or quotas charged: for each pod anew."""
+        lookup = self._lookup or self._begin(api)
+        if self._outside is not None or lookup.list("", "resourcequotas"):
+            return None
+        return tuple([lookup.revision(group, resource) for group, resource in POD_RULES])
 
     def _outside_of(self, api: Api) -> Outside | None:
         """Webhooks and policies, where somebody has configured any: most planes never need them."""

@@ -19,6 +19,8 @@ from torchyard.apiserver.usage import Usage
 from torchyard.core.pod.logs import LogOptions
 
 Object = dict[str, Any]
+# The revisions of all that a verdict rests on, beside the object in question.
+Basis = tuple[int, ...]
 
 
 class Admission(Protocol):
@@ -32,6 +34,10 @@ class Admission(Protocol):
         self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
     ) -> None:
         """Raise if the operation is not allowed."""
+        ...
+
+    def basis(self, api: Api) -> Basis | None:
+        """What new pods are changed and judged by: equal means alike. None where more than that has a say."""
         ...
 
 
@@ -58,6 +64,9 @@ class NoAdmission:
         self, api: Api, call: Call, operation: Operation, new: Object | None, old: Object | None
     ) -> None:
         return None
+
+    def basis(self, api: Api) -> Basis | None:
+        return ()
 
 
 def utc_now() -> datetime:

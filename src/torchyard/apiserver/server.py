@@ -35,6 +35,7 @@ from torchyard.apiserver.verbs.delete_collection import delete_collection
 from torchyard.apiserver.verbs.get import find
 from torchyard.apiserver.verbs.list import list_records
 from torchyard.apiserver.verbs.patching import patch
+from torchyard.apiserver.verbs.stencil import Stencils
 from torchyard.apiserver.verbs.update import update
 from torchyard.apiserver.verbs.watch import watch
 from torchyard.apiserver.virtual import VIRTUAL
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 
 DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
+POD = GroupVersionKind("", "v1", "Pod")
 
 
 class Server:
@@ -57,6 +59,7 @@ class Server:
         self.api = api
         self.guard: Guard = guard
         self.paths = paths
+        self._stencils = Stencils(api)
         self._encoders: dict[tuple[Any, ...], ObjectEncoder] = {}
         self._verbs: dict[str, Callable[[Call, Request], Awaitable[Response]]] = {
             "get": self._get,
@@ -189,7 +192,10 @@ class Server:
         if call.name:
             raise errors.method_not_allowed()
         encoder = self.encoder(call, request)
-        obj = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
+        content_type = request.headers.get("Content-Type", "")
+        if call.resource.gvk == POD and bodies.media_type(content_type) == bodies.JSON:
+            return _shown(encoder, await self._stencils.create(call, request.body), is_new=True)
+        obj = bodies.read_object(call, request.body, content_type)
         warn_if_unattended(self.api, call)
         return _shown(encoder, await create(self.api, call, obj), is_new=True)
 

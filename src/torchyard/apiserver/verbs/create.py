@@ -25,6 +25,14 @@ NAME_ATTEMPTS = 8
 
 async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = False) -> Record:
     """Create an object given in the version of the call's resource. `recorded`: its managed fields are set already."""
+    obj, generated = await completed(api, call, obj, recorded=recorded)
+    return await saved(api, call, obj, generated=generated)
+
+
+async def completed(
+    api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = False
+) -> tuple[dict[str, Any], bool]:
+    """The object as it is to be stored, checked and admitted, and whether its name was generated."""
     resource = call.resource
     storage = api.catalog.storage(resource)
     behaviour = resource.behaviour
@@ -58,8 +66,13 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
         allocator.allocate(api, obj, None)
     await api.admission.validate(api, call, "CREATE", obj, None)
     keep(resource, storage, obj)
+    return ordered(storage, obj), generated
+
+
+async def saved(api: Api, call: Call, obj: dict[str, Any], *, generated: bool) -> Record:
+    """Store a new object; a generated name that is taken makes way for another."""
+    resource, metadata = call.resource, obj["metadata"]
     namespace = call.namespace if resource.namespaced else ""
-    obj = ordered(storage, obj)
     for _ in range(NAME_ATTEMPTS if generated else 1):
         key = api.key(resource, namespace, metadata["name"])
         if call.dry_run:
@@ -69,11 +82,11 @@ async def create(api: Api, call: Call, obj: dict[str, Any], *, recorded: bool = 
             try:
                 return await api.store.put(key, obj, expected=0)
             except Stale:
-                obj["metadata"].pop("resourceVersion", None)
+                metadata.pop("resourceVersion", None)
         if generated:
             taken = metadata["name"]
             metadata["name"] = generate_name(metadata["generateName"], api.random)
-            behaviour.rename(obj, taken)
+            resource.behaviour.rename(obj, taken)
     raise errors.already_exists(resource.plural, resource.group, metadata["name"])
 
 

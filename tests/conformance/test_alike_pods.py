@@ -1,0 +1,244 @@
+"""Pods that differ in names, labels and variables only: the tenth is made with the same care as the first.
+
+Each case makes a pod in JSON over and over with values that change, and compares the last one with what comes of the
+same pod in YAML, which our server never makes in a hurry.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.conformance.objects import Object, Space, path, pod
+from tests.support.http import JSON, Answer
+from tests.support.waiting import eventually
+
+YAML = "application/yaml"
+TIMES = 3
+
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "0d1e", "controller": True}
+PLAIN = {"image": "busybox", "command": ["true"], "resources": {"limits": {"cpu": "1000m"}}}
+CACHE = {"name": "cache", "emptyDir": {}}
+MATCHING = {"topologyKey": "zone", "matchLabelKeys": ["index"], "labelSelector": {"matchLabels": {"app": "a"}}}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+CLAIM = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+REFERENCE = {"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+
+CASES: dict[str, Object] = {
+    "as short as can be": {},
+    "with limits and a command": {"container": PLAIN},
+    "of a job": {"ownerReferences": [OWNER], "finalizers": ["batch.kubernetes.io/job-tracking"]},
+    "with annotations": {"annotations": {"note": "x", "controller.kubernetes.io/pod-deletion-cost": "3"}},
+    "with volumes": {
+        "spec": {"volumes": [CACHE]},
+        "container": {"volumeMounts": [{"name": "cache", "mountPath": "/c"}]},
+    },
+    "without a token": {"spec": {"automountServiceAccountToken": False}},
+    "with two containers": {
+        "spec": {"initContainers": [{"name": "first", "image": "busybox:latest", "env": [{"name": "A", "value": "1"}]}]}
+    },
+    "that looks at itself": {"container": {"env": [REFERENCE, {"name": "EMPTY", "value": ""}]}},
+    "with an affinity to its labels": {
+        "spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [MATCHING]}}}
+    },
+    "spread by its labels": {"spec": {"topologySpreadConstraints": [{**SPREAD, "matchLabelKeys": ["index"]}]}},
+    "behind a gate": {"spec": {"schedulingGates": [{"name": "example.com/wait"}]}},
+    "with a volume of its own": {"spec": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": CLAIM}}]}},
+    "with a name to be made": {"generateName": "made-"},
+    "on the host's network": {"spec": {"hostNetwork": True}, "container": {"ports": [{"containerPort": 80}]}},
+    "with a grace period that cannot be": {"spec": {"terminationGracePeriodSeconds": -1}},
+}
+
+
+def send(space: Space, obj: Object | bytes, media: str = JSON, **query: str) -> Answer:
+    data = obj if isinstance(obj, bytes) else json.dumps(obj).encode()
+    return space.api.post(space.path("pods"), data, query=query, headers={"Content-Type": media})
+
+
+def variant(turn: int, changes: Object, name: str = "") -> Object:
+    """One of many pods: its name, labels and variables say which."""
+    made = pod(**changes)
+    if "generateName" not in changes:
+        made["metadata"]["name"] = name or f"p-{turn}"
+    made["metadata"]["labels"] = {"app": "a", "index": str(turn)}
+    container = made["spec"]["containers"][0]
+    container["env"] = [
+        {"name": "RANK", "value": str(turn)},
+        {"name": "ODD", "value": f'"{turn}\\ é%b {{}}'},
+        {"name": "TOLD", "value": f"$(RANK)/{turn}"},
+        *container.get("env", ()),
+    ]
+    return made
+
+
+def comparable(answer: Answer) -> tuple[int, Any, list[str]]:
+    """The answer without what is never the same twice: identities, times, names."""
+    if answer.status != 201:
+        return answer.status, (answer.reason, answer.causes), answer.warnings
+    obj = json.loads(answer.body)
+    metadata, spec = obj["metadata"], obj["spec"]
+    for name in ("uid", "resourceVersion", "creationTimestamp", "name"):
+        assert metadata.pop(name)
+    for entry in metadata["managedFields"]:
+        assert entry.pop("time")
+    for condition in obj["status"].get("conditions", ()):
+        assert condition.pop("lastTransitionTime")
+    text = json.dumps(obj, sort_keys=True)
+    for volume in spec.get("volumes", ()):
+        if volume["name"].startswith("kube-api-access-"):
+            text = text.replace(volume["name"], "kube-api-access-")
+    return answer.status, json.loads(text), answer.warnings
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_pod_is_what_it_would_be_alone(space: Space, case: str) -> None:
+    made = [send(space, variant(turn, CASES[case])) for turn in range(TIMES)]
+    alone = send(space, variant(TIMES - 1, CASES[case], name="alone"), YAML)
+    assert comparable(made[-1]) == comparable(alone)
+    assert all(one.status == made[0].status for one in made), made
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metadata": {"name": "Not A Name"}},
+        {"metadata": {"name": 7}},
+        {"metadata": {"name": ""}},
+        {"metadata": {"name": "q", "labels": {"app": "not a value!", "index": "1"}}},
+        {"metadata": {"name": "q", "labels": {"app": 7, "index": "1"}}},
+        {"metadata": {"name": "q", "labels": ["app", "index", None]}},
+        {"metadata": {"name": "q", "namespace": "elsewhere"}},
+        {"metadata": {"name": "q", "resourceVersion": "12"}},
+        {"kind": "ConfigMap"},
+        {"spec": {}},
+        {"spec": None},
+    ],
+    ids=json.dumps,
+)
+def test_what_is_wrong_with_one_is_found_whatever_came_before(space: Space, changes: Object) -> None:
+    for turn in range(TIMES):
+        assert send(space, variant(turn, {})).status == 201
+    wrong = {**variant(0, {}), **changes}
+    in_json, in_yaml = send(space, wrong), send(space, wrong, YAML)
+    assert comparable(in_json) == comparable(in_yaml)
+
+
+def test_a_label_that_is_null_is_empty(space: Space) -> None:
+    made = []
+    for turn in range(TIMES):
+        assert send(space, variant(turn, {})).status == 201
+        odd = variant(turn, {}, name=f"q-{turn}")
+        odd["metadata"]["labels"]["app"] = None
+        made.append(send(space, odd).json["metadata"]["labels"])
+    assert made == [{"app": "", "index": str(turn)} for turn in range(TIMES)]
+
+
+@pytest.mark.parametrize("value", [7, ["a"], {"a": "b"}, True])
+def test_a_variable_that_is_no_text_is_refused(space: Space, value: Any) -> None:
+    for turn in range(TIMES):
+        assert send(space, variant(turn, {})).status == 201
+    wrong = variant(9, {})
+    wrong["spec"]["containers"][0]["env"][0]["value"] = value
+    assert send(space, wrong).status == 400
+
+
+def test_a_name_that_is_taken_is_refused(space: Space) -> None:
+    for turn in range(TIMES):
+        assert send(space, variant(turn, {})).status == 201
+    assert (send(space, variant(1, {})).status, send(space, variant(1, {})).reason) == (409, "AlreadyExists")
+
+
+def test_every_pod_is_itself(space: Space) -> None:
+    made = [send(space, variant(turn, {})).json for turn in range(6)]
+    for field in ("uid", "resourceVersion", "name"):
+        assert len({one["metadata"][field] for one in made}) == len(made)
+    assert len({one["spec"]["volumes"][0]["name"] for one in made}) > 1
+    for turn, one in enumerate(made):
+        assert one["metadata"]["labels"] == {"app": "a", "index": str(turn)}
+        assert one["spec"]["containers"][0]["env"] == variant(turn, {})["spec"]["containers"][0]["env"]
+        assert one == space.get("pods", f"p-{turn}")
+
+
+def test_an_unknown_field_and_one_said_twice_are_told_of_each_time(space: Space) -> None:
+    for turn in range(TIMES):
+        odd = {**variant(turn, {}), "colour": "red"}
+        assert send(space, odd).warnings == ['299 - "unknown field \\"colour\\""']
+    for turn in range(TIMES, 2 * TIMES):
+        text = json.dumps(variant(turn, {})).replace('"kind": "Pod"', '"kind": "Pod", "kind": "Pod"')
+        assert send(space, text.encode()).warnings == ['299 - "duplicate field \\"kind\\""']
+        assert send(space, text.encode(), fieldValidation="Strict").status == 400
+
+
+def test_a_variable_defined_twice_is_told_of_unless_it_builds_on_the_first(space: Space) -> None:
+    def with_path(turn: int, value: str) -> Answer:
+        obj = variant(turn, {})
+        obj["spec"]["containers"][0]["env"] += [{"name": "PATH", "value": "/bin"}, {"name": "PATH", "value": value}]
+        return send(space, obj)
+
+    assert [bool(with_path(turn, "$(PATH):/usr/bin").warnings) for turn in range(TIMES)] == [False] * TIMES
+    assert [bool(with_path(turn + 9, "/usr/bin").warnings) for turn in range(TIMES)] == [True] * TIMES
+
+
+def test_a_dry_run_leaves_nothing(space: Space) -> None:
+    for turn in range(TIMES):
+        assert send(space, variant(turn, {})).status == 201
+        assert send(space, variant(turn + 50, {}), dryRun="All").status == 201
+        assert space.gone("pods", f"p-{turn + 50}")
+
+
+def test_who_made_a_pod_is_noted(space: Space) -> None:
+    for turn, manager in enumerate(("one", "two", "one")):
+        made = send(space, variant(turn, {}), fieldManager=manager).json
+        assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == [manager]
+
+
+def made_again(space: Space, *turns: int) -> Answer:
+    """The last of several pods that are alike."""
+    return [send(space, variant(turn, {})) for turn in turns][-1]
+
+
+def test_a_changed_account_is_noticed(space: Space) -> None:
+    assert "imagePullSecrets" not in made_again(space, 0, 1, 2).json["spec"]
+    at = space.path("serviceaccounts", "default")
+    assert space.api.patch(at, {"imagePullSecrets": [{"name": "registry"}]}).status == 200
+    numbers = iter(range(10, 10_000))
+    eventually(
+        lambda: made_again(space, next(numbers)).json["spec"].get("imagePullSecrets") == [{"name": "registry"}],
+        "a pod with the account's pull secret",
+    )
+
+
+def test_new_limits_are_noticed(space: Space) -> None:
+    assert made_again(space, 0, 1, 2).json["spec"]["containers"][0]["resources"] == {}
+    limits = {"limits": [{"type": "Container", "default": {"cpu": "2"}}]}
+    space.make("limitranges", {"metadata": {"name": "l"}, "spec": limits})
+    numbers = iter(range(10, 10_000))
+
+    def limited() -> bool:
+        resources = made_again(space, next(numbers)).json["spec"]["containers"][0]["resources"]
+        return bool(resources.get("limits") == {"cpu": "2"})
+
+    eventually(limited, "a pod with the new limit")
+
+
+def test_a_quota_is_charged_for_each_pod(space: Space) -> None:
+    assert made_again(space, 0, 1, 2).status == 201
+    space.make("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "5"}}})
+    space.api.patch(
+        space.path("resourcequotas", "q", "status"), {"status": {"hard": {"pods": "5"}, "used": {"pods": "3"}}}
+    )
+    numbers = iter(range(10, 10_000))
+    eventually(lambda: "exceeded quota: q" in made_again(space, next(numbers)).message, "a pod beyond the quota")
+
+
+def test_a_namespace_that_goes_away_takes_no_more(space: Space) -> None:
+    held = variant(0, {"finalizers": ["example.com/held"]})
+    assert send(space, held).status == 201
+    assert made_again(space, 1, 2, 3).status == 201
+    try:
+        assert space.api.delete(path("namespaces", space.name)).status in (200, 202)
+        numbers = iter(range(10, 10_000))
+        eventually(lambda: made_again(space, next(numbers)).status == 403, "a refusal")
+    finally:
+        space.api.patch(space.path("pods", "p-0"), {"metadata": {"finalizers": None}})
