@@ -1,8 +1,12 @@
-"""`yard up` that starts in a moment: its modules are loaded once, and every start is a fork of that."""
+"""`yard up` and a node's agent that start in a moment: their modules are loaded once, and every start is a fork."""
 
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
+import sys
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -10,10 +14,21 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
+from torchyard.kube import kubeconfig
+from torchyard.kube.connect import connected
+from torchyard.node.agent import Agent
+from torchyard.node.runtime.probe import Machine
+from torchyard.node.settings import NodeSettings
 from torchyard.yard.process import run
 from torchyard.yard.settings import Settings
 
 _LOADED = ["torchyard.yard.plane", "torchyard.yard.process", "tests.chaos.forked"]
+
+
+def _forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_LOADED)
+    return context
 
 
 def _serve(state: Path, port: int, controllers: str, node: bool) -> None:
@@ -26,11 +41,9 @@ class ForkedYard(Yard):
     child: BaseProcess | None = None
 
     def start(self) -> Server:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_LOADED)
         self.directory.mkdir(parents=True, exist_ok=True)
         told = (self.state, self.port, self.controllers, "--node" in self.flags)
-        self.child = context.Process(target=_serve, args=told, daemon=True)
+        self.child = _forking().Process(target=_serve, args=told, daemon=True)
         self.child.start()
         eventually(self._answers, "readiness", seconds=60)
         return self.server()
@@ -50,3 +63,34 @@ class ForkedYard(Yard):
         if self.child is not None:
             self.child.terminate()
             self.child.join()
+
+
+@dataclass
+class ForkedAgent:
+    """The agent of a node, on a machine that was looked at before."""
+
+    root: Path
+    name: str
+    config: Path  # how to reach the API server
+    machine: Machine
+    child: BaseProcess | None = None
+
+    def start(self) -> None:
+        told = (self.root, self.name, self.config, self.machine)
+        self.child = _forking().Process(target=_look_after_pods, args=told, daemon=True)
+        self.child.start()
+
+    def kill(self) -> None:
+        if self.child is not None:
+            self.child.kill()
+            self.child.join()
+
+
+def _look_after_pods(root: Path, name: str, config: Path, machine: Machine) -> None:
+    settings = NodeSettings(root=root, name=name, python=sys.executable)
+
+    async def serve() -> None:
+        async with connected(kubeconfig.load(config), "torchyard-node") as client:
+            await Agent(client, settings, machine=machine).run()
+
+    asyncio.run(serve())

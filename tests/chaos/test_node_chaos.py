@@ -10,7 +10,6 @@ import contextlib
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,11 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.chaos.forked import ForkedAgent, ForkedYard
 from tests.node import support
 from tests.support.effort import rounds
-from tests.support.kubernetes import ROOT
-from tests.support.process import Process
-from tests.support.yard import Yard
+from tests.support.process import free_port
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube import kubeconfig
@@ -48,32 +46,28 @@ NODE = "here"
 class Machine:
     """An API server, and a node agent beside it."""
 
-    server: Yard
-    root: Path  # the node's own state
-    agent: Process | None = None
+    server: ForkedYard
+    agent: ForkedAgent
     shot: set[str] = field(default_factory=set)  # uids of pods whose shim was killed
     kills: Counter[str] = field(default_factory=Counter)
 
-    def start_agent(self) -> None:
-        command = [sys.executable, "-m", "torchyard.node", "--root", str(self.root), "--name", NODE]
-        environment = {"PYTHONPATH": str(ROOT / "src")}
-        self.agent = Process(
-            [*command, "--kubeconfig", str(self.server.kubeconfig)], self.root.parent / "agent.log", environment
-        )
+    @property
+    def root(self) -> Path:
+        """The node's own state."""
+        return self.agent.root
 
     def running_pods(self) -> int:
         return sum(_is_running(home) for home in (self.root / "pods").glob("*"))
 
     async def kill_agent(self, _: random.Random) -> bool:
-        assert self.agent
         self.agent.kill()
-        self.start_agent()
+        self.agent.start()
         return True
 
     async def kill_server(self, _: random.Random) -> bool:
         self.server.kill()
         # on a busy machine it takes its time; whoever asks then asks again
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(AssertionError):
             await asyncio.to_thread(self.server.start)
         return True
 
@@ -117,14 +111,16 @@ def _shoot(lock: Path, root: Path) -> bool:
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
     support.need_sandbox()
-    server = Yard(tmp_path / "yard")
-    made = Machine(server, tmp_path / "node")
-    with server:
-        made.start_agent()
-        yield made
-        if made.agent:
-            made.agent.kill()
-    asyncio.run(stop_pods(made.root))
+    server = ForkedYard(tmp_path / "yard", controllers="*", port=free_port())
+    agent = ForkedAgent(tmp_path / "node", NODE, server.kubeconfig, support.machine())
+    try:
+        server.start()
+        agent.start()
+        yield Machine(server, agent)
+    finally:
+        agent.kill()
+        server.stop()
+        asyncio.run(stop_pods(agent.root))
 
 
 def pod(number: int, marks: Path) -> Object:
@@ -187,14 +183,16 @@ def _over(one: Object) -> bool:
 
 async def test_whoever_is_killed_no_pod_is_lost_or_started_twice(machine: Machine, tmp_path: Path) -> None:
     rng = random.Random(23)  # the first five kills of which hit each kind
+    begun = time.monotonic()
     marks = tmp_path / "marks"
     marks.mkdir(mode=0o777)
     transport = HttpTransport(kubeconfig.load(machine.server.kubeconfig), user_agent="chaos")
     client = Client(transport, manager="chaos")
-    made = 0
+    made, judged = 0, set[str]()
     while sum(machine.kills.values()) < KILLS:
-        busy = sum(not _over(one) for one in await _list(client))
-        for _ in range(PODS_AT_ONCE - busy):
+        pods = await _list(client)
+        await _dismiss(machine, client, pods, marks=marks, judged=judged)
+        for _ in range(PODS_AT_ONCE - sum(not _over(one) for one in pods)):
             wanted = pod(made, marks)
             await patiently(lambda wanted=wanted: _create(client, wanted))  # type: ignore[misc]  # mypy on defaults
             made += 1
@@ -205,14 +203,31 @@ async def test_whoever_is_killed_no_pod_is_lost_or_started_twice(machine: Machin
         for _ in range(KILLS_IN_A_ROW):
             await asyncio.sleep(rng.uniform(0.0, 0.4))
             await machine.kill(rng)
-    ended = await _all_ended(client, made)
-    print(f"{made} pods; killed: {dict(machine.kills)}")
-    _judge(machine, ended, marks)
-    for one in ended:
-        name = one["metadata"]["name"]
-        await patiently(lambda name=name: _delete(client, name))  # type: ignore[misc]  # mypy on defaults
+    end = time.monotonic() + 300
+    while len(judged) < made:
+        pods = await _list(client)
+        assert time.monotonic() < end, f"{made} pods were made, {len(judged)} ended; there are {pods}"
+        await _dismiss(machine, client, pods, marks=marks, judged=judged)
+        await asyncio.sleep(0.2)
+    print(f"{made} pods; killed: {dict(machine.kills)}; {time.monotonic() - begun:.0f} s")
     await _nothing_left(machine, marks)
+    assert max(_starts(marks).values()) == 1, "nothing was started after its end"
     await transport.close()
+
+
+async def _dismiss(machine: Machine, client: Client, pods: list[Object], *, marks: Path, judged: set[str]) -> None:
+    """Judge every pod that has ended, and delete it, so that deletions are hit by kills as well."""
+    for one in pods:
+        name, uid = one["metadata"]["name"], one["metadata"]["uid"]
+        if _over(one) and uid not in judged:
+            _judge(machine, one, _starts(marks)[name.removeprefix("p")])
+            judged.add(uid)
+            await patiently(lambda name=name: _delete(client, name))  # type: ignore[misc]  # mypy on defaults
+
+
+def _starts(marks: Path) -> Counter[str]:
+    """How often the container of each pod was started."""
+    return Counter(mark.name.partition("-")[0] for mark in marks.iterdir())
 
 
 def _is_running(home: Path) -> bool:
@@ -220,34 +235,21 @@ def _is_running(home: Path) -> bool:
     return bool(known and known["state"] == record.RUNNING)
 
 
-async def _all_ended(client: Client, count: int) -> list[Object]:
-    end = time.monotonic() + 300
-    while time.monotonic() < end:
-        found = await _list(client)
-        if len(found) == count and all(_over(one) for one in found):
-            return found
-        await asyncio.sleep(0.2)
-    waiting = [(one["metadata"]["name"], one.get("status")) for one in found if not _over(one)]
-    raise AssertionError(f"not all of {count} pods ended: {waiting}")
-
-
-def _judge(machine: Machine, ended: list[Object], marks: Path) -> None:
-    starts = Counter(mark.name.partition("-")[0] for mark in marks.iterdir())
-    for one in ended:
-        number, uid = one["metadata"]["name"].removeprefix("p"), one["metadata"]["uid"]
-        code = one["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
-        log = machine.root / "pods" / uid / "containers" / "main" / "0.log"
-        lines = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
-        numbers = [int(line) for line in lines if line.isdigit()]
-        assert numbers == list(range(1, len(numbers) + 1)), f"p{number}: lines are missing or out of order"
-        if uid in machine.shot:
-            # it may have been killed before the container was started, or after it had ended
-            assert starts[number] <= 1, f"p{number} was started twice"
-            assert code in (137, int(number) % 7)
-        else:
-            assert starts[number] == 1, f"p{number} was started {starts[number]} times"
-            assert code == int(number) % 7, f"p{number} lost its exit code"
-            assert len(numbers) == LINES, f"p{number} lost lines"
+def _judge(machine: Machine, ended: Object, starts: int) -> None:
+    number, uid = ended["metadata"]["name"].removeprefix("p"), ended["metadata"]["uid"]
+    code = ended["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+    log = machine.root / "pods" / uid / "containers" / "main" / "0.log"
+    lines = [line.split(" ", 3)[3] for line in log.read_text().splitlines()]
+    numbers = [int(line) for line in lines if line.isdigit()]
+    assert numbers == list(range(1, len(numbers) + 1)), f"p{number}: lines are missing or out of order"
+    if uid in machine.shot:
+        # it may have been killed before the container was started, or after it had ended
+        assert starts <= 1, f"p{number} was started twice"
+        assert code in (137, int(number) % 7)
+    else:
+        assert starts == 1, f"p{number} was started {starts} times"
+        assert code == int(number) % 7, f"p{number} lost its exit code"
+        assert len(numbers) == LINES, f"p{number} lost lines"
 
 
 async def _nothing_left(machine: Machine, marks: Path) -> None:
@@ -255,8 +257,7 @@ async def _nothing_left(machine: Machine, marks: Path) -> None:
     end = time.monotonic() + 60
     while time.monotonic() < end:
         containers = _processes_with(f": {marks}")
-        own = [pid for pid in _processes_with(str(machine.root)) if machine.agent and pid != machine.agent.pid]
-        own = [pid for pid in own if _name_of(pid) != "yard-spare"]
+        own = [pid for pid in _processes_with(str(machine.root)) if _name_of(pid) != "yard-spare"]
         homes = list((machine.root / "pods").glob("*"))
         if not containers and not homes and len(own) <= 2:
             return

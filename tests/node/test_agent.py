@@ -14,6 +14,8 @@ from tests.node.conftest import Node
 
 from torchyard.api.errors import YardError
 from torchyard.kube.refs import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
+from torchyard.node.images.store import ImageStore
+from torchyard.node.pod import starter
 from torchyard.yard.plane import Plane
 
 Object = dict[str, Any]
@@ -212,6 +214,20 @@ async def test_an_image_that_is_not_here_says_what_to_do(node: Node, image: str,
     )
     assert waiting(pod)["reason"] in reasons
     assert words in waiting(pod)["message"]
+
+
+async def test_an_image_that_comes_later_is_found_between_two_pulls(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starter, "_PULL_FIRST", 3600.0)
+    container = {"name": "main", "image": "made/later:1", "command": ["sh", "-c", "echo here"]}
+    await node.create("p", {"restartPolicy": "Never", "containers": [container]})
+    await node.until("p", lambda pod: waiting(pod).get("reason") == "ImagePullBackOff")
+    assert node.plane.agent
+    images = node.plane.agent.context.images
+    ImageStore(images.directory, images.python).map("made/later:1", "busybox")  # as a command beside the plane does
+    await node.phase("p", "Succeeded", seconds=60)
+    assert await node.log("p") == "here\n"
 
 
 async def test_deletion_gives_a_container_its_grace_and_leaves_nothing(node: Node) -> None:

@@ -132,6 +132,47 @@ async def test_a_dockerfile_is_built_into_files_and_settings(store: ImageStore, 
     assert not layer.exists()
 
 
+async def test_a_copy_has_the_mode_asked_for_and_a_platform_is_this_one(store: ImageStore, tmp_path: Path) -> None:
+    context = tmp_path / "context"
+    (context / "tools" / "deep").mkdir(parents=True)
+    for name in ("start", "tools/one", "tools/deep/two"):
+        (context / name).write_text("#!/bin/sh\n")
+    dockerfile = """
+    FROM --platform=linux/amd64 busybox AS only
+    COPY --chown=1000:1000 --chmod=755 start /bin/start
+    COPY --chmod=0711 tools /tools
+    """
+    await build(store, context, dockerfile)
+    layer = store.resolve("local/mine:1").root.layers[-1]
+    modes = [(layer / name).stat().st_mode & 0o777 for name in ("bin/start", "tools/one", "tools/deep/two")]
+    assert modes == [0o755, 0o711, 0o711]
+
+
+@pytest.mark.parametrize(
+    ("rules", "kept"),
+    [
+        ("", ["a.key", "a.txt", "deep/b.key", "deep/b.txt"]),
+        ("*.key", ["a.txt", "deep/b.key", "deep/b.txt"]),
+        ("**/*.key", ["a.txt", "deep/b.txt"]),
+        ("# none\n/deep/", ["a.key", "a.txt"]),
+        ("deep\n!deep/b.txt", ["a.key", "a.txt", "deep/b.txt"]),
+        ("*\n!a.txt", ["a.txt"]),
+        ("deep/?.t[x]t", ["a.key", "a.txt", "deep/b.key"]),
+    ],
+)
+async def test_files_are_left_out_as_dockerignore_says(
+    store: ImageStore, tmp_path: Path, rules: str, kept: list[str]
+) -> None:
+    context = tmp_path / "context"
+    (context / "deep").mkdir(parents=True)
+    for name in ("a.key", "a.txt", "deep/b.key", "deep/b.txt"):
+        (context / name).write_text("x")
+    (context / ".dockerignore").write_text(f"{rules}\nDockerfile\n.dockerignore\n")
+    await build(store, context, "FROM busybox\nCOPY . /in/\n")
+    inside = store.resolve("local/mine:1").root.layers[-1] / "in"
+    assert sorted(str(path.relative_to(inside)) for path in inside.rglob("*") if path.is_file()) == kept
+
+
 async def test_run_writes_into_the_image_and_sees_what_came_before(store: ImageStore, tmp_path: Path) -> None:
     support.need_sandbox()
     dockerfile = """
@@ -175,6 +216,13 @@ async def test_pip_installs_into_the_images_own_environment(store: ImageStore, t
         ("COPY way-out/secret /", "link out of the build context"),
         ("COPY missing /", "not found in the build context"),
         ("COPY --from=other a /", "COPY --from is not built here"),
+        ("COPY --exclude=x a /", "COPY --exclude is not built here"),
+        ("COPY --chmod=u+x way-out /", "line 2: COPY --chmod=u.x way-out /: invalid literal"),
+        ("ENV", "line 2: ENV needs an argument"),
+        ("ENV A=1 B", "line 2: ENV A=1 B"),
+        ('LABEL a="b', "line 2: LABEL .*No closing quotation"),
+        ("WORKDIR $NOTHING", "line 2: WORKDIR needs an argument"),
+        ("ADD http://127.0.0.1:9/x /", "line 2: http://127.0.0.1:9/x cannot be fetched"),
         ("ONBUILD RUN x", "ONBUILD is not built here"),
         ("FROM busybox", "several stages"),
         ("RUN exit 3", "exit code 3"),

@@ -223,6 +223,11 @@ async def test_an_image_that_only_podman_holds_runs_in_it_through_the_agent(
         pod = await node.phase("once", "Succeeded", seconds=60)
         assert await node.log("once") == "hello world\n"
         assert pod["status"]["containerStatuses"][0]["imageID"].startswith("sha256:")
+        await node.create("early", {"restartPolicy": "Never", "containers": [{"name": "main", "image": "later:1"}]})
+        await node.until("early", lambda pod: "ErrImagePull" in str(pod.get("status")), seconds=60)
+        run(podman, "tag", NAME, "later:1")
+        await node.phase("early", "Succeeded", seconds=60)
+        assert await node.log("early") == "hello world\n"
         (tmp_path / "shared").mkdir()
         waits = {
             "name": "main",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import signal
@@ -316,6 +317,19 @@ async def test_a_pod_has_one_shim_and_survives_its_keeper(yard: support.Yard, *,
     other = await yard.pod("q", sandboxed=sandboxed)
     assert (await pod.hello())["pid"] == before
     assert (await yard.run(other, "main", ["true"], sandboxed=sandboxed))["exitCode"] == 0
+
+
+async def test_a_new_keeper_waits_for_the_old_one_to_end(yard: support.Yard) -> None:
+    """A keeper that was told to stop holds its lock for a moment longer than it answers."""
+    with (yard.root / "keeper.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        starting = asyncio.create_task(yard.keeper.ensure())
+        await _until((yard.root / "keeper.log").exists)
+        await asyncio.sleep(0.2)  # or else the new one may not have found the lock taken yet
+        assert not starting.done()
+    await starting
+    pod = await yard.pod("p", sandboxed=False)
+    assert (await yard.run(pod, "main", ["true"], sandboxed=False))["exitCode"] == 0
 
 
 def _spares(root: Path) -> set[int]:

@@ -13,9 +13,10 @@ from tests.support.pytorchjobs import job, replica
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob import words
 from torchyard.controllers.pytorchjob import JOBS, PLUGIN_GROUPS, VOLCANO_GROUPS
 from torchyard.kube.client import Ref
-from torchyard.kube.refs import PODS
+from torchyard.kube.refs import EVENTS, PODS
 from torchyard.operator.install import DEFINITIONS
 
 pytestmark = pytest.mark.cluster
@@ -136,7 +137,23 @@ async def test_scheduler_plugins_hold_pods_back_themselves(kube: Server) -> None
             await installed.until(follows)
             await _finish(installed, namespace)
             await _group(installed, PLUGIN_GROUPS, namespace, there=False)
+            await _u12_another_scheduler_stays(installed, namespace)
             assert not denied(operator)
+
+
+async def _u12_another_scheduler_stays(installed: Installed, namespace: str) -> None:
+    """A template that names a scheduler keeps it, and its owner is told that the gang's will not see it."""
+    alone = job("other", master=replica(1, spec={"schedulerName": "mine"}), worker=None)
+    alone["metadata"] = {"name": "other", "namespace": namespace}
+    await installed.admin.create(JOBS, alone)
+    pod = await installed.until(lambda: installed.admin.find(PODS, "other-master-0", namespace))
+    assert pod["spec"]["schedulerName"] == "mine"
+
+    async def told() -> bool:
+        events = (await installed.admin.list(EVENTS, namespace)).items
+        return any(one["reason"] == words.SCHEDULER_SET for one in events)
+
+    await installed.until(told)
 
 
 async def test_without_the_schedulers_kind_it_waits_and_names_it(kube: Server) -> None:

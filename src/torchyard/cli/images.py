@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +43,9 @@ def build(
     dockerfile = file or context / "Dockerfile"
     if not dockerfile.is_file():
         raise YardError(f"there is no Dockerfile at {dockerfile}", hint="name it with -f")
-    arguments = dict(one.split("=", 1) for one in build_arg or () if "=" in one)
+    # as docker has it, a name alone stands for this shell's own variable
+    given = (one if "=" in one else f"{one}={os.environ.get(one, '')}" for one in build_arg or ())
+    arguments = dict(one.split("=", 1) for one in given)
     builder = Builder(_store(state), context, arguments=arguments, say=say)
     say(f"built {asyncio.run(builder.build(dockerfile, tag))} as {tag}")
 

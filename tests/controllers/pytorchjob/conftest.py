@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import re
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from tests.support.waiting import first_answer
 
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.kubeconfig import load
 from torchyard.kube.refs import AUTOSCALERS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
@@ -27,13 +31,30 @@ _numbers = itertools.count()
 class Cluster:
     """One namespace of a cluster with the controller: jobs are made, pods moved, and what follows is waited for."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: Client, namespace: str, kubeconfig: Path | None = None) -> None:
         self.client, self.namespace = client, namespace
+        self._kubeconfig = kubeconfig
 
     async def create(self, job: Object) -> Object:
         metadata = {**job["metadata"], "namespace": self.namespace}
         metadata.pop("uid", None)
         return await self.client.create(JOBS, {**job, "metadata": metadata})
+
+    async def warnings(self, job: Object) -> list[str]:
+        """What a user is told beside the answer when the job is created."""
+        assert self._kubeconfig
+        transport = HttpTransport(load(self._kubeconfig), user_agent="test")
+        metadata = {"name": job["metadata"]["name"]}
+        answer = await transport.request(
+            "POST",
+            JOBS.path(self.namespace),
+            body=json.dumps({**job, "metadata": metadata}).encode(),
+            content_type="application/json",
+        )
+        await transport.close()
+        await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+        assert answer.status == 201, answer.body
+        return re.findall(r'299 - "([^"]*)"', answer.headers.get("warning", ""))
 
     async def patch(self, name: str, patch: Object) -> Object:
         return await self.client.patch(JOBS, name, patch, self.namespace)
@@ -129,7 +150,7 @@ async def _namespace(client: Client) -> str:
 async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
     async with Plane(Settings(state=directory / "state", port=0)) as plane:
         client = plane.client("test")
-        yield Cluster(client, await _namespace(client))
+        yield Cluster(client, await _namespace(client), plane.settings.kubeconfig)
 
 
 async def _real(server: Server) -> AsyncIterator[Cluster]:
@@ -137,14 +158,8 @@ async def _real(server: Server) -> AsyncIterator[Cluster]:
     async with installation(server) as installed:
         namespace = await _namespace(installed.admin)
         async with running(installed, namespaces=(namespace,), elect=False, webhook=True) as operator:
-            yield Cluster(installed.admin, namespace)
+            yield Cluster(installed.admin, namespace, server.kubeconfig)
             assert not denied(operator), "the operator asked for what its role does not allow"
-
-
-@pytest.fixture
-async def embedded(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async for cluster in _embedded(tmp_path):
-        yield cluster
 
 
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.cluster)])

@@ -157,7 +157,7 @@ async def test_c5_a_finished_job_goes_when_its_time_is_over(cluster: Cluster, co
     await cluster.pods()
 
 
-async def test_c7_a_signalled_replica_is_made_anew_and_counted(cluster: Cluster) -> None:
+async def test_u14_c7_a_signalled_replica_is_made_anew_and_counted(cluster: Cluster) -> None:
     await cluster.create(job(policy="ExitCode", run={"backoffLimit": 2}))
     await cluster.pods(*ALL)
     for name in ALL:

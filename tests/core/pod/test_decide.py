@@ -71,6 +71,20 @@ SIDECAR: dict[str, Any] = {"initContainers": [{"name": "side", "restartPolicy": 
         pytest.param(pod("a", **INIT), view(one=exited(0)), Plan(start=(("two", 0),)), "Pending", id="then the second"),
         pytest.param(pod("a", **INIT), view(one=running()), Plan(), "Pending", id="and nothing beside it"),
         pytest.param(
+            pod("a", ephemeralContainers=[{"name": "look", "image": "busybox"}], **INIT),
+            view(one=running()),
+            Plan(start=(("look", 0),)),
+            "Pending",
+            id="but whoever is to look into it",
+        ),
+        pytest.param(
+            pod("a", ephemeralContainers=[{"name": "look", "image": "busybox"}]),
+            view(a=running(), look=exited(1)),
+            Plan(),
+            "Running",
+            id="who looked is not started again",
+        ),
+        pytest.param(
             pod("a", **INIT), view(one=exited(0), two=exited(0)), Plan(start=(("a", 0),)), "Pending", id="then the pod"
         ),
         pytest.param(

@@ -48,9 +48,10 @@ def decide(pod: Object, view: PodView, *, now: float) -> Plan:
     if _initialize(pod, view, draft, now):
         for container in main_containers(pod):
             _start_or_restart(pod, container, view, draft, now)
-        for container in ephemeral_containers(pod):
-            if not view.of(container["name"]).attempts:
-                draft.start.append((container["name"], 0))
+    # a kubelet starts these before a pod is initialized, too: that may be what is to be looked into
+    for container in ephemeral_containers(pod):
+        if not view.of(container["name"]).attempts:
+            draft.start.append((container["name"], 0))
     return Plan(start=tuple(draft.start), wake_at=draft.wake_at)
 
 

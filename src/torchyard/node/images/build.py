@@ -5,7 +5,6 @@ environment. The result is a few directory trees and a small description (see `s
 from __future__ import annotations
 
 import asyncio
-import fnmatch
 import hashlib
 import os
 import secrets
@@ -19,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.node.images.dockerfile import DockerfileError, Step, assignments, parse, split_flags, substitute
+from torchyard.node.images.ignored import Ignored
 from torchyard.node.images.model import Config, Image
 from torchyard.node.images.run import RunError, run_in_sandbox
 from torchyard.node.images.store import ImageStore
 from torchyard.node.runtime.compose import Root
 
 ENVIRONMENT = "/opt/env"
+# An owner makes no difference here: every file of an image is its builder's.
+_COPY_FLAGS = {"chmod", "chown", "link"}
 NOTHING = Image("scratch", "", Root(machine=False), Config())
 Say = Callable[[str], None]
 
@@ -52,16 +54,24 @@ class Builder:
         except BaseException:
             shutil.rmtree(self._layer, ignore_errors=True)
             raise
+        finally:
+            shutil.rmtree(self._downloads, ignore_errors=True)
 
     async def _take(self, step: Step) -> None:
         values = {**self._config.env, **self._values}
         # what a shell will read is the shell's to substitute, as docker has it
         text = step.text if step.instruction in ("RUN", "CMD", "ENTRYPOINT") else substitute(step.text, values)
         step = replace(step, text=text)
-        await _STEPS[step.instruction](self, step)
+        if not text:
+            raise DockerfileError(f"line {step.line}: {step.instruction} needs an argument")
+        try:
+            await _STEPS[step.instruction](self, step)
+        except ValueError as failed:  # what a shell's quoting would refuse
+            raise DockerfileError(f"line {step.line}: {step.instruction} {text}: {failed}") from failed
 
     async def _from(self, step: Step) -> None:
-        name = step.text.split(" ")[0]
+        # the platform is this machine's, whichever is asked for
+        _, (name, *_) = split_flags(step.text.split())
         self._base = NOTHING if name == NOTHING.name else self._store.resolve(name)
         self._config = self._base.config
 
@@ -131,22 +141,24 @@ class Builder:
 
     async def _copy(self, step: Step) -> None:
         flags, words = split_flags(step.words())
-        if "from" in flags:
-            raise DockerfileError(f"line {step.line}: COPY --from is not built here")
+        for flag in flags.keys() - _COPY_FLAGS:
+            raise DockerfileError(f"line {step.line}: {step.instruction} --{flag} is not built here")
+        mode = int(flags["chmod"], 8) if "chmod" in flags else None
         if len(words) < 2:
             raise DockerfileError(f"line {step.line}: {step.instruction} needs a source and a destination")
         *sources, goal = words
         found: list[Path] = []
         for pattern in sources:
             if step.instruction == "ADD" and pattern.startswith(("http://", "https://")):
-                found.append(await asyncio.to_thread(self._download, pattern))
-                continue
-            matched = self._matching(pattern, step)
-            found += matched
+                found.append(await asyncio.to_thread(self._download, pattern, step))
+            else:
+                found += self._matching(pattern, step)
         target = str(Path(self._config.directory) / goal)
         into = goal.endswith("/") or goal in (".", "..") or len(found) > 1 or self._inside(target).is_dir()
         for source in found:
-            self._put(source, target, into=into, unpack=step.instruction == "ADD")
+            for path in self._put(source, target, into=into, unpack=step.instruction == "ADD"):
+                if mode is not None and not path.is_symlink():
+                    path.chmod(mode)
 
     def _matching(self, pattern: str, step: Step) -> list[Path]:
         """Files of the build context, never of anything else."""
@@ -155,7 +167,7 @@ class Builder:
             raise DockerfileError(f"line {step.line}: forbidden path outside the build context: {pattern}")
         ignored = self._ignored()
         found = sorted(self._context.glob(clean)) if any(one in clean for one in "*?[") else [self._context / clean]
-        found = [path for path in found if not _is_ignored(path.relative_to(self._context), ignored)]
+        found = [path for path in found if not ignored.covers(path.relative_to(self._context), directory=path.is_dir())]
         for path in found:
             if not path.resolve().is_relative_to(self._context):
                 raise DockerfileError(f"line {step.line}: {pattern} is a link out of the build context")
@@ -163,37 +175,47 @@ class Builder:
             raise DockerfileError(f"line {step.line}: {pattern}: not found in the build context {self._context.name}")
         return found
 
-    def _ignored(self) -> list[str]:
+    def _ignored(self) -> Ignored:
         file = self._context / ".dockerignore"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
+        return Ignored.read(file.read_text() if file.exists() else "")
 
-    def _download(self, url: str) -> Path:
+    @property
+    def _downloads(self) -> Path:
+        return self._layer.with_name(f"{self._layer.name}.download")
+
+    def _download(self, url: str, step: Step) -> Path:
         name = url.rstrip("/").rsplit("/", 1)[-1] or "download"
-        goal = self._layer.with_name(f"{self._layer.name}.download") / name
+        goal = self._downloads / name
         goal.parent.mkdir(exist_ok=True)
-        with urllib.request.urlopen(url, timeout=60) as answer, goal.open("wb") as out:  # noqa: S310 - http(s) only, above
-            shutil.copyfileobj(answer, out)
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer, goal.open("wb") as out:  # noqa: S310 - http(s) only, above
+                shutil.copyfileobj(answer, out)
+        except OSError as failed:
+            raise DockerfileError(f"line {step.line}: {url} cannot be fetched: {failed}") from failed
         return goal
 
-    def _put(self, source: Path, target: str, *, into: bool, unpack: bool) -> None:
+    def _put(self, source: Path, target: str, *, into: bool, unpack: bool) -> list[Path]:
+        """What was copied, where it lies now."""
         goal = self._inside(target)
         if unpack and source.is_file() and tarfile.is_tarfile(source):
             goal.mkdir(parents=True, exist_ok=True)
             with tarfile.open(source) as archive:
                 archive.extractall(goal, filter="data")
-        elif source.is_dir():
+            return []
+        if source.is_dir():
             ignored = self._ignored()
 
             def leave_out(directory: str, names: list[str]) -> list[str]:
                 here = Path(directory).relative_to(self._context)
-                return [name for name in names if _is_ignored(here / name, ignored)]
+                return [name for name in names if ignored.covers(here / name, directory=Path(directory, name).is_dir())]
 
             shutil.copytree(source, goal, dirs_exist_ok=True, symlinks=True, ignore=leave_out)
-        else:
-            goal = goal / source.name if into else goal
-            goal.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, goal)
+            places = (goal / path.relative_to(source) for path in source.rglob("*"))
+            return [place for place in places if place.exists()]
+        goal = goal / source.name if into else goal
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, goal)
+        return [goal]
 
     def _inside(self, path: str) -> Path:
         """A place in the new layer. `..` and links cannot lead out of it."""
@@ -243,11 +265,6 @@ _STEPS = {
     "COPY": Builder._copy,
     "ADD": Builder._copy,
 }
-
-
-def _is_ignored(path: Path, patterns: list[str]) -> bool:
-    text = str(path)
-    return any(fnmatch.fnmatchcase(text, one) or text.startswith(f"{one}/") for one in patterns)
 
 
 def _digest(tree: Path) -> tuple[str, int]:

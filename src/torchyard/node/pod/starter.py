@@ -16,8 +16,11 @@ from torchyard.node.shim.client import ShimRefused
 from torchyard.node.volumes.sources import VolumeError
 
 Object = dict[str, Any]
-_RETRY_FIRST = 1.0
+# A kubelet looks at a pod that cannot start every ten seconds, and lets longer and longer pass between two pulls.
+_RETRY_FIRST, _RETRY_LONGEST = 1.0, 10.0
 _PULL_FIRST, _PULL_LONGEST = 10.0, 300.0
+_LOOK_SECONDS = 5.0  # between two looks whether an image that could not be pulled has come in another way
+_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull")
 
 
 class Starter:
@@ -35,22 +38,27 @@ class Starter:
         """What the container was last started from."""
         return self._images.get(name)
 
-    def next_try(self, name: str) -> float | None:
-        """When a container that would not start is tried again."""
-        return self._not_before[name][0] if name in self._not_before else None
+    def next_look(self, name: str, now: float) -> float | None:
+        """When to come back to a container that would not start."""
+        if name not in self._not_before:
+            return None
+        waiting, due = self._waiting.get(name), self._not_before[name][0]
+        return min(due, now + _LOOK_SECONDS) if waiting and waiting.reason in _NO_IMAGE else due
 
-    def may_try(self, container: Object, now: float) -> bool:
-        """Not while it is too early after a try that failed."""
+    async def may_try(self, container: Object, now: float) -> bool:
+        """Not while it is too early after a try that failed, unless the image it lacked is there now."""
         name = container["name"]
-        if (self.next_try(name) or 0.0) <= now:
+        if name not in self._not_before or self._not_before[name][0] <= now:
             return True
         waiting = self._waiting.get(name)
-        if waiting and waiting.reason == "ErrImagePull":
+        if waiting is None or waiting.reason not in _NO_IMAGE:
+            return False
+        if waiting.reason == "ErrImagePull":
             self._back_off_pulling(container, waiting)
-        return False
+        return await self._around.has_image(container["image"])
 
     async def start(self, container: Object, attempt: int) -> bool:
-        """Whether its process runs now. One that could not even be asked for is due again at `next_try`."""
+        """Whether its process runs now. One that could not even be asked for is due again at `next_look`."""
         name = container["name"]
         try:
             image = await self._resolve(container)
@@ -84,9 +92,10 @@ class Starter:
     def _could_not(self, container: Object, failed: Exception) -> None:
         name, image = container["name"], container["image"]
         code = failed.code if isinstance(failed, YardError) else "CreateContainerError"
-        first = _PULL_FIRST if code == "ErrImagePull" else _RETRY_FIRST
+        pulls = code == "ErrImagePull"
+        first, longest = (_PULL_FIRST, _PULL_LONGEST) if pulls else (_RETRY_FIRST, _RETRY_LONGEST)
         before = self._not_before.get(name)
-        delay = min(before[1] * 2, _PULL_LONGEST) if before else first
+        delay = min(before[1] * 2, longest) if before else first
         self._not_before[name] = (time.time() + delay, delay)
         self._waiting[name] = Waiting(code, str(failed))
         tell = self._around.event

@@ -84,6 +84,18 @@ class Surroundings:
         found = await self._context.engine_image(name) if self.plan.get("engine") else None
         return found or self._context.images.resolve(name)
 
+    async def has_image(self, name: str) -> bool:
+        """Whether an image that was not here has come: built, or held by the engine now.
+
+        The engine has it for whole pods only: one that never ran is given up here, to be taken up anew over there.
+        """
+        if not self._context.images.lacks(name):
+            return True
+        if not self.home.container_names() and await self._is_for_the_engine():
+            await self.stop_shim()
+            self.home.forget_plan()
+        return False
+
     def _take_up(self, *, engine: bool) -> None:
         """Decide what the pod gets and write it down before anything is made."""
         context, spec, metadata = self._context, self.pod["spec"], self.pod["metadata"]

@@ -261,11 +261,11 @@ class PodWorker:
         by_name = {one["name"]: one for one in every_container(self.pod)}
         for name, attempt in plan.start:
             container = by_name[name]
-            if self._starter.may_try(container, now):
+            if await self._starter.may_try(container, now):
                 self._stopper.forget(name)
                 if await self._starter.start(container, attempt):
                     await self._after_start(container)
-            wake_at = _sooner(wake_at, self._starter.next_try(name))
+            wake_at = _sooner(wake_at, self._starter.next_look(name, time.time()))
         return wake_at
 
     async def _after_start(self, container: Object) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,8 @@ class KeeperClient:
         program = Path(keeper.__file__).with_name("__main__.py")
         starter = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(program), str(self._root))
         await starter.wait()
-        for _ in range(500):
+        deadline = time.monotonic() + keeper.HANDOVER_SECONDS
+        while time.monotonic() < deadline:
             try:
                 await ask(self._root, keeper.SOCKET, {"op": "hello"})
             except ShimGone:

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import NoReturn
@@ -24,13 +25,14 @@ from torchyard.node.shim.serving import Server, close_others
 SOCKET = "keeper.sock"
 SPARES = 4  # shims that wait for a pod, with a network laid already: as many as the usual job has replicas
 REFILL_SECONDS = 0.2
+HANDOVER_SECONDS = 30.0
 
 
 def main(root: str) -> None:
     """Become the node's keeper, unless there is one. `keeper.json` says which namespaces may be used."""
     settings = record.read(f"{root}/keeper.json") or {}
     detach(f"{root}/keeper.log")
-    lock = lock_file(f"{root}/keeper.lock")
+    lock = _take_over(root)
     if lock is None:
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -39,6 +41,25 @@ def main(root: str) -> None:
     linux.set_process_name("yard-keeper")
     gc.freeze()  # or else the first collection in a shim copies every page that holds an object
     keeper.loop.run()
+
+
+def _take_over(root: str) -> int | None:
+    """The keeper's lock, or None if there is a keeper: one that holds the lock without a word may be about to end."""
+    deadline = time.monotonic() + HANDOVER_SECONDS
+    while (lock := lock_file(f"{root}/keeper.lock")) is None:
+        if _answers(root) or time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
+    return lock
+
+
+def _answers(root: str) -> bool:
+    try:
+        with wire.connect(root, SOCKET, timeout=HANDOVER_SECONDS) as channel:
+            wire.send(channel, {"op": "hello"})
+            return wire.receive(channel)[0] is not None
+    except OSError:
+        return False
 
 
 class Keeper(Server):

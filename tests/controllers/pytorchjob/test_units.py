@@ -1,0 +1,222 @@
+"""What upstream tests on functions alone, seen through the API: the same on our own plane and on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.controllers.pytorchjob.conftest import Cluster
+from tests.support.pytorchjobs import conditions, job, replica
+
+from torchyard.api.errors import StatusError
+from torchyard.api.pytorchjob import names, words
+from torchyard.api.pytorchjob.validation import DEPRECATED_PROCESSES
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.refs import PODS, SERVICES
+
+Object = dict[str, Any]
+CREATED, RUNNING = ("Created", "True"), ("Running", "True")
+# Long enough to see that something does not happen, where nothing tells that it will not.
+A_WHILE = 0.5
+
+
+async def pod_of(cluster: Cluster, name: str) -> Object:
+    """The pod, once it is made."""
+    found: Object = await cluster.until(lambda: cluster.client.find(PODS, name, cluster.namespace))
+    return found
+
+
+async def environment(cluster: Cluster, name: str) -> dict[str, str]:
+    pod = await pod_of(cluster, name)
+    return {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
+
+
+async def state(cluster: Cluster, name: str) -> set[str]:
+    """The conditions that hold."""
+    return {kind for kind, status in conditions((await cluster.get(name)).get("status")) if status == "True"}
+
+
+async def test_u1_to_u4_what_a_replica_is_told_and_whether_it_waits(cluster: Cluster) -> None:
+    conf = [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]
+    whole = {"rdzvBackend": "etcd", "rdzvHost": "h", "rdzvPort": 99, "rdzvId": "id", "rdzvConf": conf}
+    elastic = {
+        "neither": ({}, "2:2"),
+        "least": ({"minReplicas": 1}, "1:1"),
+        "most": ({"maxReplicas": 3}, "3:3"),
+        "both": ({"minReplicas": 1, "maxReplicas": 3}, "1:3"),
+        "whole": ({"minReplicas": 1, "maxReplicas": 3, "maxRestarts": 5, "nProcPerNode": 4, **whole}, "1:3"),
+    }
+    await cluster.create(job("plain", worker=1))
+    for name, (policy, _) in elastic.items():
+        await cluster.create(job(name, master=None, worker=2, elasticPolicy=policy))
+    plain = await environment(cluster, "plain-worker-0")
+    assert not [name for name in plain if name.startswith("PET_RDZV")]
+    assert plain["PET_NPROC_PER_NODE"] == "auto"
+    for name, (_, nodes) in elastic.items():
+        told = await environment(cluster, f"{name}-worker-0")
+        assert (name, told["PET_NNODES"]) == (name, nodes)
+        assert told["PET_NPROC_PER_NODE"] == ("4" if name == "whole" else "auto")
+        assert "initContainers" not in (await cluster.pod(f"{name}-worker-0"))["spec"]
+    told = await environment(cluster, "whole-worker-0")
+    assert {name: told[f"PET_{name}"] for name in ("RDZV_ENDPOINT", "RDZV_BACKEND", "RDZV_ID", "RDZV_CONF")} == {
+        "RDZV_ENDPOINT": "h:99",
+        "RDZV_BACKEND": "etcd",
+        "RDZV_ID": "id",
+        "RDZV_CONF": "a=1,b=2",
+    }
+    assert told["PET_MAX_RESTARTS"] == "5"
+    assert [one["name"] for one in (await cluster.pod("plain-worker-0"))["spec"]["initContainers"]] == ["init-pytorch"]
+    assert "initContainers" not in (await pod_of(cluster, "plain-master-0"))["spec"]
+
+
+async def test_u5_the_old_process_count_is_warned_about(cluster: Cluster) -> None:
+    assert await cluster.warnings(job("old", elasticPolicy={"nProcPerNode": 2})) == [DEPRECATED_PROCESSES]
+    assert await cluster.warnings(job("new", nprocPerNode="2")) == []
+
+
+async def test_u7_a_limit_of_restarts_and_what_is_then_kept(cluster: Cluster) -> None:
+    kept = {"None": ["-master-0", "-worker-0"], "Running": ["-worker-0"], "All": []}
+    for policy in kept:
+        name = f"past-{policy.lower()}"
+        await cluster.create(job(name, worker=1, run={"backoffLimit": 3, "cleanPodPolicy": policy}))
+    await cluster.create(job("none", worker=None, run={"backoffLimit": 0}))
+    await pod_of(cluster, "none-master-0")
+    await cluster.move("none-master-0", "Running")
+    await cluster.conditions(CREATED, RUNNING, name="none")
+    for policy, ends in kept.items():
+        name = f"past-{policy.lower()}"
+        await pod_of(cluster, f"{name}-master-0")
+        await pod_of(cluster, f"{name}-worker-0")
+        if policy == "Running":
+            await cluster.move(f"{name}-worker-0", "Succeeded", code=0)
+        else:
+            await cluster.move(f"{name}-worker-0", "Running")
+        await cluster.move(f"{name}-master-0", "Running", restarts=3)
+
+        async def failed(name: str = name) -> bool:
+            return "Failed" in await state(cluster, name)
+
+        await cluster.until(failed)
+        said = (await cluster.get(name))["status"]["conditions"][-1]["message"]
+        assert said == words.past_backoff(name)
+
+        async def left(name: str = name, ends: list[str] = ends) -> bool:
+            found = [one for one in await cluster.names(PODS) if one.startswith(name)]
+            return (
+                found
+                == [f"{name}{end}" for end in ends]
+                == [one for one in await cluster.names(SERVICES) if one.startswith(name)]
+            )
+
+        await cluster.until(left)
+    assert await state(cluster, "none") == {"Created", "Running"}
+
+
+async def test_u8_a_deadline_of_nothing_has_passed_and_a_far_one_has_not(cluster: Cluster) -> None:
+    await cluster.create(job("far", worker=None, run={"activeDeadlineSeconds": 3600}))
+    await cluster.create(job("past", worker=None, run={"activeDeadlineSeconds": 0}))
+    status = await cluster.conditions(CREATED, ("Failed", "True"), name="past")
+    assert status["conditions"][-1]["message"] == words.past_deadline("past")
+    await pod_of(cluster, "far-master-0")
+    assert await state(cluster, "far") == {"Created"}
+
+
+async def test_u9_only_jobs_of_this_manager_are_looked_after(cluster: Cluster) -> None:
+    for name, manager in (("nobodys", None), ("ours", names.MANAGED_HERE), ("theirs", names.MANAGED_BY_MULTIKUEUE)):
+        await cluster.create(job(name, worker=None, run={"managedBy": manager} if manager else {}))
+    for name in ("", "other"):
+        with pytest.raises(StatusError, match="managedBy: Unsupported value"):
+            await cluster.create(job("refused", worker=None, run={"managedBy": name}))
+    await cluster.pods("nobodys-master-0", "ours-master-0")
+    await asyncio.sleep(A_WHILE)
+    await cluster.pods("nobodys-master-0", "ours-master-0")
+    assert "status" not in await cluster.get("theirs")
+
+
+async def test_u10_a_running_pod_that_goes_counts_as_failed(cluster: Cluster) -> None:
+    held = {"finalizers": ["example.org/held"]}
+    await cluster.create(job(worker=replica(1, metadata=held)))
+    await cluster.pods("train-master-0", "train-worker-0")
+    for name in ("train-master-0", "train-worker-0"):
+        await cluster.move(name, "Running")
+    status = await cluster.conditions(CREATED, RUNNING)
+    first = (await cluster.pod("train-worker-0"))["metadata"]["uid"]
+    await cluster.client.delete(PODS, "train-worker-0", cluster.namespace, grace=0)
+    status = await cluster.conditions(CREATED, ("Restarting", "True"))
+    assert status["replicaStatuses"]["Worker"] == {
+        "failed": 1,
+        "selector": status["replicaStatuses"]["Worker"]["selector"],
+    }
+    await cluster.client.patch(PODS, "train-worker-0", {"metadata": {"finalizers": None}}, cluster.namespace)
+
+    async def anew() -> bool:
+        return bool((await pod_of(cluster, "train-worker-0"))["metadata"]["uid"] != first)
+
+    await cluster.until(anew)
+
+
+async def test_u11_u12_a_pods_restart_policy_is_the_replicas_and_its_scheduler_the_templates(cluster: Cluster) -> None:
+    expected = {"Always": "Always", "OnFailure": "OnFailure", "Never": "Never", "ExitCode": "Never"}
+    for policy in expected:
+        spec = {"restartPolicy": "Always", "schedulerName": "mine"}
+        await cluster.create(job(policy.lower(), master=replica(1, policy=policy, spec=spec), worker=None))
+    for policy, restarts in expected.items():
+        made = (await pod_of(cluster, f"{policy.lower()}-master-0"))["spec"]
+        assert (made["restartPolicy"], made["schedulerName"]) == (restarts, "mine")
+    await cluster.events(words.RESTART_POLICY_SET)
+
+
+async def test_u13_a_gap_is_filled_and_what_is_too_much_goes(cluster: Cluster) -> None:
+    workers = [f"train-worker-{index}" for index in range(4)]
+    await cluster.create(job(master=None, worker=3))
+    await cluster.pods(*workers[:3])
+    before = {name: (await cluster.pod(name))["metadata"]["uid"] for name in workers[:3]}
+    await cluster.client.delete(PODS, workers[1], cluster.namespace, grace=0)
+
+    async def filled() -> bool:
+        found = await cluster.client.find(PODS, workers[1], cluster.namespace)
+        return bool(found and found["metadata"]["uid"] != before[workers[1]])
+
+    await cluster.until(filled)
+    for count in (4, 2):
+        await cluster.patch("train", {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": count}}}})
+        await cluster.pods(*workers[:count])
+        await cluster.services(*workers[:count])
+    assert (await cluster.pod(workers[0]))["metadata"]["uid"] == before[workers[0]]
+
+
+async def test_u15_a_signal_may_pass_and_an_error_will_not(cluster: Cluster) -> None:
+    again = {1: False, 2: False, 3: False, 130: True, 138: True}
+    for code in again:
+        await cluster.create(job(f"code-{code}", worker=None, policy="ExitCode"))
+    for code, retried in again.items():
+        name = f"code-{code}"
+        before = (await pod_of(cluster, f"{name}-master-0"))["metadata"]["uid"]
+        await cluster.move(f"{name}-master-0", "Failed", code=code)
+
+        async def judged(name: str = name, before: str = before) -> str:
+            found = await cluster.client.find(PODS, f"{name}-master-0", cluster.namespace)
+            if found and found["metadata"]["uid"] != before:
+                return "made anew"
+            return "failed" if "Failed" in await state(cluster, name) else ""
+
+        assert (code, await cluster.until(judged)) == (code, "made anew" if retried else "failed")
+
+
+async def test_u16_only_a_finished_job_with_a_time_to_live_goes(cluster: Cluster) -> None:
+    lives = {"runs": {"ttlSecondsAfterFinished": 0}, "kept": {}, "later": {"ttlSecondsAfterFinished": 3600}}
+    goes = {"succeeded": {"ttlSecondsAfterFinished": 0}, "failed": {"ttlSecondsAfterFinished": 0}}
+    for name, run in {**lives, **goes}.items():
+        await cluster.create(job(name, worker=None, policy="Never", run=run))
+    for name in (*lives, *goes):
+        await pod_of(cluster, f"{name}-master-0")
+    await cluster.move("runs-master-0", "Running")
+    for name in ("kept", "later", "succeeded"):
+        await cluster.move(f"{name}-master-0", "Succeeded", code=0)
+    await cluster.move("failed-master-0", "Failed", code=1)
+    for name in goes:
+        await cluster.gone(name)
+    await cluster.conditions(CREATED, RUNNING, name="runs")
+    await cluster.conditions(CREATED, ("Succeeded", "True"), name="later")
+    assert await cluster.names(JOBS) == ["kept", "later", "runs"]
