@@ -16,7 +16,12 @@ async def find(engine: str, name: str) -> Image | None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    said, _ = await process.communicate()
+    try:
+        said, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.communicate()  # or else the event loop may end before it has seen the process end
+        raise
     if process.returncode:
         return None
     digest = said.decode().strip().removeprefix("sha256:")
