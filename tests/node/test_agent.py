@@ -16,6 +16,7 @@ from torchyard.api.errors import YardError
 from torchyard.kube.refs import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.node.images.store import ImageStore
 from torchyard.node.pod import starter
+from torchyard.node.pod.surroundings import Surroundings
 from torchyard.yard.plane import Plane
 
 Object = dict[str, Any]
@@ -382,6 +383,27 @@ async def test_a_killed_shim_is_a_failure_with_a_reason(node: Node) -> None:
     ended = state(pod)["state"]["terminated"]
     assert ended["exitCode"] == 137
     assert "supervised" in ended["message"]
+
+
+async def test_a_shim_that_dies_while_its_pod_is_adopted_is_no_reason_to_wait_for_ever(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await node.script("p", "sleep 60")
+    await node.phase("p", "Running")
+    settings = node.plane.settings
+    await node.plane.__aexit__()
+    was_alive = Surroundings.alive
+
+    async def alive_once(around: Surroundings) -> bool:
+        answered = await was_alive(around)
+        os.kill(int((around.home.path / "shim.lock").read_text()), 9)
+        monkeypatch.setattr(Surroundings, "alive", was_alive)
+        return answered
+
+    monkeypatch.setattr(Surroundings, "alive", alive_once)
+    async with Plane(settings) as plane:
+        pod = await Node(plane).phase("p", "Failed")
+        assert state(pod)["state"]["terminated"]["exitCode"] == 137
 
 
 async def test_the_node_shows_its_rung_and_keeps_its_lease(node: Node) -> None:

@@ -305,7 +305,11 @@ async def test_containers_die_with_a_killed_shim(yard: support.Yard, *, sandboxe
     assert not support.alive(started["pid"])
     known = record.read(record.record_path(str(pod.pod), "main", 0))
     assert known
-    assert known["state"] == "running", "nobody was left to write the end down; the agent does"
+    assert known["state"] == "running", "nobody was left to write the end down"
+    assert await yard.keeper.start_shim(pod.pod), "a new one"
+    ended = await yard.ended(pod, "main")
+    assert (ended["exitCode"], ended["message"]) == (137, record.LOST), "whoever comes next does"
+    assert not await yard.keeper.start_shim(pod.pod), "there is one"
 
 
 async def test_a_pod_has_one_shim_and_survives_its_keeper(yard: support.Yard, *, sandboxed: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import stat
@@ -91,19 +90,6 @@ class PodHome:
             text = b"".join(line + b"\n" for line in lines[-_LOG_MESSAGE_LINES:])
             return text[-_LOG_MESSAGE_LIMIT:].decode(errors="replace")
         return ""
-
-    def end_lost(self, name: str, *, message: str, now: str) -> bool:
-        """The shim is gone and nobody saw the container end: write down what is known. True if there was one."""
-        directory = self.container(name)
-        changed = False
-        for path in sorted(directory.glob("*.record")):
-            read = json.loads(path.read_text())
-            if read["state"] != record.EXITED:
-                read |= {"state": record.EXITED, "exitCode": 137, "reason": "Error", "signal": 9}
-                read |= {"message": message, "finishedAt": now}
-                record.write(str(path), read)
-                changed = True
-        return changed
 
     def container_names(self) -> list[str]:
         base = self.path / "containers"

@@ -59,8 +59,8 @@ class Surroundings:
     def event(self, reason: str, message: str, *, container: str = "", kind: str = "Normal") -> None:
         self._context.recorder.pod(self.pod, reason, message, container=container, kind=kind)
 
-    async def ensure(self) -> None:
-        """Bring up what is missing. Raises VolumeError while a volume cannot be had."""
+    async def ensure(self) -> bool:
+        """Bring up what is missing; whether that was the shim. Raises VolumeError while a volume cannot be had."""
         if self.home.plan() is None:
             self._take_up(engine=await self._is_for_the_engine())
         self.volumes = await self._prepare_volumes()
@@ -70,9 +70,10 @@ class Surroundings:
             plan["tmpfs"] = [{"path": str(path), "size": size} for path, size in memory]
             self.home.write_plan(plan)
         self.refresh_names()
-        await self._context.keeper.start_shim(self.home.path)
+        is_new = await self._context.keeper.start_shim(self.home.path)
         self._refresh_at = time.time() + self._context.settings.volume_refresh_seconds
         self.ready = True
+        return is_new
 
     async def _is_for_the_engine(self) -> bool:
         """A pod runs in the engine as a whole or not at all: its containers share one network."""

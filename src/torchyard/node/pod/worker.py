@@ -24,6 +24,7 @@ from torchyard.node.pod.reporting import Reporter
 from torchyard.node.pod.starter import Starter
 from torchyard.node.pod.stopping import Stopper, kill_strays
 from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.shim import record
 from torchyard.node.shim.client import ShimGone
 from torchyard.node.shim.pump import stamp
 from torchyard.node.volumes.sources import VolumeError
@@ -34,7 +35,6 @@ Object = dict[str, Any]
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 120.0
 _HOOK_SECONDS = 3600.0
 _ADMISSION_SECONDS, _ADMISSION_RETRY = 30.0, 0.1
-LOST = "The process that supervised the container was killed"
 DEADLINE = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
 
 
@@ -115,15 +115,15 @@ class PodWorker:
             self._ended = DEADLINE
         if self._around.home.plan() is None:
             return
-        if await self._around.alive():
-            await self._around.ensure()
-            self._listen()
-        else:
+        if not await self._around.alive():
             self._lost()
+            return
+        if await self._around.ensure():  # the one that was asked has died since
+            kill_strays(self.pod["metadata"]["uid"])
+        self._listen()
 
     def _lost(self) -> None:
-        for name in self._around.home.container_names():
-            self._around.home.end_lost(name, message=LOST, now=stamp())
+        record.end_lost(str(self._around.home.path), stamp())
         kill_strays(self.pod["metadata"]["uid"])
         self._around.ready = False
 

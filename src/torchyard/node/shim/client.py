@@ -172,8 +172,8 @@ class KeeperClient:
         self._root, self._settings = root, settings
         self._starting = asyncio.Lock()
 
-    async def start_shim(self, pod: Path) -> None:
-        """Returns when the pod's shim can be talked to; a shim that runs already is just that."""
+    async def start_shim(self, pod: Path) -> bool:
+        """Returns when the pod's shim can be talked to; False if it was running already."""
         for _ in range(3):
             try:
                 await ask(self._root, keeper.SOCKET, {"op": "shim", "pod": str(pod)})
@@ -182,9 +182,9 @@ class KeeperClient:
                 continue
             except ShimRefused as refused:
                 if "running already" in refused.message:
-                    return
+                    return False
                 raise
-            return
+            return True
         raise ShimGone(f"the node's keeper does not start; see {self._root / 'keeper.log'}")
 
     async def ensure(self) -> None:

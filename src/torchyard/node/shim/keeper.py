@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from torchyard.node.shim import anchor, linux, record, sandbox, wire
+from torchyard.node.shim.pump import stamp
 from torchyard.node.shim.server import Shim
 from torchyard.node.shim.serving import Server, close_others
 
@@ -141,8 +142,10 @@ def _run_shim(
         _redirect(f"{pod}/shim.log")
         lock = lock_file(f"{pod}/shim.lock")
         if lock is None:
-            wire.send(channel, {"error": "the pod's shim is running already", "exists": True})
+            with contextlib.suppress(OSError):  # who asked may be gone
+                wire.send(channel, {"error": "the pod's shim is running already", "exists": True})
             os._exit(0)
+        record.end_lost(pod, stamp())  # what a shim before this one left running died with it
         plan = record.read(f"{pod}/pod.json")
         if plan is None:
             raise FileNotFoundError(f"{pod}/pod.json")

@@ -13,6 +13,7 @@ from typing import Any
 Record = dict[str, Any]
 
 STARTING, RUNNING, EXITED = "starting", "running", "exited"
+LOST = "The process that supervised the container was killed"
 
 
 def container_directory(pod: str, container: str) -> str:
@@ -54,3 +55,12 @@ def read_all(pod: str) -> dict[str, list[Record]]:
         records = [read(record_path(pod, container, attempt)) for attempt in attempts]
         found[container] = [record for record in records if record is not None]
     return found
+
+
+def end_lost(pod: str, now: str) -> None:
+    """The pod's shim is dead and nobody saw its containers end: write down what is known."""
+    known = {"state": EXITED, "exitCode": 137, "reason": "Error", "signal": 9, "message": LOST, "finishedAt": now}
+    for container, records in read_all(pod).items():
+        for one in records:
+            if one["state"] != EXITED:
+                write(record_path(pod, container, one["attempt"]), {**one, **known})
