@@ -39,7 +39,7 @@ test: check train-venv
 # The environment of training programs: the machine's own torch if it has one, otherwise the pinned CPU build.
 train-venv: $(TRAIN_VENV)/.tried
 
-$(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt
+$(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt requirements/train-stores.txt
 	@mkdir -p $(TRAIN_VENV)
 	@if $(PYTHON) -c "import torch" 2>/dev/null; then \
 	    $(PYTHON) -m venv --system-site-packages $(TRAIN_VENV); \
@@ -49,7 +49,8 @@ $(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt
 	fi
 	@if $(TRAIN_VENV)/bin/python -c "import torch" 2>/dev/null && \
 	    $(TRAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/train-tests.txt; \
-	    then touch $(TRAIN_VENV)/.ready; fi
+	    then touch $(TRAIN_VENV)/.ready; \
+	    $(TRAIN_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/train-stores.txt || true; fi
 	@touch $@
 
 # DEMO=--keep leaves the plane running.

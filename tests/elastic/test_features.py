@@ -267,6 +267,49 @@ def test_the_next_worker_of_a_place_writes_into_the_files_of_the_last(tmp_path: 
     assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == files
 
 
+def test_room_is_made_before_the_first_copy_and_used_by_it(tmp_path: Path) -> None:
+    net, optimizer = parts()
+    state = State({"model": net, "optimizer": optimizer})
+    memory = Memory(tmp_path, "0")
+    memory.prepare(state.capture())
+    memory.settle()
+    made = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+    assert len(made) == 2
+    assert newest_copy(tmp_path) is None, "empty room is not a copy"
+    for step in (1, 2):
+        memory.begin(step, state.capture())
+        memory.before_change()
+    memory.close()
+    assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == made
+    assert sorted(copy.step for copy in map(read_copy, made) if copy is not None) == [1, 2]
+
+
+def test_making_room_for_a_larger_state_leaves_the_newest_copy_alone(tmp_path: Path) -> None:
+    small = torch.nn.Linear(4, 4)
+    before = Memory(tmp_path, "0")
+    for step in (1, 2):
+        before.begin(step, State({"model": small}).capture())
+    before.close()
+    after = Memory(tmp_path, "0")
+    after.prepare(State({"model": torch.nn.Linear(400, 400)}).capture())
+    after.close()
+    copy = newest_copy(tmp_path)
+    assert copy is not None
+    assert copy.step == 2
+
+
+def test_what_a_copy_is_for_does_not_hold_an_update_up(tmp_path: Path) -> None:
+    """Only the copy reads the state: starting the process that saves it may take as long as it likes."""
+    go_on, in_time = threading.Event(), []
+    memory = Memory(tmp_path, "0")
+    memory.begin(1, State({"model": torch.nn.Linear(4, 4)}).capture(), lambda path: in_time.append(go_on.wait(60)))
+    memory.before_change()
+    assert newest_copy(tmp_path) is not None
+    go_on.set()
+    memory.close()
+    assert in_time == [True]
+
+
 def test_files_that_a_dying_worker_still_holds_are_not_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,9 @@ from torchyard.elastic.checkpoint.remote import Cache, Store
 from torchyard.elastic.cli import main
 from torchyard.elastic.errors import ElasticError
 
+with_drivers = pytest.mark.train
+"""The environment of training programs has the drivers, if any has."""
+
 
 def saved(root: Path, step: int) -> Path:
     folder = files.place(root, step)
@@ -68,6 +71,7 @@ def spoil(store: Store, name: str, content: bytes | None) -> None:
         store._files.pipe_file(path, content)
 
 
+@with_drivers
 def test_the_newest_sound_one_is_fetched_once(store: Store, tmp_path: Path) -> None:
     spoil(store, "step-0000000003/data", b"torn")
     cache = Cache(store, tmp_path / "cache")
@@ -79,16 +83,19 @@ def test_the_newest_sound_one_is_fetched_once(store: Store, tmp_path: Path) -> N
     assert store._files.cat_file(f"{store._root}/step-0000000003/data") == b"torn"
 
 
+@with_drivers
 def test_one_without_a_manifest_is_not_there(store: Store) -> None:
     spoil(store, f"step-0000000003/{files.MANIFEST}", None)
     assert store.names() == ["step-0000000001", "step-0000000002"]
 
 
+@with_drivers
 def test_only_the_newest_are_kept(store: Store) -> None:
     assert store.retain(1) == ["step-0000000001", "step-0000000002"]
     assert store.names() == ["step-0000000003"]
 
 
+@with_drivers
 def test_a_checkpoint_that_another_process_sent_is_seen(store: Store, tmp_path: Path) -> None:
     """Stores remember what they listed: what came later must be seen all the same."""
     assert len(store.names()) == 3
@@ -96,6 +103,7 @@ def test_a_checkpoint_that_another_process_sent_is_seen(store: Store, tmp_path: 
     assert store.names()[-1] == "step-0000000004"
 
 
+@with_drivers
 def test_the_command_lists_and_verifies_a_store(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoints", "list", store.url]) == 0
     assert capsys.readouterr().out.count("step ") == 3
@@ -120,16 +128,25 @@ print("began at", first, "model", job.digest)
 """
 
 
-@pytest.mark.train
-def test_a_training_goes_on_from_a_store(s3: str) -> None:
-    def train(*arguments: str) -> list[str]:
-        command = [sys.executable, "-c", TRAIN, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+def train(*arguments: str) -> list[str]:
+    command = [sys.executable, "-c", TRAIN, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
 
+
+@with_drivers
+def test_a_training_goes_on_from_a_store(s3: str) -> None:
     train(f"{s3}/run", "25")
     began, model = train(f"{s3}/run")[2::2]
     assert began == "21"
     assert model == train()[4]
+
+
+@pytest.mark.train
+def test_a_program_that_exits_in_its_loop_ends_well_and_with_all_it_has_saved(tmp_path: Path) -> None:
+    train(str(tmp_path), "25")
+    assert [folder.name[-2:] for folder in files.complete(tmp_path)] == ["10", "20"]
 
 
 @pytest.mark.parametrize(("url", "driver"), [("s3://bucket/x", "s3fs"), ("gs://bucket/x", "gcsfs")])

@@ -43,6 +43,7 @@ class Keeper(Restorable):
         self._memory = Memory(memory, name)
         self._every = every
         self._saving = saving
+        self._prepared = False
         self._writer: _Writer | None = None
         self._remote: Cache | None = None
         if saving is not None and is_remote(saving.path):
@@ -85,6 +86,9 @@ class Keeper(Restorable):
         """Called when a step was applied and the loop's body has run."""
         step, saving = runtime.step, self._saving
         last = step == self._order.steps
+        if not self._prepared and not last and (self._every or runtime.rank == 0):
+            self._prepared = True  # an optimiser's state is there after its first step, not before
+            self._memory.prepare(runtime.state.capture())
         save = saving is not None and runtime.rank == 0 and (step % saving.every == 0 or last)
         if not save and not (self._every and step % self._every == 0 and not last):
             return

@@ -11,10 +11,9 @@ import fcntl
 import json
 import mmap
 import os
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -49,6 +48,8 @@ class _Slot:
         if pinned:
             # In one piece: a copy that crosses from one registration into the next is refused.
             torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._bytes.data_ptr(), self.room, 0))
+        elif inherited is not None:
+            self._bytes[:: mmap.PAGESIZE].max()  # its pages are there, but not yet in this process
 
     def head(self, step: int, sizes: tuple[int, int], *, whole: bool) -> None:
         told = json.dumps({"step": step, "header": sizes[0], "body": sizes[1], "whole": whole}).encode()
@@ -64,7 +65,7 @@ class _Slot:
             if size:
                 flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
                 self._bytes[start : start + size].copy_(flat, non_blocking=tensor.is_cuda)
-        if any(tensor.is_cuda for tensor in snapshot.tensors):
+        if _on_gpu(snapshot):
             torch.cuda.current_stream().synchronize()
         self.head(step, sizes, whole=True)
 
@@ -127,80 +128,109 @@ class _Shadow:
 
 
 class Memory:
+    """Both files and the one thread that makes and fills them, in the order it was asked to."""
+
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._paths = [folder / f"{name}.{turn}.state" for turn in (0, 1)]
         self._slots: list[_Slot | None] = [None, None]
         newest = max(map(read_copy, self._paths), key=lambda copy: copy.step if copy else -1)
         self._turn = self._paths.index(newest.path) if newest else 0  # the other is written first
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="elastic-copy")
+        self._copied: Future[Path] | None = None
+        self._others: list[Future[None]] = []
         self._shadow: _Shadow | None = None
+
+    def prepare(self, snapshot: Snapshot) -> None:
+        """Make room for copies of such a state, before the first is wanted. A whole copy that is there stays."""
+        room, pinned = _room(snapshot, snapshot.header()), _on_gpu(snapshot)
+
+        def work() -> None:
+            for turn in (1 - self._turn, self._turn):
+                if turn != self._turn or read_copy(self._paths[turn]) is None:
+                    self._slot(turn, room, pinned=pinned)
+
+        self._others.append(self._aside.submit(work))
 
     def begin(self, step: int, snapshot: Snapshot, then: Callable[[Path], None] | None = None) -> None:
         """Start to copy, and do `then` with the file when it is whole.
 
         `before_change` must be called before anything changes the tensors.
         """
-        self.settle()
+        self._wait_for_copy()
+        self._hear([other for other in self._others if other.done()])
         header = snapshot.header()
-        self._shadow = self._shadow_for(snapshot.tensors)
-        shadow, taken = self._shadow, self._shadow.take(snapshot) if self._shadow is not None else snapshot
+        self._shadow = self._shadow_for(snapshot)
+        taken = self._shadow.take(snapshot) if self._shadow is not None else snapshot
+        copied = self._copied = self._aside.submit(self._copy, step, taken, header, self._shadow)
+        if then is not None:
+            self._others.append(self._aside.submit(lambda: then(copied.result())))
 
-        def work() -> None:
-            try:
-                with torch.cuda.stream(shadow.stream) if shadow is not None else nullcontext():
-                    slot = self._slot(places(taken.tensors, HEAD + len(header))[1], pinned=shadow is not None)
-                    slot.fill(step, taken, header)
-                if then is not None:
-                    then(slot.path)
-            except BaseException as failure:  # raised where the training thread waits for the copy
-                self._failure = failure
+    def _copy(self, step: int, taken: Snapshot, header: bytes, shadow: _Shadow | None) -> Path:
+        self._turn = 1 - self._turn
+        with torch.cuda.stream(shadow.stream) if shadow is not None else nullcontext():
+            slot = self._slot(self._turn, _room(taken, header), pinned=_on_gpu(taken))
+            slot.fill(step, taken, header)
+        return slot.path
 
-        self._thread = threading.Thread(target=work, name="elastic-copy")
-        self._thread.start()
-
-    def _shadow_for(self, tensors: list[torch.Tensor]) -> _Shadow | None:
+    def _shadow_for(self, snapshot: Snapshot) -> _Shadow | None:
         """None where there is no GPU, or no room for a second copy on it: then updates wait for the copy."""
-        if not any(tensor.is_cuda for tensor in tensors):
+        if not _on_gpu(snapshot):
             return None
-        if self._shadow is not None and self._shadow.fits(tensors):
+        if self._shadow is not None and self._shadow.fits(snapshot.tensors):
             return self._shadow
         try:
-            return _Shadow(tensors)
+            return _Shadow(snapshot.tensors)
         except torch.cuda.OutOfMemoryError:
             return None
 
-    def _slot(self, room: int, *, pinned: bool) -> _Slot:
-        self._turn = 1 - self._turn
-        held = self._slots[self._turn]
+    def _slot(self, turn: int, room: int, *, pinned: bool) -> _Slot:
+        held = self._slots[turn]
         if held is not None and held.room < room:
             held.close()
             held = None
         if held is None:
-            held = self._slots[self._turn] = _Slot(self._paths[self._turn], room + HEAD, pinned=pinned)
+            held = self._slots[turn] = _Slot(self._paths[turn], room + HEAD, pinned=pinned)
         return held
 
     @property
     def copying(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._copied is not None and not self._copied.done()
 
     def before_change(self) -> None:
         """The tensors are about to change: a copy that still reads them must be whole."""
         if self._shadow is None:
-            self.settle()
+            self._wait_for_copy()
+
+    def _wait_for_copy(self) -> None:
+        copied, self._copied = self._copied, None
+        if copied is not None:
+            copied.result()
 
     def settle(self) -> None:
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+        """Until all that was asked for is done."""
+        self._wait_for_copy()
+        self._hear(self._others)
+
+    def _hear(self, others: list[Future[None]]) -> None:
+        self._others = [other for other in self._others if other not in others]
+        for other in others:
+            other.result()
 
     def close(self) -> None:
-        self.settle()
+        try:
+            self.settle()
+        finally:
+            self._aside.shutdown()
         for slot in self._slots:
             if slot is not None:
                 slot.close()
         self._slots = [None, None]
+
+
+def _room(snapshot: Snapshot, header: bytes) -> int:
+    return places(snapshot.tensors, HEAD + len(header))[1]
+
+
+def _on_gpu(snapshot: Snapshot) -> bool:
+    return any(tensor.is_cuda for tensor in snapshot.tensors)

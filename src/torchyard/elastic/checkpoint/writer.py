@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -62,8 +63,14 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
 def load(folder: Path) -> Snapshot:
     """The state in a checkpoint; verify it first."""
     snapshot = Snapshot.empty_like((folder / SKELETON).read_bytes())
-    dcp.load(dict(zip(names_of(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True)
+    with warnings.catch_warnings():
+        _alone_is_meant()
+        dcp.load(dict(zip(names_of(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True)
     return snapshot
+
+
+def _alone_is_meant() -> None:
+    warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 
 
 def _save(snapshot: Snapshot, asked: dict[str, Any]) -> dict[str, str]:
@@ -85,8 +92,7 @@ def _save(snapshot: Snapshot, asked: dict[str, Any]) -> dict[str, str]:
 
 def _serve() -> None:
     torch.set_num_threads(1)
-    # That this process is alone is what is meant.
-    warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+    _alone_is_meant()
     for line in sys.stdin:
         asked = json.loads(line)
         copy: Copy | None = read_copy(Path(asked["copy"]))
@@ -99,8 +105,8 @@ def _serve() -> None:
             answer = {"step": copy.step} | _save(snapshot, asked)
         except (OSError, RuntimeError, ElasticError) as error:
             answer = {"step": asked["step"], "error": str(error)}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        with suppress(BrokenPipeError):  # the worker is gone: what it asked for is saved all the same
+            os.write(sys.stdout.fileno(), f"{json.dumps(answer)}\n".encode())
 
 
 if __name__ == "__main__":

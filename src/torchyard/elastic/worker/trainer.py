@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -216,6 +217,8 @@ def closing(trainer: Trainer, steps: Iterator[Step], close: Callable[[], None]) 
 
     What follows the loop in a program is for a trained model: a worker without one exits instead.
     """
+    # A program that exits inside its loop leaves this generator to the interpreter's end: too late to join a thread.
+    atexit.register(close)
     try:
         yield from steps
     except Ended as ended:
@@ -225,4 +228,5 @@ def closing(trainer: Trainer, steps: Iterator[Step], close: Callable[[], None]) 
             raise SystemExit(0) from None
         raise JobFailed("JobFailed", ended.stop.message) from None
     finally:
+        atexit.unregister(close)
         close()
