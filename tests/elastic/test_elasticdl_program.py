@@ -108,6 +108,67 @@ def test_a_spoilt_record_fails_the_job_with_its_traceback_and_number(tmp_path: P
     assert "23" in stop.message.split("records [")[1].split("]")[0]
 
 
+SCHEDULED = """
+import hashlib, os, sys, time, warnings
+import torch
+from elasticai_api.pytorch.controller import create_elastic_controller
+from elasticai_api.pytorch.optimizer import DistributedOptimizer
+
+warnings.simplefilter("error")
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return sys.maxsize
+    def __getitem__(self, index): return controller.data_shard_service.fetch_record_index()
+
+controller = create_elastic_controller(batch_size=5, num_epochs=12, dataset_size=60, shuffle=True)
+model = torch.nn.Linear(1, 1)
+optimizer = DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), fixed_global_batch_size=True)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.8)
+controller.set_broadcast_model(model)
+controller.set_broadcast_optimizer(optimizer)
+
+@controller.elastic_run
+def train(index):
+    optimizer.zero_grad()
+    loss = (model(index[:, None].float() / 60) - 1).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+epoch = 0
+with controller.scope():
+    for index in torch.utils.data.DataLoader(Data(), batch_size=5):
+        train(index)
+        if controller.get_current_epoch() > epoch:
+            epoch = controller.get_current_epoch()
+            scheduler.last_epoch = epoch - 1
+            scheduler.step()
+        while len(sys.argv) > 1 and epoch > 5 and not os.path.exists(sys.argv[1]): time.sleep(0.05)
+print("weights", hashlib.sha256(model.weight.detach().numpy().tobytes()).hexdigest(), "accuracy 1.0", flush=True)
+"""
+
+
+@pytest.mark.usefixtures("path")
+def test_a_schedule_in_the_loop_of_a_worker_that_joins_late_changes_nothing(tmp_path: Path) -> None:
+    """As the tutorial's model zoo has it: the loop lowers the learning rate when it sees a new epoch."""
+    program, go = tmp_path / "scheduled.py", tmp_path / "go"
+    program.write_text(SCHEDULED)
+    environment = {**os.environ, "WORKER_NUM": "2", "PYTHONPATH": f"{COMPAT}:{os.environ['PYTHONPATH']}"}
+    command = [sys.executable, str(program)]
+    undisturbed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    command.append(str(go))
+    with Arena(Options(tuple(command), tmp_path / "job", workers=2, most=2, lease=60.0, quiet=True)) as arena:
+        arena.wait_step(36)
+        killed = sorted(arena.workers())[0]
+        arena.signal_worker(killed)
+        arena.until(lambda status: killed not in status["workers"] and len(status["workers"]) == 2, seconds=120)
+        go.touch()
+        stop = arena.wait(250)
+    assert stop.why == "finished", (stop, arena.output[-20:])
+    assert result("\n".join(arena.output)) == result(undisturbed.stdout)
+
+
 @pytest.mark.usefixtures("path")
 def test_the_program_gives_the_same_model_alone_and_with_two_workers_one_of_which_is_killed(
     mnist_png: Path, tmp_path: Path

@@ -100,7 +100,8 @@ class PyTorchAllReduceController:
         self._reducer = StrictReducer(self._model, order.micro_batches)
         self._statistics = Statistics(self._reducer.layout)
         config = {"order": asdict(order), "mode": "strict", "backend": "gloo", "threads": torch.get_num_threads()}
-        state = State({"model": self._model, "optimizer": self._optimizer})
+        self._settings = _Settings(self._optimizer)
+        state = State({"model": self._model, "optimizer": self._settings})
         runtime = self._runtime = Runtime(state, order, config=config)
         runtime.on_enter(self._entered)
         serve_beside()
@@ -141,6 +142,7 @@ class PyTorchAllReduceController:
                 self._held[lease] = (args, kwargs)
             while self._advance(func):
                 pass
+            self._started().phase("outside")
             return self._loss
 
         return run
@@ -195,6 +197,7 @@ class PyTorchAllReduceController:
         try:
             runtime.phase("reducing")
             total, change = self._reducer.finish(change=runtime.change_wanted())
+            self._agree_on_settings()
         except GroupBroken as fault:
             runtime.recomputed += 1
             self._statistics.undo()
@@ -203,6 +206,7 @@ class PyTorchAllReduceController:
         runtime.phase("applying")
         self._statistics.settle(total)
         self._optimizer.step()
+        self._settings.used()
         runtime.step = step
         runtime.applied(float(total.tail[1]), "")
         self._held = {lease: batch for lease, batch in self._held.items() if lease.step > step}
@@ -211,6 +215,15 @@ class PyTorchAllReduceController:
         if change and step < self.data_shard_service.order.steps:
             runtime.reform()
         return True
+
+    def _agree_on_settings(self) -> None:
+        """Everyone steps with the first rank's: the loop of a worker that has just joined may have got them wrong."""
+        group = self._started().group
+        own = torch.tensor(self._settings.now(), dtype=torch.float64)
+        if group.size > 1 and len(own):
+            every = own.new_empty(group.size * len(own))
+            group.wait(group.all_gather(every, own))
+            self._settings.use(every[: len(own)].tolist())
 
     def _end(self) -> None:
         """The program's loop is over."""
@@ -235,11 +248,57 @@ def _cut(item: Any, size: int, records: int) -> Any:
 @contextmanager
 def _no_steps(optimizer: Any) -> Iterator[None]:
     """Inside the program's function, `optimizer.step()` means: the gradients are there."""
+    before = vars(optimizer).get("step")  # a schedule puts one of its own there
     optimizer.step = lambda *args, **kwargs: None
     try:
         yield
     finally:
-        del optimizer.step
+        if before is None:
+            del optimizer.step
+        else:
+            optimizer.step = before
+
+
+class _Settings:
+    """An optimiser's learning rate and other numbers, which these programs change in their loop, epoch by epoch.
+
+    They are handed over as the last step used them: what a loop has done to them since, the other worker's loop does
+    too, when it comes to that step.
+    """
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+        self._used: list[dict[str, float]] = []
+
+    def _places(self) -> list[tuple[dict[str, Any], str]]:
+        return [(group, name) for group in self._optimizer.param_groups for name in sorted(_numbers(group))]
+
+    def now(self) -> list[float]:
+        return [group[name] for group, name in self._places()]
+
+    def use(self, values: list[float]) -> None:
+        for (group, name), value in zip(self._places(), values, strict=True):
+            if group[name] != value:
+                group[name] = value
+
+    def used(self) -> None:
+        self._used = [_numbers(group) for group in self._optimizer.param_groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        whole: dict[str, Any] = self._optimizer.state_dict()
+        for group, used in zip(whole["param_groups"], self._used, strict=False):
+            group.update(used)
+        return whole
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._optimizer.load_state_dict(state_dict)
+        self.used()
+
+
+def _numbers(group: dict[str, Any]) -> dict[str, float]:
+    return {
+        name: value for name, value in group.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def create_elastic_controller(

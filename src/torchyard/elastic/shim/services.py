@@ -35,17 +35,17 @@ def micro_batches() -> int:
 class DataShardService:
     """Hands out the batches of this worker. Done is what the runtime has applied, so reports are only advice."""
 
-    def __init__(  # noqa: PLR0913  # the signature of elasticai_api
+    def __init__(  # noqa: PLR0913, PLR0917  # the signature of elasticai_api
         self,
         batch_size: int,
         num_epochs: int | None = None,
         dataset_size: int | None = None,
         shuffle: bool = False,
         shuffle_shards: bool = False,
-        *,
         task_type: str = TRAINING,
         num_minibatches_per_shard: int = 0,
         dataset_name: str | None = None,
+        *,
         master_client: Any = None,
     ) -> None:
         if not dataset_size:
@@ -148,16 +148,16 @@ class DataShardService:
 
 
 class RecordIndexService(DataShardService):
-    def __init__(  # noqa: PLR0913  # the signature of elasticai_api
+    def __init__(  # noqa: PLR0913, PLR0917  # the signature of elasticai_api
         self,
         batch_size: int,
         num_epochs: int | None = None,
         dataset_size: int | None = None,
         task_type: str = TRAINING,
         shuffle: bool = False,
-        *,
         num_minibatches_per_shard: int = 0,
         dataset_name: str | None = None,
+        *,
         master_client: Any = None,
         num_workers: int = 1,
     ) -> None:
