@@ -38,7 +38,7 @@ class Script:
         self.writer.write(wire.encode(message))
 
     async def hear(self) -> Message:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             return await wire.receive(self.reader)
 
     async def until(self, kind: type[Any]) -> Any:
@@ -69,13 +69,20 @@ class Stage:
     async def open(self, *, want: int = 1, lease: float = 30.0) -> None:
         limits = Limits(want=want, most=4)
         settings = Settings(
-            "j", "t", self.folder / "ledger.db", port=self.port, limits=limits, lease=lease, return_within=0.3
+            "j", "t", self.folder / "ledger.db", port=self.port, limits=limits, lease=lease, return_within=300
         )
         self.coordinator = Coordinator(settings)
         self.port = await self.coordinator.start()
 
     async def worker(self, name: str, **changes: Any) -> Script:
         return await Script(name, self.port).connect(**changes)
+
+    async def reached(self, step: int) -> dict[str, Any]:
+        """The status, once it tells of this step."""
+        async with asyncio.timeout(120):
+            while (status := (await self.http("GET /status"))[1])["step"] < step:
+                await asyncio.sleep(0.01)
+        return dict(status)
 
     async def http(self, request: str, body: str = "", token: str = "t") -> tuple[int, Any]:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -132,6 +139,20 @@ async def test_a_worker_that_its_agent_saw_end_is_lost_though_its_connection_is_
         await script.leave()
 
 
+async def test_where_the_time_of_a_recovery_went_is_told_from_detection_to_the_first_step(stage: Stage) -> None:
+    await stage.open(want=2)
+    first, second = await stage.worker("a"), await stage.worker("b")
+    await asyncio.gather(first.take_place(), second.take_place())
+    await second.leave()
+    go = await first.take_place()
+    first.say(wire.Formed(go.fence, {"agree_ms": 2.0, "form_ms": 3.0, "total_ms": 5.0}))
+    first.say(Applied(go.fence, ((1, 0.5, ""),)))
+    while not (told := [e for e in (await stage.http("GET /events"))[1] if e["reason"] == "WorldFormed"]):
+        await asyncio.sleep(0.01)
+    assert list(told[0]["facts"]) == ["detect_ms", "agree_ms", "form_ms", "total_ms"]
+    await first.leave()
+
+
 async def test_silence_longer_than_the_lease_is_a_death(stage: Stage) -> None:
     await stage.open(want=1, lease=0.3)
     hung = await stage.worker("a")
@@ -170,19 +191,18 @@ async def test_a_restarted_coordinator_adopts_the_world_and_fills_the_ledger(sta
     worker = await stage.worker("a")
     go = await worker.take_place()
     worker.say(Applied(go.fence, ((1, 0.5, ""),)))
-    await asyncio.sleep(0.2)
+    await stage.reached(1)
     await stage.coordinator.close()
     await worker.leave()
     await stage.open()
     back = await stage.worker("a", standing=Standing(go.fence, 3, live=True), running=True, members=("a",))
     assert isinstance(await back.hear(), Welcome)
     back.say(Applied(go.fence, ((2, 0.4, ""), (3, 0.3, ""))))
-    await asyncio.sleep(0.2)
-    status, body = await stage.http("GET /status")
-    assert (status, body["phase"], body["step"], body["incarnation"]) == (200, "Running", 3, 2)
+    body = await stage.reached(3)
+    assert (body["phase"], body["step"], body["incarnation"]) == ("Running", 3, 2)
     back.say(wire.Done(ORDER.steps, "d"))
     assert (await back.until(Stop)).why == "finished"
-    status, rows = await stage.http("GET /ledger")
+    rows = (await stage.http("GET /ledger"))[1]
     assert [row["step"] for row in rows] == list(range(1, ORDER.steps + 1))
     await back.leave()
 
@@ -192,8 +212,12 @@ async def test_rows_of_an_older_world_are_ignored(stage: Stage) -> None:
     worker = await stage.worker("a")
     await worker.take_place()
     worker.say(Applied(Fence(0, 9), ((1, 0.5, ""),)))
-    await asyncio.sleep(0.2)
+    worker.say(wire.Leaving("to show that what came before was heard"))
+    while "WorkerLeaving" not in [event["reason"] for event in (await stage.http("GET /events"))[1]]:
+        await asyncio.sleep(0.01)
+    stage.coordinator.scribe.flush()
     assert (await stage.http("GET /ledger"))[1] == []
+    assert (await stage.http("GET /status"))[1]["step"] == 0
     await worker.leave()
 
 
@@ -221,7 +245,8 @@ async def test_http_tells_scales_and_refuses(stage: Stage) -> None:
     status, body = await stage.http("POST /scale", '{"workers": 9}')
     assert (status, body["hint"]) == (422, "choose 1 to 4, in multiples of 1")
     assert (await stage.http("GET /nowhere"))[0] == 404
-    assert (await stage.http("POST /scale", "nonsense"))[0] == 400
+    for nonsense in ("nonsense", "{}", "[]", '{"workers": "three"}', '{"workers": true}'):
+        assert (await stage.http("POST /scale", nonsense))[0] == 400, nonsense
     metrics = (await stage.http("GET /metrics"))[1]
     assert 'torchyard_elastic_workers_wanted{job="j"} 3' in metrics
     events = (await stage.http("GET /events"))[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torchyard.elastic.errors import ElasticError
@@ -248,7 +248,7 @@ def decode(body: bytes) -> Message:
     try:
         raw = json.loads(body)
         kind = _KINDS[raw.pop("kind")]
-        known = {item.name for item in fields(kind)}
+        known = kind.__slots__
         message: Message = kind(**{key: _lift(key, value) for key, value in raw.items() if key in known})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ElasticError("BadMessage", f"not a message of the control stream: {error!r}") from error

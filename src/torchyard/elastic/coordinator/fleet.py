@@ -173,7 +173,8 @@ class Fleet:
     def _choose(self) -> list[str]:
         """The oldest stay: they hold state. Spare workers stand by."""
         present = [member for member in self.members.values() if not member.leaving]
-        present.sort(key=lambda member: (member.name not in self.world, member.seniority))
+        inside = set(self.world)
+        present.sort(key=lambda member: (member.name not in inside, member.seniority))
         room = min(self.limits.want, self.limits.most, self.micro_batches)
         room = min(room, len(present)) // self.limits.multiple_of * self.limits.multiple_of
         return [member.name for member in present[:room]]
@@ -187,7 +188,8 @@ class Fleet:
         self.fence = Fence(self.incarnation, self.fence.generation + 1)
         self.forming, self.urgent, self.reason = True, urgent, reason
         self._unheard = set(self._summoned)
-        return [Send(name, Reform(self.fence, urgent, reason)) for name in self._summoned]
+        news = Reform(self.fence, urgent, reason)
+        return [Send(name, news) for name in self._summoned]
 
     def reported(self, name: str, fence: Fence, standing: Standing) -> list[Order]:
         member = self.members.get(name)
@@ -199,7 +201,8 @@ class Fleet:
 
     def _go(self) -> list[Order]:
         """All have reported: begin the next world, or wait for enough workers."""
-        chosen = [name for name in self._choose() if name in self._summoned]
+        called = set(self._summoned)
+        chosen = [name for name in self._choose() if name in called]
         if len(chosen) < self.limits.least:
             if len(self._choose()) >= self.limits.least:
                 return self._reform(self.reason, urgent=self.urgent)
@@ -215,7 +218,8 @@ class Fleet:
         behind = tuple(name for name in chosen if name != leader and name not in current)
         speeds = self._speeds(chosen)
         go = Go(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
-        retired = [name for name in self._summoned if name not in chosen]
+        staying = set(chosen)
+        retired = [name for name in self._summoned if name not in staying]
         self.world, self.step, self.speeds, self.started = go.members, step, speeds, True
         began = Began(go, self.reason, self.urgent)
         self.forming, self.urgent, self._summoned = False, False, ()

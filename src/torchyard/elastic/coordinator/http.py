@@ -80,7 +80,7 @@ async def _route(
             )
             return _json([row._asdict() for row in rows])
         case "POST /scale":
-            coordinator.scale(int(_authorised(coordinator, request)["workers"]))
+            coordinator.scale(_wanted(_authorised(coordinator, request)))
             return _json({"workers": coordinator.fleet.limits.want})
         case "POST /stop":
             _authorised(coordinator, request)
@@ -89,13 +89,19 @@ async def _route(
     raise _Problem(404, f"there is no {what}")
 
 
-def _authorised(coordinator: Coordinator, request: tuple[dict[str, str], bytes]) -> dict[str, Any]:
+def _authorised(coordinator: Coordinator, request: tuple[dict[str, str], bytes]) -> Any:
     headers, body = request
     given = headers.get("authorization", "").removeprefix("Bearer ")
     if not hmac.compare_digest(given.encode(), coordinator.settings.token.encode()):
         raise _Problem(403, "this needs the job's token as a bearer token")
-    told: dict[str, Any] = json.loads(body or b"{}")
-    return told
+    return json.loads(body or b"{}")
+
+
+def _wanted(told: Any) -> int:
+    workers = told.get("workers") if isinstance(told, dict) else None
+    if not isinstance(workers, int) or isinstance(workers, bool):
+        raise _Problem(400, 'the body must name a number of workers, as in {"workers": 3}')
+    return workers
 
 
 def _json(value: Any) -> tuple[str, bytes]:

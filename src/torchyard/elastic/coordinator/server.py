@@ -85,6 +85,8 @@ class Coordinator:
         self._failures: dict[tuple[int, int], dict[str, wire.Failed]] = {}
         self._world_fence = wire.NOWHERE
         self._caused = 0.0
+        self._unheard_ms: float | None = None
+        """How long the last lost worker had been silent when its loss was seen: more than that it took nobody."""
         self._finished = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._take_over()
@@ -242,19 +244,20 @@ class Coordinator:
         if peer is None or self.outcome is not None:
             return
         peer.writer.close()
-        self.scribe.event("WorkerLost", f"{name} {why}", step=peer.step, phase=peer.phase)
+        self._unheard_ms = round((time.monotonic() - peer.seen) * 1000, 2)
+        self.scribe.event("WorkerLost", f"{name} {why}", step=peer.step, phase=peer.phase, detect_ms=self._unheard_ms)
         self._do(self.fleet.lost(name, why))
         self._check_done()
 
     def _do(self, orders: list[Order]) -> None:
-        frames: dict[Message, bytes] = {}  # the same news for thousands is encoded once
+        frames: dict[int, bytes] = {}  # the same news for thousands is encoded, and even compared, only once
         for order in orders:
             match order:
                 case Send(to=to, message=message):
                     if isinstance(message, wire.Reform) and not self._caused:
                         self._caused = time.monotonic()
                     if to in self.workers:
-                        frame = frames.get(message) or frames.setdefault(message, wire.encode(message))
+                        frame = frames.get(id(message)) or frames.setdefault(id(message), wire.encode(message))
                         self.workers[to].post(frame)
                 case Began(go=go, reason=reason):
                     self._began(go, reason, urgent=order.urgent)
@@ -277,6 +280,9 @@ class Coordinator:
         if fence != self._world_fence or name != self.fleet.world[0]:
             return
         self.recoveries.append(durations)
+        if self._unheard_ms is not None:
+            durations = {"detect_ms": self._unheard_ms} | durations
+            self._unheard_ms = None
         told = ", ".join(f"{key} {value:.0f} ms" for key, value in durations.items())
         self.scribe.event("WorldFormed", f"generation {fence.generation} made its first step: {told}", **durations)
 
