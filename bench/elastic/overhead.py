@@ -89,14 +89,14 @@ def c10() -> bool:
     hidden = 63000
     with workspace() as folder:
         sizes = ["--hidden", str(hidden), "--records", "400", "--batch", "4", "--micro-batches", "1", "--epochs", "1"]
-        kept = ["--checkpoints", str(folder / "kept"), "--checkpoint-every", "25", "--log", str(folder / "steps")]
+        kept = ["--checkpoints", str(folder / "kept"), "--checkpoint-every", "10", "--log", str(folder / "steps")]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         begun = time.time()
         subprocess.run([sys.executable, str(common.PROGRAM), *sizes, *kept], check=True, env=environment, timeout=900)
         rows = first_times(folder)
         gaps = {step: after - before for (before, _), (after, step) in pairwise(rows)}
-        plain = median([gap for step, gap in gaps.items() if (step - 1) % 25 and step > 26])
-        with_copy = [gap for step, gap in gaps.items() if (step - 1) % 25 == 0 and step > 26]
+        plain = median([gap for step, gap in gaps.items() if step % 10 != 1 and step > 11])
+        with_copy = [gap for step, gap in gaps.items() if step % 10 == 1 and step > 1]
         stall = (median(with_copy) - plain) * 1000
         saved = sorted(Path(folder / "kept").glob("step-*"))
         applied = {step: at for at, step in rows}
