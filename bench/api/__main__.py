@@ -87,7 +87,7 @@ def _measure(server: Server, startup: float, directory: Path, seconds: float) ->
     made, turn = 0, 0
     while made < PODS:  # also warms the server up
         turn += 1
-        made += int(load.creates(server, f"fill-{turn}", 2) * 2)
+        made += int(load.creates(server, f"fill-{turn}", 1))
     one = _trim(server)
     rss = _rss(directory)
     listed = load.list_seconds(server, "/api/v1/namespaces/default/pods")

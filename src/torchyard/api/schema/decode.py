@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import orjson
-
 from torchyard.api.errors import YardError
 from torchyard.api.quantity import QuantityError, canonical
-from torchyard.api.schema import alike, scalars
+from torchyard.api.schema import scalars
 from torchyard.api.schema.builtin import definition, kind_of
 from torchyard.api.schema.strict import faults_of
 from torchyard.api.schema.types import Type
@@ -208,9 +206,8 @@ def _object(type: Type) -> Decoder:
                 decoded[key] = _copy(zero) if zero else {}
         return decoded
 
-    compiled = _remembering(decode_object) if type.name == alike.SPEC else decode_object
     if type.name:
-        _compiled[type.name] = compiled
+        _compiled[type.name] = decode_object
     for key, child in type.fields.items():
         table[key] = (_PLAIN.get((child.shape, child.format)), child.zero != "omit", _field(key, type))
         if _always(key, type):
@@ -218,27 +215,7 @@ def _object(type: Type) -> Decoder:
                 structs.append((key, zero_of(child)))
             else:
                 constants.append((key, zero_of(child)))
-    return compiled
-
-
-def _remembering(decoder: Decoder) -> Decoder:
-    """The decoder of pods' specs: of those that are alike, one is decoded."""
-    known: alike.Memo[bytes] = alike.Memo()
-
-    def decode_alike(value: Any, unknown: list[bool]) -> Any:
-        blanked = alike.Blanked(value)
-        found = known.get(blanked)
-        if found is not None:
-            decoded = orjson.loads(found)
-        else:
-            before = len(unknown)
-            decoded = decoder(value, unknown)
-            if blanked.key is not None and len(unknown) == before:
-                known.put(blanked, orjson.dumps(decoded))
-        blanked.fill(decoded)
-        return decoded
-
-    return decode_alike
+    return decode_object
 
 
 def _copy(zero: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any, Final
 
-from torchyard.api.schema import alike
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.elements import item_step
 from torchyard.apiserver.verbs.apply.fieldset import SELF, FieldSet
@@ -82,24 +81,6 @@ def _scalars(keys: tuple[str, ...]) -> FieldSet:
 
 def set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
     """What a new object sets, given what it would be with nothing set (`nothing_yet`)."""
-    return _pod_fields(value, zero, type) if type.name == alike.SPEC else _set_fields(value, zero, type)
-
-
-_known_pods: alike.Memo[FieldSet] = alike.Memo()
-
-
-def _pod_fields(spec: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
-    """The same for the spec of a pod: those that are alike set the same."""
-    blanked = alike.Blanked(spec)
-    blanked.fill(spec)
-    found = _known_pods.get(blanked)
-    if found is None:
-        found = _set_fields(spec, zero, type)
-        _known_pods.put(blanked, found)
-    return found
-
-
-def _set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:
     result: FieldSet = {}
     for key, inner in value.items():
         inner_type = type.fields.get(key) or type.values or ANY
