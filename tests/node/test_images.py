@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import sys
 import tarfile
@@ -243,6 +244,24 @@ async def test_what_cannot_be_built_is_refused_by_name(
     with pytest.raises(DockerfileError, match=words):
         await build(store, context, f"FROM busybox\n{line}\n")
     assert not list((store.directory / "layers").glob("building-*"))
+
+
+async def test_an_archive_that_is_added_is_unpacked_and_does_not_lead_out(store: ImageStore, tmp_path: Path) -> None:
+    context, outside = tmp_path / "context", tmp_path / "outside"
+    for directory in (context, outside):
+        directory.mkdir()
+    with tarfile.open(context / "tree.tar.gz", "w:gz") as packed:
+        link = tarfile.TarInfo("way-out")
+        link.type, link.linkname = tarfile.SYMTYPE, str(outside)
+        packed.addfile(link)
+        for name in ("way-out/taken", "plain"):
+            member = tarfile.TarInfo(name)
+            member.size = 4
+            packed.addfile(member, io.BytesIO(b"text"))
+    await build(store, context, "FROM busybox\nADD tree.tar.gz /data/\n")
+    layer = store.resolve("local/mine:1").root.layers[-1]
+    assert (layer / "data" / "plain").read_text() == "text"
+    assert not list(outside.iterdir())
 
 
 def test_continuations_comments_and_both_forms_are_read() -> None:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torchyard.node.images import load
 from torchyard.node.images.dockerfile import DockerfileError, Step, assignments, parse, split_flags, substitute
 from torchyard.node.images.ignored import Ignored
 from torchyard.node.images.model import Config, Image
@@ -199,8 +200,8 @@ class Builder:
         goal = self._inside(target)
         if unpack and source.is_file() and tarfile.is_tarfile(source):
             goal.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(source) as archive:
-                archive.extractall(goal, filter="data")
+            with source.open("rb") as stream:
+                load.unpack(stream, goal)
             return []
         if source.is_dir():
             ignored = self._ignored()

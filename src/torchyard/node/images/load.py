@@ -42,7 +42,7 @@ def load(store: ImageStore, archive: Path, *, name: str = "") -> list[str]:
         try:
             for path in layers:
                 with _open(packed, path) as stream:
-                    _unpack(stream, tree)
+                    unpack(stream, tree)
         except BaseException:
             shutil.rmtree(tree, ignore_errors=True)
             raise
@@ -95,7 +95,8 @@ def _read(packed: tarfile.TarFile, path: str) -> bytes:
         return stream.read()
 
 
-def _unpack(stream: IO[bytes], tree: Path) -> None:
+def unpack(stream: IO[bytes], tree: Path) -> None:
+    """Lay an archive over a tree; neither its paths nor its links can lead out of it."""
     with tarfile.open(fileobj=stream) as layer:
         for member in layer:
             parts = [part for part in member.name.split("/") if part not in ("", ".")]
