@@ -9,12 +9,20 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from tests.node import support
 
+# The machine's own tar, as an ordinary user's pod runs it: root there, and nobody else exists.
+ALONE = """
+import os, sys
+from torchyard.node.shim import launch, linux
+linux.rename_identity(0, 0)
+launch._exec(["tar", *sys.argv[1:]], dict(os.environ))
+"""
 PROGRAM = "import sys; from torchyard.node.shim import archive; sys.exit(archive.main(['tar', *sys.argv[1:]]))"
 
 
-def tar(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-c", PROGRAM, *arguments], input=stdin, capture_output=True, check=False)
+def tar(*arguments: str, stdin: bytes = b"", program: str = PROGRAM) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-c", program, *arguments], input=stdin, capture_output=True, check=False)
 
 
 def packed(name: str) -> bytes:
@@ -22,6 +30,7 @@ def packed(name: str) -> bytes:
     with tarfile.open(fileobj=out, mode="w") as archive:
         member = tarfile.TarInfo(name)
         member.size = 1
+        member.uid = member.gid = 1234
         archive.addfile(member, io.BytesIO(b"x"))
     return out.getvalue()
 
@@ -44,6 +53,15 @@ def test_a_tree_goes_out_and_comes_back(tmp_path: Path) -> None:
     back.mkdir()
     assert tar("xmf", "-", "-C", str(back), stdin=made.stdout).returncode == 0
     assert (back / "tree" / "deep" / "file").read_text() == "content"
+
+
+@pytest.mark.parametrize("program", [PROGRAM, ALONE], ids=["ours", "the machine's, without other users"])
+def test_files_of_users_who_do_not_exist_here_are_taken(tmp_path: Path, program: str) -> None:
+    if program == ALONE:
+        support.need_sandbox()
+    done = tar("-xmf", "-", "-C", str(tmp_path), stdin=packed("theirs"), program=program)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "theirs").read_text() == "x"
 
 
 @pytest.mark.parametrize("arguments", [("cf", "file", "x"), ("xf", "-", "--strange"), ("tf", "-")])

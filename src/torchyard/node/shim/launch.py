@@ -226,6 +226,9 @@ def _take_identity(launch: Launch) -> None:
 
 def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
     program = argv[0]
+    if program == "tar" and linux.is_alone():
+        # kubectl cp: it would try to give files to the user who had them elsewhere, and fail
+        env = {"TAR_OPTIONS": "--no-same-owner", **env}
     if "/" in program:
         os.execve(program, argv, env)  # noqa: S606 - this is what a container runtime is for
     blocked: OSError | None = None
