@@ -14,6 +14,8 @@ from tests.conformance.objects import Object, Space, path, pod
 from tests.support.http import JSON, Answer
 from tests.support.waiting import eventually
 
+from torchyard.apiserver.verbs.stencil import LARGEST, MOST
+
 YAML = "application/yaml"
 TIMES = 3
 
@@ -30,6 +32,7 @@ CASES: dict[str, Object] = {
     "with limits and a command": {"container": PLAIN},
     "of a job": {"ownerReferences": [OWNER], "finalizers": ["batch.kubernetes.io/job-tracking"]},
     "with annotations": {"annotations": {"note": "x", "controller.kubernetes.io/pod-deletion-cost": "3"}},
+    "with a long note": {"annotations": {"note": "x" * LARGEST}},
     "with volumes": {
         "spec": {"volumes": [CACHE]},
         "container": {"volumeMounts": [{"name": "cache", "mountPath": "/c"}]},
@@ -178,6 +181,12 @@ def test_a_variable_defined_twice_is_told_of_unless_it_builds_on_the_first(space
 
     assert [bool(with_path(turn, "$(PATH):/usr/bin").warnings) for turn in range(TIMES)] == [False] * TIMES
     assert [bool(with_path(turn + 9, "/usr/bin").warnings) for turn in range(TIMES)] == [True] * TIMES
+
+
+def test_more_kinds_of_pods_than_are_kept_are_made_all_the_same(space: Space) -> None:
+    for turn in [*range(MOST + 3), *range(3)]:
+        obj = pod(generateName="p-", spec={"nodeName": f"n{turn}"})
+        assert send(space, obj).json["spec"]["nodeName"] == f"n{turn}"
 
 
 def test_a_dry_run_leaves_nothing(space: Space) -> None:
