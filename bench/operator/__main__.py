@@ -1,9 +1,11 @@
 """`python -m bench.operator`: many PyTorchJobs on kube-apiserver and etcd, beside a client that only creates objects.
 
-First a few jobs whose pods a kubelet moves as they appear: how long a job takes to run and to end. Then the limit: a
-client that makes the pods and services of `--jobs` jobs and decides nothing. Then the operator makes the same from as
-many jobs; only after that the kubelet moves their pods, since the limit has none either. Last, the operator is started
-again beside `--idle` finished jobs, and left alone. Needs the binaries of a real Kubernetes (KUBEBUILDER_ASSETS).
+First a few jobs whose pods a kubelet moves as they appear: how long a job takes to run and to end. Then the limit (see
+`limit`): a client that makes `--jobs` jobs, their pods and services, and decides nothing; and what it does without the
+jobs. Then the operator makes pods and services of as many jobs while these are made; only after that the kubelet moves
+their pods, since the limit has none either. The limit once more, since a machine is not always as fast: the ratio is to
+the mean of the two. Last, the operator is started again beside `--idle` finished jobs, and left alone. Needs the
+binaries of a real Kubernetes (KUBEBUILDER_ASSETS).
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.support.kubernetes import Kubernetes, Server
 
 from bench.operator.kubelet import Kubelet
-from bench.operator.process import Operator, until
+from bench.operator.limit import AT_ONCE, OTHERS_AT_ONCE, Limit, each, made
+from bench.operator.process import Cores, Operator, until
 from bench.quantiles import quantile
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
@@ -30,13 +33,10 @@ from torchyard.kube.kubeconfig import load
 from torchyard.kube.process import prefer_uvloop
 from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.operator.install import install
-from torchyard.operator.settings import MOST_REQUESTS, NAMESPACE
+from torchyard.operator.settings import NAMESPACE
 
 Object = dict[str, Any]
 REPLICAS = 4
-AT_ONCE = MOST_REQUESTS  # as many as the operator may
-# Whoever makes jobs, and the kubelet, leave the operator its share of the 200 changes at once that the server takes.
-OTHERS_AT_ONCE = 64
 FEW = 100
 HAND_OVERS = 3
 IDLE_SECONDS = 20
@@ -62,46 +62,6 @@ async def namespace(client: Client, name: str) -> str:
     return name
 
 
-async def each(works: Iterable[Awaitable[Any]], at_once: int) -> None:
-    """All of them, no more than `at_once` under way."""
-    room = asyncio.Semaphore(at_once)
-
-    async def one(work: Awaitable[Any]) -> None:
-        async with room:
-            await work
-
-    await asyncio.gather(*(one(work) for work in works))
-
-
-async def made(client: Client, space: str, count: int) -> None:
-    """Until so many pods and services are there; asks for one of each and the number of the rest."""
-    for ref in (PODS, SERVICES):
-        while True:
-            answer = await client.raw("GET", f"{ref.path(space)}?limit=1")
-            if len(answer.get("items") or ()) + int(answer["metadata"].get("remainingItemCount") or 0) >= count:
-                break
-            await asyncio.sleep(0.05)
-
-
-async def bare(client: Client, jobs: int, like: list[tuple[Ref, Object]]) -> float:
-    """Replicas a second when nobody decides anything: the same pods and services, made anew."""
-    space = await namespace(client, "bare")
-    works = []
-    for number in range(jobs):
-        for ref, obj in like:
-            metadata = {"name": f"b{number}-{obj['metadata']['name']}", "labels": obj["metadata"].get("labels") or {}}
-            spec = {key: value for key, value in obj["spec"].items() if key not in ("clusterIPs", "nodeName")}
-            works.append(client.create(ref, {"metadata": metadata, "spec": spec}, space))
-    begun, cpu = time.perf_counter(), time.process_time()
-    await each(works, AT_ONCE)
-    rate = jobs * REPLICAS / (time.perf_counter() - begun)
-    own = (time.process_time() - cpu) / jobs / REPLICAS * 1000
-    print(
-        f"limit: a client that only creates: {rate:.0f} replicas/s, {own:.1f} ms of its own CPU a replica", flush=True
-    )
-    return rate
-
-
 class Run:
     """Jobs of one namespace: made, and then moved to their end by a kubelet."""
 
@@ -112,17 +72,11 @@ class Run:
 
     async def make(self) -> float:
         """Replicas a second, from the first job's creation to the last pod's and service's."""
-        begun, cpu = time.perf_counter(), self._operator.cpu()
-        making = asyncio.ensure_future(self.create())
-        await made(self._client, self._space, self._jobs * REPLICAS)
-        rate = self._jobs * REPLICAS / (time.perf_counter() - begun)
-        await making
-        own = (self._operator.cpu() - cpu) / self._jobs / REPLICAS * 1000
-        print(
-            f"operator: {self._jobs} jobs x {REPLICAS}: {rate:.0f} replicas/s, {own:.1f} ms of its own CPU a replica",
-            flush=True,
-        )
-        return rate
+        begun = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.create())
+            group.create_task(made(self._client, self._space, self._jobs * REPLICAS))
+        return self._jobs * REPLICAS / (time.perf_counter() - begun)
 
     async def create(self) -> None:
         """The jobs alone."""
@@ -196,53 +150,93 @@ async def finished(client: Client, count: int) -> None:
     await each((one(f"old-{number}") for number in range(count)), AT_ONCE)
 
 
-async def measure(server: Server, directory: Path, jobs: int, idle: int) -> None:
-    client = Client(HttpTransport(load(server.kubeconfig), user_agent="bench", limit=AT_ONCE + 8), manager="bench")
-    await install(client, None, lambda _: None)
-    await namespace(client, NAMESPACE)
-    await hand_over(client, server, directory)
-    operator = Operator(server.kubeconfig, directory / "operator.log")
-    await operator.leads()
-    print(f"{min(FEW, jobs)} jobs with a kubelet from the first moment on", flush=True)
-    few = Run(client, operator, await namespace(client, "few"), min(FEW, jobs))
-    await asyncio.gather(few.create(), few.finish())
-    like = [
-        (ref, one)
-        for ref in (PODS, SERVICES)
-        for one in (await client.list(ref, "few", labels=f"{names.JOB_NAME}=job-0")).items
-    ]
-    await operator.quiet()
-    operator.stop()
-    limit = await bare(client, jobs, like)
-    operator = Operator(server.kubeconfig, directory / "operator.log")
-    await operator.leads()
-    before = operator.figures()
-    print(f"{jobs} jobs whose pods are moved when all are made", flush=True)
-    many = Run(client, operator, await namespace(client, "many"), jobs)
-    rate = await many.make()
-    print(f"  ratio to the limit: {rate / limit:.2f} (goal ≥ 0.9)", flush=True)
-    moved = time.perf_counter()
-    await many.finish(lambda _: moved)
-    await operator.quiet()
-    figures = operator.figures()
-    calls = (figures.calls - before.calls) / jobs / REPLICAS
-    print(f"  reconcile: p50 {figures.reconcile_quantile(0.5)}, p99 {figures.reconcile_quantile(0.99)}", end="; ")
-    print(f"{(figures.reconciles - before.reconciles) / jobs:.1f} a job")
-    print(f"  calls per replica over a job's life, events included: {calls:.1f} (goal ≤ 8): {figures.by_method()}")
-    print(f"  RSS: {operator.rss():.0f} MB (goal ≤ 150 at 1,000 jobs)", flush=True)
-    operator.stop()
-    await finished(client, max(0, idle - jobs - min(FEW, jobs)))
-    operator = Operator(server.kubeconfig, directory / "operator.log")
-    await operator.leads()
-    await operator.quiet()
-    cpu = operator.cpu()
-    await asyncio.sleep(IDLE_SECONDS)
-    share = (operator.cpu() - cpu) / IDLE_SECONDS * 100
+class Measure:
+    """All of it, one after the other; `server` was started by `cluster`."""
+
+    def __init__(self, server: Server, cluster: Kubernetes, directory: Path) -> None:
+        self._server, self._log = server, directory / "operator.log"
+        self.connection = load(server.kubeconfig)
+        self.client = Client(HttpTransport(self.connection, user_agent="bench", limit=AT_ONCE + 8), manager="bench")
+        self._cores = Cores([one.pid for one in cluster.processes])
+
+    async def few(self, jobs: int) -> list[tuple[Ref, Object]]:
+        """Answers with what the operator made of the first of them."""
+        operator = await self._started()
+        print(f"{jobs} jobs with a kubelet from the first moment on", flush=True)
+        few = Run(self.client, operator, await namespace(self.client, "few"), jobs)
+        await asyncio.gather(few.create(), few.finish())
+        await operator.quiet()
+        operator.stop()
+        labels = f"{names.JOB_NAME}=job-0"
+        return [
+            (ref, one) for ref in (PODS, SERVICES) for one in (await self.client.list(ref, "few", labels=labels)).items
+        ]
+
+    async def limit(self, limit: Limit, jobs: int, space: str, *, beside: bool) -> float:
+        self._cores.begin()
+        rate = await limit.rate(await namespace(self.client, space), job if beside else None)
+        what = "the jobs, their pods and services" if beside else "pods and services alone"
+        print(f"limit, {what}: {rate:.0f} replicas/s; {self._cores.spent(jobs * REPLICAS)}", flush=True)
+        return rate
+
+    async def many(self, jobs: int) -> float:
+        operator = await self._started()
+        before = operator.figures()
+        space = await namespace(self.client, "many")
+        many = Run(self.client, operator, space, jobs)
+        self._cores.begin(operator)
+        rate = await many.make()
+        print(f"operator: {jobs} jobs x {REPLICAS}: {rate:.0f} replicas/s; {self._cores.spent(jobs * REPLICAS)}")
+        print(f"  so far {operator.figures().since(before)}", flush=True)
+        moved = time.perf_counter()
+        await many.finish(lambda _: moved)
+        await operator.quiet()
+        figures = operator.figures()
+        calls = (figures.calls - before.calls) / jobs / REPLICAS
+        print(f"  reconcile: p50 {figures.reconcile_quantile(0.5)}, p99 {figures.reconcile_quantile(0.99)}", end="; ")
+        print(f"{(figures.reconciles - before.reconciles) / jobs:.1f} a job")
+        print(
+            f"  calls per replica over a job's life, events included: {calls:.1f} (goal ≤ 8): {figures.since(before)}"
+        )
+        print(f"  RSS: {operator.rss():.0f} MB (goal ≤ 150 at 1,000 jobs)", flush=True)
+        operator.stop()
+        return rate
+
+    async def idle(self, jobs: int, others: int) -> None:
+        await finished(self.client, max(0, jobs - others))
+        operator = await self._started()
+        await operator.quiet()
+        cpu = operator.cpu()
+        await asyncio.sleep(IDLE_SECONDS)
+        share = (operator.cpu() - cpu) / IDLE_SECONDS * 100
+        rss = f"{operator.rss():.0f} MB"
+        print(f"idle beside {jobs} finished jobs: {share:.2f} % of a core (goal < 1), RSS {rss}", flush=True)
+        operator.stop()
+
+    async def _started(self) -> Operator:
+        operator = Operator(self._server.kubeconfig, self._log)
+        await operator.leads()
+        return operator
+
+
+async def measure(server: Server, cluster: Kubernetes, directory: Path, *, jobs: int, idle: int) -> None:
+    it = Measure(server, cluster, directory)
+    await install(it.client, None, lambda _: None)
+    await namespace(it.client, NAMESPACE)
+    await hand_over(it.client, server, directory)
+    few = min(FEW, jobs)
+    limit = Limit(it.connection, await it.few(few), jobs)
+    alone = await it.limit(limit, jobs, "bare-alone", beside=False)
+    before = await it.limit(limit, jobs, "bare-before", beside=True)
+    rate = await it.many(jobs)
+    after = await it.limit(limit, jobs, "bare-after", beside=True)
+    both = (before + after) / 2
     print(
-        f"idle beside {idle} finished jobs: {share:.2f} % of a core (goal < 1), RSS {operator.rss():.0f} MB", flush=True
+        f"ratio to the limit: {rate / both:.2f} (goal ≥ 0.9); to pods and services alone: {rate / alone:.2f}",
+        flush=True,
     )
-    operator.stop()
-    await client.close()
+    await it.idle(idle, jobs + few)
+    await it.client.close()
 
 
 def main() -> None:
@@ -254,8 +248,9 @@ def main() -> None:
     prefer_uvloop()
     with tempfile.TemporaryDirectory(prefix="bench-operator-") as name:
         directory = Path(os.environ.get("BENCH_KEEP") or name)
-        with Kubernetes(directory / "kube", fsync=True) as server:
-            asyncio.run(measure(server, directory, given.jobs, given.idle))
+        cluster = Kubernetes(directory / "kube", fsync=True)
+        with cluster as server:
+            asyncio.run(measure(server, cluster, directory, jobs=given.jobs, idle=given.idle))
 
 
 if __name__ == "__main__":

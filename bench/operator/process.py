@@ -43,8 +43,7 @@ class Operator:
 
     def cpu(self) -> float:
         """Seconds of a core so far."""
-        times = self._looked_at.cpu_times()
-        return float(times.user + times.system)
+        return _seconds(self._looked_at)
 
     def rss(self) -> float:
         return float(self._looked_at.memory_info().rss) / 1e6
@@ -69,6 +68,34 @@ class Operator:
             return False
 
 
+class Cores:
+    """Who spent how much of the machine's cores since `begin`: this process, the server, and perhaps the operator."""
+
+    def __init__(self, server: list[int]) -> None:
+        self._server = [psutil.Process(pid) for pid in server]
+        self._operator: Operator | None = None
+        self._before = self._now()
+
+    def begin(self, operator: Operator | None = None) -> None:
+        self._operator = operator
+        self._before = self._now()
+
+    def spent(self, count: int) -> str:
+        now = self._now()
+        return (
+            "CPU " + ", ".join(f"{who} {(now[who] - self._before[who]) / count * 1000:.2f} ms" for who in now) + " each"
+        )
+
+    def _now(self) -> dict[str, float]:
+        found = {"server": sum(_seconds(one) for one in self._server), "bench": time.process_time()}
+        return found if self._operator is None else {**found, "operator": self._operator.cpu()}
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
 class Figures:
     def __init__(self, text: str) -> None:
         found = re.findall(r"^(\w+(?:\{[^}\n]*\})?) (\S+)$", text, re.M)
@@ -86,9 +113,10 @@ class Figures:
     def reconciles(self) -> float:
         return self._sum("controller_runtime_reconcile_total")
 
-    def by_method(self) -> str:
+    def since(self, before: Figures) -> str:
+        """Requests by method and answer."""
         found = {
-            re.sub(r'.*code="(\d+)",method="(\w+)".*', r"\2 \1", key): value
+            re.sub(r'.*code="(\d+)",method="(\w+)".*', r"\2 \1", key): value - before._values.get(key, 0.0)
             for key, value in self._values.items()
             if key.startswith("rest_client_requests_total")
         }

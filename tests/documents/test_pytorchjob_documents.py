@@ -68,7 +68,7 @@ def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
 
     eventually(shown, "the training operator")
     shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
-    said = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0\n"
+    said = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0"
     asked = ("logs", "--namespace", "kubeflow", "training-operator-0")
     eventually(lambda: said in shell(*asked), "the operator's log")
     assert shell(*asked, "--tail=1").count("\n") == 1

@@ -52,3 +52,22 @@ async def test_of_two_appointments_the_earlier_one_counts() -> None:
     queue.add_after("b", 0)
     assert await queue.get() == "b"
     queue.close()
+
+
+async def test_some_go_ahead_of_the_others_but_every_sixteenth_turn_is_the_others() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    for number in range(3):
+        queue.add(f"other-{number}")
+    for number in range(18):
+        queue.add(f"ahead-{number}", ahead=True)
+    taken = [await queue.get() for _ in range(21)]
+    assert taken[:17] == [*(f"ahead-{number}" for number in range(15)), "other-0", "ahead-15"]
+    assert taken[17:] == ["ahead-16", "ahead-17", "other-1", "other-2"]
+
+
+async def test_a_key_that_waits_keeps_its_place_when_it_is_to_go_ahead() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    queue.add("a", ahead=True)
+    queue.add("b", ahead=True)
+    assert [await queue.get(), await queue.get()] == ["b", "a"] and len(queue) == 0

@@ -18,7 +18,7 @@ from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.written import Written
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
-from torchyard.core.pytorchjob.view import VOLCANO, Settings, View
+from torchyard.core.pytorchjob.view import VOLCANO, Settings, View, is_terminating
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
@@ -118,7 +118,7 @@ class PyTorchJobController:
         )
         self._jobs.on_change(self._job_changed)
         for informer in self._children:
-            informer.on_change(self._look_at_owner)
+            informer.on_change(self._child_changed)
         self._newest_jobs = Written(self._jobs, "key", by_key)
         self._newest = {
             "Pod": Written(self._pods, _OWNER, by_owner),
@@ -130,17 +130,25 @@ class PyTorchJobController:
     async def run(self) -> None:
         """May be run again: whatever was under way when it was cancelled is looked at anew."""
         for job in self._jobs.all():
-            self.controller.queue.add(key_of(job))
+            self._look_at(job)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             group.create_task(self.controller.run())
 
     def _job_changed(self, _change: str, job: Object, before: Object | None) -> None:
         """A new status is our own doing, and no reason to hurry."""
-        only_status = before is not None and _but_status(job) == _but_status(before)
-        self.controller.queue.add_after(key_of(job), self._pause(job["metadata"]["uid"]) if only_status else 0)
+        if before is not None and _but_status(job) == _but_status(before):
+            self.controller.queue.add_after(key_of(job), self._pause(job["metadata"]["uid"]))
+        else:
+            self._look_at(job)
 
-    def _look_at_owner(self, _change: str, obj: Object, _before: Object | None) -> None:
+    def _look_at(self, job: Object) -> None:
+        """One that nobody has looked at has no pods yet, and goes ahead of those of which there is only more to say."""
+        self.controller.queue.add(key_of(job), ahead=not job.get("status"))
+
+    def _child_changed(self, change: str, obj: Object, _before: Object | None) -> None:
+        if change == "ADDED" and _is_as_made(obj):
+            return
         for reference in obj["metadata"].get("ownerReferences") or ():
             if reference.get("controller") and reference["kind"] == names.KIND:
                 key = (obj["metadata"].get("namespace", ""), reference["name"])
@@ -285,6 +293,7 @@ class PyTorchJobController:
 
     def _tell(self, job: Object, events: Iterable[Event]) -> None:
         about = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}
+        said = []
         for event in events:
             if not event.reason or (event.once and event.once in self._told):
                 continue
@@ -292,8 +301,10 @@ class PyTorchJobController:
                 self._told[event.once] = None
                 while len(self._told) > _REMEMBERED:
                     self._told.popitem(last=False)
-            log.info("%s/%s: %s: %s", *key_of(job), event.reason, event.message)
+            said.append(f"{event.reason}: {event.message}")
             self.recorder.event(about, event.kind, event.reason, event.message, once=bool(event.once))
+        if said:
+            log.info("%s/%s: %s", *key_of(job), "; ".join(said))
 
 
 class _Taken(Event):
@@ -330,6 +341,13 @@ def _of_child(metadata: Object) -> Object:
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
     """A job's children of a kind; the kind is written on them, since a list leaves it out."""
     return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
+
+
+def _is_as_made(obj: Object) -> bool:
+    """Whether nothing has happened to a child since it was made: then the answer to its creation said as much."""
+    status = obj.get("status") or {}
+    is_new = status.get("phase", "Pending") == "Pending" and status.keys() <= {"phase", "qosClass"}
+    return is_new and not is_terminating(obj)
 
 
 def _but_status(job: Object) -> Object:

@@ -1,4 +1,7 @@
-"""Keys waiting to be worked on: each once, never by two workers at a time, failures with growing pauses."""
+"""Keys waiting to be worked on: each once, never by two workers at a time, failures with growing pauses.
+
+Some may go ahead of the others; every sixteenth turn is the others' even then, so that nobody waits for ever.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import deque
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
+_OTHERS_TURN = 16
 
 
 class WorkQueue(Generic[K]):
@@ -14,7 +18,9 @@ class WorkQueue(Generic[K]):
 
     def __init__(self, *, first_delay: float = 0.005, longest_delay: float = 300.0) -> None:
         self._first, self._longest = first_delay, longest_delay
+        self._ahead: deque[K] = deque()
         self._waiting: deque[K] = deque()
+        self._turns = 0
         self._dirty: set[K] = set()
         self._busy: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -22,13 +28,14 @@ class WorkQueue(Generic[K]):
         self._arrived = asyncio.Event()
         self.adds = self.retries = 0  # so far
 
-    def add(self, key: K) -> None:
+    def add(self, key: K, *, ahead: bool = False) -> None:
+        """`ahead`: before those that are not; a key that waits already keeps its place."""
         if key in self._dirty:
             return
         self._dirty.add(key)
         self.adds += 1
         if key not in self._busy:
-            self._waiting.append(key)
+            (self._ahead if ahead else self._waiting).append(key)
             self._arrived.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -51,13 +58,18 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key. The worker must call `done` when it has finished with it."""
-        while not self._waiting:
+        while not len(self):
             self._arrived.clear()
             await self._arrived.wait()
-        key = self._waiting.popleft()
+        key = self._next().popleft()
         self._dirty.discard(key)
         self._busy.add(key)
         return key
+
+    def _next(self) -> deque[K]:
+        self._turns += 1
+        is_others_turn = self._turns % _OTHERS_TURN == 0
+        return self._waiting if not self._ahead or (self._waiting and is_others_turn) else self._ahead
 
     def done(self, key: K) -> None:
         self._busy.discard(key)
@@ -87,4 +99,4 @@ class WorkQueue(Generic[K]):
         self._timers.clear()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._ahead) + len(self._waiting)

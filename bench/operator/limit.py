@@ -1,0 +1,95 @@
+"""What the server takes at most: the very objects of the operator's run, made by a client that decides nothing.
+
+The operator makes pods and services while somebody makes the jobs; so does this client, in one process and from one
+list, with as many requests under way. It watches nothing, writes no status and tells of nothing: all of that is the
+operator's own expense. Time runs from the first request until the server shows the last object, in both runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from torchyard.api.pytorchjob import names
+from torchyard.controllers.pytorchjob import JOBS
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.http import HttpTransport
+from torchyard.kube.kubeconfig import Connection
+from torchyard.kube.refs import PODS, SERVICES
+from torchyard.operator.settings import MOST_REQUESTS
+
+Object = dict[str, Any]
+AT_ONCE = MOST_REQUESTS  # as many as the operator may
+# Whoever makes jobs, and the kubelet, leave the operator its share of the 200 changes at once that the server takes.
+OTHERS_AT_ONCE = 64
+_LOOK_AGAIN = 0.1
+
+
+async def each(works: Iterable[Awaitable[Any]], at_once: int) -> None:
+    """All of them, no more than `at_once` under way."""
+    room = asyncio.Semaphore(at_once)
+
+    async def one(work: Awaitable[Any]) -> None:
+        async with room:
+            await work
+
+    await asyncio.gather(*(one(work) for work in works))
+
+
+async def made(client: Client, space: str, count: int) -> None:
+    """Until so many pods and services are there; asks for one of each and the number of the rest."""
+    for ref in (PODS, SERVICES):
+        while True:
+            answer = await client.raw("GET", f"{ref.path(space)}?limit=1")
+            if len(answer.get("items") or ()) + int(answer["metadata"].get("remainingItemCount") or 0) >= count:
+                break
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+class Limit:
+    """`like`: one job's pods and services, as the operator made them."""
+
+    def __init__(self, connection: Connection, like: list[tuple[Ref, Object]], count: int) -> None:
+        self._connection, self._count = connection, count
+        self._like = [(ref, _without_server(obj)) for ref, obj in like]
+        self._replicas = sum(ref is PODS for ref, _ in like)
+
+    async def rate(self, space: str, job: Callable[[str], Object] | None) -> float:
+        """Replicas a second in an empty namespace; with `job`, as many jobs are made beside them and removed after."""
+        # Its connections are as new as the operator's are.
+        transport = HttpTransport(self._connection, user_agent="bench-limit", limit=AT_ONCE + OTHERS_AT_ONCE + 1)
+        client = Client(transport, manager="bench")
+        works = [
+            client.create(ref, _named(obj, f"b{number}"), space)
+            for number in range(self._count)
+            for ref, obj in self._like
+        ]
+        beside = [client.create(JOBS, job(f"b{number}"), space) for number in range(self._count)] if job else []
+        begun = time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(each(beside, OTHERS_AT_ONCE))
+            group.create_task(each(works, AT_ONCE))
+            group.create_task(made(client, space, self._count * self._replicas))
+        took = time.perf_counter() - begun
+        if job:
+            await client.raw("DELETE", JOBS.path(space))
+        await client.close()
+        return self._count * self._replicas / took
+
+
+def _without_server(obj: Object) -> Object:
+    """As it was sent: the server's own fields left out; and under a name of a controller that nobody listens to."""
+    metadata = {
+        key: obj["metadata"][key] for key in ("name", "annotations", "ownerReferences") if key in obj["metadata"]
+    }
+    labels = {
+        key: "x" * len(text) if text == names.CONTROLLER else text for key, text in obj["metadata"]["labels"].items()
+    }
+    spec = {key: value for key, value in obj["spec"].items() if key not in ("clusterIPs", "nodeName")}
+    return {"metadata": {**metadata, "labels": labels}, "spec": spec}
+
+
+def _named(obj: Object, prefix: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "name": f"{prefix}-{obj['metadata']['name']}"}}
