@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +16,22 @@ import pytest
 from tests.support.kubernetes import Server
 from tests.support.operator import INSTALLATION, denied, installation, running
 from tests.support.pytorchjobs import job
+from tests.support.waiting import first_answer
 
+from torchyard.api.errors import StatusError
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Ref
-from torchyard.kube.refs import CLUSTER_ROLES
-from torchyard.operator.install import uninstall
-from torchyard.operator.settings import NAME
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.connect import connected
+from torchyard.kube.kubeconfig import load
+from torchyard.kube.refs import CLUSTER_ROLES, NAMESPACES
+from torchyard.operator.certificates import MUTATING, VALIDATING
+from torchyard.operator.install import install, uninstall
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
 
 pytestmark = pytest.mark.cluster
 Object = dict[str, Any]
 ROLES = Ref("rbac.authorization.k8s.io", "v1", "roles")
+DEPLOYMENTS = Ref("apps", "v1", "deployments")
 
 
 def yard(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,6 +66,62 @@ async def test_an_operator_of_one_namespace_has_rights_there_only(kube: Server) 
         said: list[str] = []
         await uninstall(installed.admin, to, said.append)
         assert await installed.admin.find(ROLES, NAME, "team-a") is None
+
+
+@contextlib.asynccontextmanager
+async def administered(kube: Server) -> AsyncIterator[Client]:
+    async with connected(load(kube.kubeconfig), "test") as admin:
+        yield admin
+    await asyncio.sleep(0.25)  # connections take a moment to close
+
+
+async def test_a_later_installation_takes_away_what_an_earlier_one_had_beyond_it(kube: Server) -> None:
+    async with installation(kube, replace(INSTALLATION, watched=("default",), queues=True)) as earlier:
+        assert await earlier.admin.find(ROLES, NAME, "default") is not None
+    said: list[str] = []
+    async with administered(kube) as admin:
+        await install(admin, INSTALLATION, said.append)
+        assert f"role/{NAME} deleted" in said and f"clusterrole/{NAME}-queues deleted" in said
+        assert await admin.find(ROLES, NAME, "default") is None
+        assert await admin.find(MUTATING, DEFAULTS_WEBHOOK) is None
+        assert await admin.find(ROLES, NAME, INSTALLATION.namespace) is not None, "its own stays"
+
+
+async def test_a_namespace_of_others_is_neither_changed_nor_deleted(kube: Server) -> None:
+    async with administered(kube) as admin:
+        await admin.create(NAMESPACES, {"metadata": {"name": "shared", "labels": {"team": "a"}}})
+        to, said = replace(INSTALLATION, namespace="shared"), list[str]()
+        await install(admin, to, said.append)
+        assert "namespace/shared is not ours, and stays as it is" in said
+        before = (await admin.get(NAMESPACES, "shared"))["metadata"]["labels"]
+        assert before == {"team": "a", "kubernetes.io/metadata.name": "shared"}
+        await uninstall(admin, to, said.append)
+        assert said[-1] == "namespace/shared is not ours, and stays"
+        assert "deletionTimestamp" not in (await admin.get(NAMESPACES, "shared"))["metadata"]
+        assert await admin.find(DEPLOYMENTS, NAME, "shared") is None
+
+
+async def test_a_namespace_with_jobs_in_it_stays_with_them(kube: Server) -> None:
+    to, said = replace(INSTALLATION, namespace="with-jobs"), list[str]()
+    async with administered(kube) as admin:
+        await install(admin, to, lambda _: None)
+        await admin.delete(VALIDATING, WEBHOOK)  # nobody answers here, which the server may notice a moment later
+
+        async def taken() -> bool:
+            try:
+                await admin.create(JOBS, train("with-jobs"))
+            except StatusError as error:
+                if "webhook" not in error.message:
+                    raise
+                return False
+            return True
+
+        await first_answer(taken)
+        await uninstall(admin, to, said.append)
+        assert said[-1] == "namespace/with-jobs stays: there are jobs in it"
+        await admin.delete(JOBS, "train", "with-jobs")
+        await uninstall(admin, to, said.append)
+        assert said[-1] == "namespace/with-jobs deleted"
 
 
 def test_the_doctor_says_of_any_context_what_it_lacks(kube: Server) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
+from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
-from torchyard.kube.refs import CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
+from torchyard.kube.refs import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.operator.certificates import MUTATING, VALIDATING
-from torchyard.operator.manifests import Installation, definitions, objects
-from torchyard.operator.settings import NAME
+from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, objects, queue_objects
+from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
 Object = dict[str, Any]
 Say = Callable[[str], None]
@@ -33,29 +33,86 @@ _REFS = {
     "NetworkPolicy": Ref("networking.k8s.io", "v1", "networkpolicies"),
     "ValidatingWebhookConfiguration": VALIDATING,
     "MutatingWebhookConfiguration": MUTATING,
+    "Secret": SECRETS,
+    "Lease": LEASES,
 }
 _ESTABLISHED_SECONDS = 30.0
 
 
 async def install(client: Client, to: Installation | None, say: Say) -> None:
-    """Definitions first; None for `to` means definitions only."""
+    """Definitions first; None for `to` means definitions only. What an earlier installation had beyond it goes."""
     for obj in definitions():
         await _apply(client, obj, say)
         await _wait_established(client, obj, say)
-    for obj in objects(to) if to is not None else ():
-        await _apply(client, obj, say)
+    if to is None:
+        return
+    wanted = objects(to)
+    for obj in wanted:
+        if obj["kind"] == "Namespace" and await _is_others(client, obj):
+            say(f"{_shown(obj)} is not ours, and stays as it is")
+        else:
+            await _apply(client, obj, say)
+    kept = {_identity(obj) for obj in wanted}
+    for obj in await _optional(client, to):
+        if _identity(obj) not in kept:
+            await _delete(client, obj, say)
 
 
 async def uninstall(client: Client, to: Installation, say: Say, *, with_definitions: bool = False) -> None:
-    """The operator goes, its namespace and its roles with it. Definitions, and so all jobs, only if asked."""
-    # The webhook first: with its operator gone it would refuse every job.
-    for obj in reversed(objects(replace(to, queues=True))):
-        await _delete(client, obj, say)
-    for kind in ("RoleBinding", "Role"):  # of the namespaces it looked after, if those were named
-        for obj in (await client.list(_REFS[kind], labels=f"app.kubernetes.io/name={NAME}")).items:
-            await _delete(client, {**obj, "kind": kind}, say)
+    """The operator goes, and its roles with it. Definitions, and so all jobs, only if asked.
+
+    Its namespace goes too, unless somebody else made it or jobs are in it that are to stay.
+    """
+    (namespace,) = (obj for obj in objects(to) if obj["kind"] == "Namespace")
+    going = [*reversed(objects(to)), *await _optional(client, to), *_left_behind(to)]
+    # Webhooks first: with their operator gone they would refuse every job.
+    for obj in sorted(going, key=lambda one: not one["kind"].endswith("WebhookConfiguration")):
+        if obj["kind"] != "Namespace":
+            await _delete(client, obj, say)
     for obj in definitions() if with_definitions else ():
         await _delete(client, obj, say)
+    if await _is_others(client, namespace):
+        say(f"{_shown(namespace)} is not ours, and stays")
+    elif not with_definitions and await _has_jobs(client, to.namespace):
+        say(f"{_shown(namespace)} stays: there are jobs in it")
+    else:
+        await _delete(client, namespace, say)
+
+
+async def _optional(client: Client, to: Installation) -> list[Object]:
+    """What some installations have: roles in the namespaces they look after, and a part in Kueue's queues."""
+    found = queue_objects(to)
+    for kind in ("RoleBinding", "Role"):
+        listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
+        found += [{"kind": kind, "metadata": one["metadata"]} for one in listed]
+    return found
+
+
+def _left_behind(to: Installation) -> list[Object]:
+    """What the operator itself has made in its namespace."""
+    return [
+        {"kind": kind, "metadata": {"name": name, "namespace": to.namespace}}
+        for kind, name in (("Secret", WEBHOOK_SECRET), ("Lease", LEASE))
+    ]
+
+
+async def _is_others(client: Client, namespace: Object) -> bool:
+    """Whether a namespace is there that no installation has made."""
+    found = await client.find(NAMESPACES, namespace["metadata"]["name"])
+    return found is not None and (found["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
+
+
+async def _has_jobs(client: Client, namespace: str) -> bool:
+    try:
+        return bool((await client.list(JOBS, namespace)).items)
+    except StatusError as error:
+        if error.status != 404:
+            raise
+        return False  # no longer known
+
+
+def _identity(obj: Object) -> tuple[str, str, str]:
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
 async def _apply(client: Client, obj: Object, say: Say) -> None:

@@ -27,8 +27,9 @@ from torchyard.operator.settings import (
 )
 
 Object = dict[str, Any]
-LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "torchyard"}
-_SELECTOR = {"app.kubernetes.io/name": NAME}
+NAME_LABEL = "app.kubernetes.io/name"
+LABELS = {NAME_LABEL: NAME, "app.kubernetes.io/part-of": "torchyard"}
+_SELECTOR = {NAME_LABEL: NAME}
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 _RBAC = f"{_RBAC_GROUP}/v1"
 

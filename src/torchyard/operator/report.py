@@ -12,6 +12,7 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.refs import LEASES, PODS
 from torchyard.operator.certificates import VALIDATING
 from torchyard.operator.checks import UPSTREAM, check_kind, may
+from torchyard.operator.manifests import NAME_LABEL
 from torchyard.operator.queues import look
 from torchyard.operator.rights import Right
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK
@@ -48,7 +49,7 @@ async def _yours(client: Client, namespace: str) -> tuple[bool, str]:
 
 
 async def _operator(client: Client, _: str) -> tuple[bool, str]:
-    found = (await client.list(_DEPLOYMENTS, labels=f"app.kubernetes.io/name={NAME}")).items
+    found = (await client.list(_DEPLOYMENTS, labels=f"{NAME_LABEL}={NAME}")).items
     if not found:
         return False, "not installed; `yard install` does it, and jobs wait until something looks after them"
     deployment = found[0]

@@ -1,0 +1,105 @@
+"""The chart as Helm itself reads it: linted, rendered, installed on a real API server, upgraded, and removed again.
+
+Helm comes as a library in the package `helm-python-sdk`; it runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.kubernetes import Server
+from tests.support.operator import Installed
+
+from torchyard.api.pytorchjob.crd import CRD_NAME
+from torchyard.kube.client import Ref
+from torchyard.kube.refs import CLUSTER_ROLES
+from torchyard.operator.certificates import MUTATING, VALIDATING
+from torchyard.operator.install import DEFINITIONS, uninstall
+from torchyard.operator.manifests import Installation, objects
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("helm_python") is None, reason="no Helm here: pip install helm-python-sdk"
+)
+Object = dict[str, Any]
+CHART = Path(__file__).parents[2] / "deploy" / "chart"
+DEPLOYMENTS = Ref("apps", "v1", "deployments")
+SPACE, RELEASE = "by-helm", "yard"
+
+
+def helm(work: str, **given: Any) -> Any:
+    """What an expression in terms of `helm` (the library) and `given` is worth."""
+    program = "import json, sys, helm_python as helm; given = json.load(sys.stdin)\n" + work
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps({"chart": str(CHART), **given}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def release(kube: Server, verb: str, *words: Any) -> Object:
+    work = (
+        "with helm.Config(kubeconfig_path=given['kubeconfig'], namespace=given['space']) as config:\n"
+        "    print(json.dumps(getattr(config, given['verb'])(*given['words'])))"
+    )
+    answer: Object = helm(work, kubeconfig=str(kube.kubeconfig), space=SPACE, verb=verb, words=words)
+    return answer
+
+
+def test_lint_finds_nothing_to_mend() -> None:
+    found = helm("print(json.dumps(helm.lint(given['chart'], strict=True)))")
+    assert found["errors"] == [] and not [one for one in found["messages"] if one["severity"] > 1], found
+
+
+@pytest.mark.parametrize("queues", [False, True], ids=["alone", "with Kueue"])
+def test_rendered_it_is_what_yard_install_applies(queues: bool) -> None:
+    values: Object = {"image": "registry.example.com/operator:1", "replicas": 3, "queues": queues}
+    work = (
+        "with helm.Chart.load(given['chart']) as chart:\n"
+        "    print(json.dumps(chart.render(given['values'], name=given['name'], namespace=given['space'])))"
+    )
+    files = helm(work, values=values, name=RELEASE, space=SPACE)
+    rendered = [one for text in files.values() for one in yaml.safe_load_all(text) if one]
+    to = Installation(values["image"], SPACE, replicas=3, queues=queues)
+    wanted = [one for one in objects(to) if one["kind"] != "Namespace"]  # Helm makes it where it is told to
+
+    def key(one: Object) -> tuple[str, str]:
+        return one["kind"], one["metadata"]["name"]
+
+    assert sorted(rendered, key=key) == sorted(wanted, key=key)
+
+
+@pytest.mark.cluster
+async def test_a_release_is_installed_upgraded_and_removed_and_leaves_the_definition(
+    installed: Installed, kube: Server
+) -> None:
+    admin = installed.admin
+    await uninstall(admin, installed.to, lambda _: None)  # Helm does not take over what others have made
+    await installed.namespace(SPACE)
+    made = await asyncio.to_thread(release, kube, "install", str(CHART), RELEASE, {"replicas": 0})
+    assert (made["revision"], made["status"]) == (1, "deployed")
+    assert (await admin.get(DEPLOYMENTS, NAME, SPACE))["spec"]["replicas"] == 0
+    changed = await asyncio.to_thread(
+        release, kube, "upgrade", str(CHART), RELEASE, {"replicas": 0, "image": "operator:next", "queues": True}
+    )
+    assert (changed["revision"], changed["status"]) == (2, "deployed")
+    pod = (await admin.get(DEPLOYMENTS, NAME, SPACE))["spec"]["template"]["spec"]
+    assert pod["containers"][0]["image"] == "operator:next"
+    assert await admin.find(CLUSTER_ROLES, f"{NAME}-queues") is not None
+    await asyncio.to_thread(release, kube, "uninstall", RELEASE)
+    assert await admin.find(DEPLOYMENTS, NAME, SPACE) is None
+    assert await admin.find(VALIDATING, WEBHOOK) is None and await admin.find(MUTATING, DEFAULTS_WEBHOOK) is None
+    assert await admin.find(DEFINITIONS, CRD_NAME) is not None, "and with it the jobs"
