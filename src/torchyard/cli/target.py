@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from torchyard.yard.settings import Settings, default_state
-
 if TYPE_CHECKING:
     from torchyard.kube.client import Client
     from torchyard.kube.kubeconfig import Connection
@@ -25,19 +23,9 @@ Context = Annotated[str, typer.Option(metavar="NAME", help="Context of the kubec
 
 def chosen(kubeconfig: Path | None, context: str, state: Path | None) -> Connection:
     """As told; else kubectl's choice; else the plane of this machine."""
-    from torchyard.kube.kubeconfig import ConfigError, load
+    from torchyard.yard import target
 
-    plane = Settings(state=(state or default_state()).absolute()).kubeconfig
-    if kubeconfig is not None or context:
-        return load(kubeconfig, context=context)
-    if state is not None:
-        return load(plane)
-    try:
-        return load()
-    except ConfigError:
-        if plane.exists():
-            return load(plane)
-        raise
+    return target.chosen(kubeconfig, context, state)
 
 
 def ask(connection: Connection, work: Callable[[Client], Awaitable[T]]) -> T:

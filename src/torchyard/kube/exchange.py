@@ -63,6 +63,12 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Close without the farewells of TLS, for which nobody may be there to wait."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
     def _give(self, reply: Reply) -> None:
         answer, self._answer = self._answer, None
         # An answer that nobody asked for means that the two ends no longer agree.
@@ -196,7 +202,7 @@ class Wires:
     def close(self) -> None:
         self._is_closed = True
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop().abort()
 
     def _idle_one(self) -> Wire | None:
         while self._idle:

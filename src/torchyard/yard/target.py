@@ -1,0 +1,23 @@
+"""Which cluster is meant where people or programs name none, or only a part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torchyard.kube.kubeconfig import ConfigError, Connection, load
+from torchyard.yard.settings import Settings, default_state
+
+
+def chosen(kubeconfig: Path | None = None, context: str = "", state: Path | None = None) -> Connection:
+    """As told; else kubectl's choice; else the plane of this machine, or of the state directory `state`."""
+    plane = Settings(state=(state or default_state()).absolute()).kubeconfig
+    if kubeconfig is not None or context:
+        return load(kubeconfig, context=context)
+    if state is not None:
+        return load(plane)
+    try:
+        return load()
+    except ConfigError:
+        if plane.exists():
+            return load(plane)
+        raise

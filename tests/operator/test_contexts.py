@@ -1,0 +1,93 @@
+"""The commands for jobs and queues against a context that is named and is not the current one: a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.support.kubernetes import Server
+from tests.support.operator import PODS, Installed, running
+from tests.support.pytorchjobs import job
+
+from torchyard.api.conditions import holds
+from torchyard.api.errors import StatusError
+from torchyard.api.queue.crd import definitions
+from torchyard.operator.install import DEFINITIONS
+
+pytestmark = pytest.mark.cluster
+Object = dict[str, Any]
+TIMEOUT = 120
+
+
+@pytest.fixture
+def elsewhere(kube: Server, tmp_path: Path) -> list[str]:
+    """The words that lead to the real server, in a kubeconfig whose current context leads nowhere."""
+    config: Object = yaml.safe_load(kube.kubeconfig.read_text())
+    config["clusters"].append({"name": "nobody", "cluster": {"server": "https://127.0.0.1:9"}})
+    config["contexts"].append({"name": "nowhere", "context": {"cluster": "nobody", "user": "test"}})
+    config["current-context"] = "nowhere"
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(config))
+    path.chmod(0o600)
+    return ["--kubeconfig", str(path), "--context", "test"]
+
+
+async def yard(*words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "torchyard.cli", *words]
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment
+    )
+
+
+@pytest.mark.parametrize(("phase", "code", "said"), [("Succeeded", 0, "Succeeded"), ("Failed", 1, "Failed")])
+async def test_yard_run_follows_a_job_to_its_end_there(
+    installed: Installed, elsewhere: list[str], tmp_path: Path, *, phase: str, code: int, said: str
+) -> None:
+    namespace = await installed.namespace(f"run-{phase.lower()}")
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(yaml.safe_dump({**job(worker=None, policy="Never"), "metadata": {"name": "train"}}))
+    async with running(installed):
+        following = asyncio.create_task(yard("run", str(manifest), "-n", namespace, *elsewhere))
+        (pod,) = await installed.pods(namespace, 1)
+        patch = {"status": {"phase": phase}}
+        await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
+        done = await following
+    assert done.returncode == code, done.stdout + done.stderr
+    assert f"pytorchjob.kubeflow.org/train {said}" in done.stdout + done.stderr
+
+
+async def test_yard_queue_reads_the_queues_there(installed: Installed, elsewhere: list[str]) -> None:
+    for one in definitions():
+        try:
+            await installed.admin.create(DEFINITIONS, one)
+        except StatusError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+        async def established(name: str = one["metadata"]["name"]) -> bool:
+            return holds(await installed.admin.get(DEFINITIONS, name), "Established")
+
+        await installed.until(established)
+    done = await yard("queue", *elsewhere, "list", "-o", "json")
+    assert done.returncode == 0 and yaml.safe_load(done.stdout) == [], done.stderr
+
+
+async def test_yard_install_acts_there(installed: Installed, elsewhere: list[str]) -> None:
+    done = await yard("install", "--crds-only", *elsewhere)
+    assert done.returncode == 0, done.stderr
+    again = await yard("install", "--crds-only", *elsewhere)
+    assert again.stdout == "customresourcedefinition/pytorchjobs.kubeflow.org unchanged\n"
+
+
+async def test_the_current_context_is_said_to_lead_nowhere(elsewhere: list[str]) -> None:
+    kubeconfig = elsewhere[:2]
+    for words in (("doctor",), ("install",), ("uninstall",), ("queue", *kubeconfig, "list")):
+        done = await yard(*words, *([] if words[0] == "queue" else kubeconfig))
+        assert done.returncode == 1 and "https://127.0.0.1:9 does not answer" in done.stderr, (words, done.stderr)

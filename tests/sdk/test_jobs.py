@@ -1,0 +1,128 @@
+"""The SDK as a program uses it, on the one-machine plane with real pods, and on a real API server by its context."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.node.support import need_network
+from tests.support.kubernetes import Server
+from tests.support.operator import PODS, Installed, installation, running
+from tests.support.pytorchjobs import job as a_job
+from tests.support.yard import Yard as Plane
+from tests.support.yard import yard as command
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.sdk import JobFailed, Yard
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    need_network()
+    made = Plane(tmp_path_factory.mktemp("sdk"), controllers="*", flags=("--node",))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        command("down", state=made.state, timeout=120)
+
+
+@pytest.fixture
+def yard(plane: Plane) -> Iterator[Yard]:
+    with Yard(kubeconfig=plane.kubeconfig) as made:
+        yield made
+
+
+def training(name: str, script: str, *, workers: int = 1) -> Object:
+    container = {"name": "pytorch", "image": "busybox", "command": ["sh", "-c", script]}
+    template = {"spec": {"containers": [container], "terminationGracePeriodSeconds": 0}}
+    replica = {"replicas": 1, "restartPolicy": "Never", "template": template}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name, "annotations": {"torchyard.dev/init-container": "off"}},
+        "spec": {"pytorchReplicaSpecs": {"Master": replica, "Worker": {**replica, "replicas": workers}}},
+    }
+
+
+def test_a_job_is_submitted_followed_and_waited_for(yard: Yard, tmp_path: Path) -> None:
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(yaml.safe_dump(training("good", "echo rank $RANK; echo of $WORLD_SIZE")))
+    job = yard.submit(manifest)
+    assert list(job.logs(follow=True)) == ["rank 0", "of 2"]
+    assert job.wait(seconds=120).succeeded
+    assert list(job.logs("worker-0")) == ["rank 1", "of 2"]
+    assert [one.name for one in yard.jobs()] == ["good"] and yard.job("good").outcome().state == "Succeeded"
+    job.delete()
+    job.delete()
+    with pytest.raises(StatusError, match="not found"):
+        yard.job("good")
+
+
+def test_a_failure_names_who_failed_first(yard: Yard) -> None:
+    job = yard.submit(training("bad", "[ $RANK = 0 ] && exec sleep 600; exit 3"))
+    with pytest.raises(JobFailed, match="first to fail: bad-worker-0, exit code 3") as failed:
+        job.wait(seconds=120)
+    assert failed.value.first is not None and failed.value.first.exit_code == 3
+    job.delete()
+
+
+def test_a_job_is_scaled_suspended_resumed_and_not_waited_for_for_ever(yard: Yard) -> None:
+    job = yard.submit(training("long", "echo here; exec sleep 600"))
+    assert next(job.logs("worker-0", follow=True)) == "here"
+    job.scale(2)
+    assert next(job.logs("worker-1", follow=True)) == "here"
+    with pytest.raises(TimeoutError):
+        job.wait(seconds=0.1)
+    job.suspend()
+    assert yard.job("long").object["spec"]["runPolicy"]["suspend"] is True
+    job.resume()
+    assert yard.job("long").object["spec"]["runPolicy"]["suspend"] is False
+    job.delete()
+    with pytest.raises(YardError, match="was deleted meanwhile"):
+        job.wait(seconds=120)
+
+
+def test_what_runs_nothing_or_several_things_is_refused(yard: Yard, tmp_path: Path) -> None:
+    two = tmp_path / "two.yaml"
+    two.write_text(yaml.safe_dump_all([training("a", "true"), training("b", "true")]))
+    with pytest.raises(YardError, match="2 objects here run pods"):
+        yard.submit(two)
+    with pytest.raises(YardError, match="0 objects here run pods"):
+        yard.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    assert yard.jobs() == []
+
+
+def test_it_works_where_a_loop_runs_already(yard: Yard) -> None:
+    async def in_a_notebook() -> int:
+        return len(yard.jobs())
+
+    assert asyncio.run(in_a_notebook()) == 0
+
+
+@pytest.mark.cluster
+async def test_a_real_server_is_named_by_its_context(kube: Server) -> None:
+    async with installation(kube) as installed:
+        namespace = await installed.namespace("by-sdk")
+        async with running(installed):
+            await asyncio.to_thread(_submit_and_wait, installed, kube, namespace, asyncio.get_running_loop())
+
+
+def _submit_and_wait(installed: Installed, kube: Server, namespace: str, loop: asyncio.AbstractEventLoop) -> None:
+    with Yard(kubeconfig=kube.kubeconfig, context="test", namespace=namespace) as yard:
+        job = yard.submit({**a_job(worker=None), "metadata": {"name": "train"}})
+
+        async def succeed() -> None:
+            (pod,) = await installed.pods(namespace, 1)
+            patch = {"status": {"phase": "Succeeded"}}
+            await installed.admin.patch(PODS, pod["metadata"]["name"], patch, namespace, subresource="status")
+
+        asyncio.run_coroutine_threadsafe(succeed(), loop).result()
+        assert job.wait(seconds=120).succeeded and repr(job) == f"Job({namespace}/train: Succeeded)"
