@@ -40,6 +40,10 @@ def up(
             help="With a node: a ClusterQueue from what the machine has, and queues in every namespace.",
         ),
     ] = True,
+    queue_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Kueue's Configuration: its waitForPodsReady is what our queues go by."),
+    ] = None,
     assume_gpu_product: Annotated[
         str, typer.Option(metavar="NAME", help="Label the node's GPUs as this product, for manifests that select one.")
     ] = "",
@@ -70,6 +74,7 @@ def up(
         node=node,
         node_name=node_name or default_node_name(),
         local_queues=local_queues,
+        queue_config=queue_config.absolute() if queue_config else None,
         gpu_product=assume_gpu_product,
         python=python,
         engine=engine,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from torchyard.api.errors import YardError
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
@@ -33,6 +35,8 @@ from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.controllers.volume_protection import claim_protection, volume_protection
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
+from torchyard.core.queue.configuration import settings_of
+from torchyard.core.queue.lifecycle import Settings as QueueSettings
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
@@ -79,6 +83,17 @@ def _pytorchjobs(shop: Shop) -> Work:
     return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.api.clock).run()
 
 
+def _queue_settings(file: Path | None) -> QueueSettings:
+    if file is None:
+        return QueueSettings()
+    try:
+        return settings_of(file.read_text())
+    except OSError as error:
+        raise YardError(f"--queue-config {file}: {error.strerror}") from None
+    except YardError as error:
+        raise YardError(f"--queue-config {file}: {error.message}", hint=error.hint) from None
+
+
 def _queues(shop: Shop) -> Work:
     from torchyard.controllers.queue.controller import QueueController  # loads prometheus_client
 
@@ -86,6 +101,7 @@ def _queues(shop: Shop) -> Work:
         shop.client,
         shop.informers,
         clock=shop.api.clock,
+        settings=_queue_settings(shop.settings.queue_config),
         pytorchjobs="pytorchjob" in shop.api.controllers,
         conveniences=LOCAL_QUEUES in shop.api.controllers,
     )

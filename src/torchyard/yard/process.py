@@ -95,6 +95,8 @@ def _arguments(settings: Settings) -> list[str]:
     arguments += ["--node-name", settings.node_name, "--assume-gpu-product", settings.gpu_product]
     arguments += ["--local-queues" if settings.local_queues else "--no-local-queues"]
     arguments += ["--engine"] if settings.engine else []
+    if settings.queue_config is not None:
+        arguments += ["--queue-config", str(settings.queue_config)]
     if settings.token_auth_file is not None:
         arguments += ["--token-auth-file", str(settings.token_auth_file)]
     return arguments

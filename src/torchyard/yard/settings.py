@@ -34,6 +34,7 @@ class Settings:
     node: bool = False  # run pods on this machine
     node_name: str = field(default_factory=default_node_name)
     local_queues: bool = True  # with a node: a ClusterQueue from what the machine has, and queues in every namespace
+    queue_config: Path | None = None  # Kueue's Configuration, for those who want other times than it ships
     gpu_product: str = ""  # what feature discovery would call this machine's GPUs; empty: what they are
     python: str = ""  # the interpreter that mapped images run; empty: the active environment
     engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here

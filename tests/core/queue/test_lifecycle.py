@@ -82,6 +82,25 @@ def test_each_try_waits_longer(before: int | None, count: int, pause: float) -> 
     assert seconds(requeue["requeueAt"]) == NOW + 300 + pause
 
 
+def test_not_all_come_back_at_once() -> None:
+    """The more of a pause may be added, the further apart they are; the same workload draws the same each time."""
+    spread = Settings(timeout=300, backoff_base=60, backoff_jitter=0.5)
+
+    def pause(uid: str, count: int = 0, settings: Settings = spread) -> float:
+        obj = running(WAITING, requeueState={"count": count})
+        outcome = seen({**obj, "metadata": {**obj["metadata"], "uid": uid}}, 300, settings)
+        assert outcome.status is not None
+        return seconds(outcome.status["requeueState"]["requeueAt"]) - NOW - 300
+
+    drawn = [pause(f"uid-{number}") for number in range(20)]
+    assert drawn == [pause(f"uid-{number}") for number in range(20)]
+    assert len(set(drawn)) > 5
+    assert all(60 <= one <= 90 for one in drawn)
+    assert pause("uid-1", 1) != 2 * pause("uid-1"), "drawn anew for each try"
+    assert pause("uid-1", 20) == spread.backoff_most
+    assert pause("uid-1", settings=Settings(timeout=300)) == 60, "Kueue's own share is too small to be seen"
+
+
 def test_after_so_many_tries_it_is_given_up() -> None:
     limited = Settings(timeout=300, backoff_limit=2)
     outcome = seen(running(WAITING, requeueState={"count": 2}), 300, limited)

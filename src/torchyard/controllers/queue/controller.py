@@ -42,7 +42,8 @@ class QueueController:
         pytorchjobs: bool = True,
         conveniences: bool = False,
     ) -> None:
-        self.state = State(client, informers, clock)
+        settings = settings or Settings()
+        self.state = State(client, informers, clock, one_by_one=settings.pods_ready and settings.block_admission)
         self.metrics = Metrics()
         told, kept = self.state.recorder(words.SCHEDULER), self.state.recorder(words.WORKLOADS)
         kinds: list[tuple[Adapter, Ref]] = [(BatchJob(), JOBS)]
@@ -53,7 +54,7 @@ class QueueController:
         self._parts: list[_Part] = [
             self._pods,
             Admission(self.state, told, self.metrics),
-            WorkloadController(self.state, kept, self.metrics, settings or Settings()),
+            WorkloadController(self.state, kept, self.metrics, settings),
             Figures(self.state, self.metrics),
             *self._jobs,
             SliceController(self.state, informers, self._jobs[0].recorder),

@@ -32,10 +32,15 @@ class Workloads:
     """Workloads and flavors, all that jobs need: what is known of them, and which are being written."""
 
     def __init__(
-        self, client: Client, informers: Informers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        client: Client,
+        informers: Informers,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        one_by_one: bool = False,
     ) -> None:
         self.client, self.clock = client, clock
-        self.book = Book(self._labels_of)
+        self.book = Book(self._labels_of, one_by_one=one_by_one)
         self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of})
         flavors = informers.of(FLAVORS)
         self.informers: list[Informer] = [flavors, self.workloads]
@@ -153,9 +158,15 @@ class State(Workloads):
     """With the queues: shared by everything that admits in this process."""
 
     def __init__(
-        self, client: Client, informers: Informers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        client: Client,
+        informers: Informers,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        one_by_one: bool = False,
     ) -> None:
-        super().__init__(client, informers, clock)
+        """`one_by_one`: see `Book`."""
+        super().__init__(client, informers, clock, one_by_one=one_by_one)
         self.namespaces = informers.of(NAMESPACES)
         self.local_queues = informers.of(LOCAL_QUEUES)
         self.cluster_queues = informers.of(CLUSTER_QUEUES)

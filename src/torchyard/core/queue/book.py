@@ -27,8 +27,9 @@ Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: ther
 
 
 class Book:
-    def __init__(self, labels_of: Labels) -> None:
-        self._labels_of = labels_of
+    def __init__(self, labels_of: Labels, *, one_by_one: bool = False) -> None:
+        """`one_by_one`: nobody is admitted before the pods of all who were are ready (Kueue's blockAdmission)."""
+        self._labels_of, self._one_by_one = labels_of, one_by_one
         self._queues: dict[str, Queue] = {}
         self._cohorts: dict[str, Object] = {}
         self._checks: dict[str, Object] = {}
@@ -48,6 +49,8 @@ class Book:
         self._released: dict[Node, None] = {}
         self._left: dict[Node, None] = {}  # where more wait than what is there can serve
         self._again: dict[Node, None] = {}
+        self._unready: set[Key] = set()  # those that hold quota and whose pods are not all ready
+        self._held_back: dict[str, None] = {}  # pools whose first waits for those
 
     def put_queue(self, obj: Object) -> None:
         queue = Queue.of(obj)
@@ -141,6 +144,7 @@ class Book:
             pool = self.pools.get(item.place)
             if pool is not None and pool.holding.pop(item.key, None) is not None:
                 pool.node.remove(item.held)
+                self._unready.discard(item.key)
                 self._released[pool.node.root] = None
                 self.changed.add(pool.queue.name)
             return
@@ -158,6 +162,8 @@ class Book:
             if pool is not None:
                 pool.holding[item.key] = item
                 pool.node.add(item.held)
+                if not item.is_ready:
+                    self._unready.add(item.key)
                 pool.reconsider_weaker(item.priority)
                 self._wake(pool)
             return
@@ -197,6 +203,16 @@ class Book:
         root = pool.node.root
         if root in self._left:
             self._again[root] = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nobody is admitted now, however much quota there is."""
+        return self._one_by_one and bool(self._unready)
+
+    def hold_back(self, pool: Pool) -> None:
+        """Its first fits, and is looked at again when all who were admitted are ready."""
+        self.awake.pop(pool.queue.name, None)
+        self._held_back[pool.queue.name] = None
 
     def look_again(self) -> None:
         again, self._again = self._again, {}
@@ -246,6 +262,9 @@ class Book:
     def refresh(self) -> bool:
         """Take note of what was given back; rebuild if the configuration changed. Answers whether it did."""
         released, self._released = self._released, {}
+        if not self.is_blocked:
+            self.awake |= self._held_back
+            self._held_back = {}
         if not self._is_stale:
             for root in released:
                 self._wake_around(root, reclaim=True)
@@ -256,6 +275,7 @@ class Book:
         self.outside.clear()
         self.pending.clear()
         self.awake = {}
+        self._unready.clear()
         for item in self.items.values():
             self._bring_in(item)
         self.awake = dict.fromkeys(self.pools)

@@ -78,7 +78,10 @@ def cycle(book: Book, now: float) -> list[Decision]:
         one = first if _is_current(first) else _nominate(book, first.pool, decisions)
         if one is None:
             continue
-        if not one.targets:
+        if not one.targets and book.is_blocked:
+            book.hold_back(one.pool)
+            decisions.append(Wait(one.item, one.lane, words.WAITING_FOR_PODS, words.OTHERS_NOT_READY))
+        elif not one.targets:
             if one.replaced is not None:
                 book.retire(one.replaced)
             book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)

@@ -30,6 +30,7 @@ class Item:
         "is_evicted",
         "is_finished",
         "is_leaving",
+        "is_ready",
         "key",
         "obj",
         "place",
@@ -73,6 +74,7 @@ class Item:
         self.held: Amounts = held_by(obj) if holds else {}
         self.reserved_at = seconds(reserved["lastTransitionTime"]) if reserved is not None and holds else 0.0
         self.is_admitted = holds and is_true(conditions, words.ADMITTED)
+        self.is_ready = holds and is_true(conditions, words.PODS_READY)
         requeue = (status.get("requeueState") or {}).get("requeueAt")
         self.requeue_at: float | None = seconds(requeue) if requeue else None
         self.told = reserved["message"] if reserved is not None and not holds else ""

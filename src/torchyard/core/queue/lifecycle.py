@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any
 
 from torchyard.api.conditions import find, is_true, with_condition
@@ -29,6 +30,8 @@ class Settings:
     backoff_base: float = 60
     backoff_most: float = 3600
     backoff_limit: int | None = None
+    backoff_jitter: float = 0.0001  # at most so much of a pause is added to it
+    block_admission: bool = False
 
 
 class Status:
@@ -265,10 +268,16 @@ def _watch_time(outcome: Outcome, obj: Object, now: float, settings: Settings, s
         return
     metadata = obj["metadata"]
     _evict(outcome, obj, words.BY_PODS_READY, words.pods_ready_timeout(metadata["namespace"], metadata["name"]), now)
-    pause = min(settings.backoff_base * 2 ** (count - 1), settings.backoff_most)
-    until = datetime.fromtimestamp(now, UTC) + timedelta(seconds=pause)
+    until = datetime.fromtimestamp(now, UTC) + timedelta(seconds=_pause(metadata["uid"], count, settings))
     if outcome.status is not None:
         outcome.status["requeueState"] = {"count": count, "requeueAt": to_rfc3339(until)}
+
+
+def _pause(uid: str, count: int, settings: Settings) -> float:
+    """Twice as long every time, and for each a little longer than for others, so that not all come back at once."""
+    drawn = int.from_bytes(blake2b(f"{uid}/{count}".encode(), digest_size=4).digest()) / 2**32
+    pause = settings.backoff_base * 2.0 ** (count - 1) * (1 + settings.backoff_jitter * drawn)
+    return min(pause, settings.backoff_most)
 
 
 def _evict(outcome: Outcome, obj: Object, reason: str, message: str, now: float) -> None:
