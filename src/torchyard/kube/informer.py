@@ -189,9 +189,19 @@ class Informer:
             self._reindex(key, before, None)
             self._tell("DELETED", obj, before)
         else:
-            obj = self._objects[key] = self.keep(obj)
+            obj = self._objects[key] = self._kept(obj, before)
             self._reindex(key, before, obj)
             self._tell("MODIFIED" if before is not None else "ADDED", obj, before)
+
+    def _kept(self, obj: Object, before: Object | None) -> Object:
+        """Most changes are of a status: a spec that is what it was need be neither kept twice nor looked through."""
+        spec = obj.get("spec")
+        if spec is None or before is None or self.keep is not slim or before.get("spec") != spec:
+            return self.keep(obj)
+        obj["spec"] = None
+        obj = self.keep(obj)
+        obj["spec"] = before["spec"]
+        return obj
 
     def _replace(self, found: dict[Key, Object], revision: str) -> None:
         """Take a complete list as the new truth, and tell the handlers what that changes."""

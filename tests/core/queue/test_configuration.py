@@ -43,7 +43,7 @@ REFUSED = {
     "another kind": ("kind: Pod\napiVersion: v1", 'apiVersion: Unsupported value: "v1"'),
     "what we do not do": (NEW + "fairSharing: {enable: true}", "fairSharing: Forbidden: not supported"),
     "a name that nobody knows": (NEW + "waitForPodsReady: {timeOut: 5m}", "waitForPodsReady.timeOut: Forbidden"),
-    "a length without a unit": (NEW + "waitForPodsReady: {timeout: 5}", 'waitForPodsReady.timeout: Invalid value: 5'),
+    "a length without a unit": (NEW + "waitForPodsReady: {timeout: 5}", "waitForPodsReady.timeout: Invalid value: 5"),
     "no length": (NEW + "waitForPodsReady: {timeout: 0s}", "must be longer than nothing"),
     "no flag": (NEW + "waitForPodsReady: {blockAdmission: maybe}", "must be true or false"),
     "no number": (

@@ -181,16 +181,21 @@ def test_the_order_is_the_same_however_they_arrive(data: st.DataObject, configur
 @settings(max_examples=25)
 @given(st.data(), configurations())
 def test_a_book_kept_up_to_date_is_the_book_made_anew(data: st.DataObject, configuration: list[Object]) -> None:
-    world = World(*configuration)
+    world, doors = World(*configuration), dict[str, Object]()
     for number in range(data.draw(st.integers(1, 20))):
         world.put(data.draw(jobs(number)))
         if data.draw(st.booleans()):
             world.round()
         if world.objects and data.draw(st.integers(0, 3)) == 0:
             world.finish(data.draw(st.sampled_from(sorted(world.objects))))
-    fresh = World(*configuration, *world.objects.values())
+        if data.draw(st.integers(0, 3)) == 0:
+            name = data.draw(st.sampled_from(QUEUES))
+            doors[name] = local(name, name, stopPolicy=data.draw(st.sampled_from(["None", "Hold"])))
+            world.put(doors[name])
+    fresh = World(*configuration, *doors.values(), *world.objects.values())
     fresh.book.refresh()
     world.book.refresh()
     assert usage_of(world) == usage_of(fresh)
     assert world.holding() == fresh.holding()
     assert world.book.pending + type(world.book.pending)() == fresh.book.pending + type(fresh.book.pending)()
+    assert world.book.outside == fresh.book.outside

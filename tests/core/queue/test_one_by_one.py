@@ -39,7 +39,9 @@ def test_the_next_is_admitted_when_the_one_before_is_ready() -> None:
 
 def test_who_waits_is_told_for_what() -> None:
     world = world_of(queue(cpu=4), local(), workload("a"), workload("b", at=1))
-    said = [(one.item.key[1], one.reason, one.message) for one in (*world.round(), *world.round()) if isinstance(one, Wait)]
+    said = [
+        (one.item.key[1], one.reason, one.message) for one in (*world.round(), *world.round()) if isinstance(one, Wait)
+    ]
     assert said[0] == (
         "b",
         "WaitingForPodsReady",
@@ -61,7 +63,9 @@ def test_a_pod_that_is_lost_blocks_again() -> None:
     becomes_ready(world, "a")
     ready = world.objects["a"]
     metadata = {**ready["metadata"], "resourceVersion": str(int(ready["metadata"]["resourceVersion"]) + 1)}
-    lost = [{**one, "status": "False"} if one["type"] == words.PODS_READY else one for one in ready["status"]["conditions"]]
+    lost = [
+        {**one, "status": "False"} if one["type"] == words.PODS_READY else one for one in ready["status"]["conditions"]
+    ]
     world.put({**ready, "metadata": metadata, "status": {**ready["status"], "conditions": lost}})
     world.put(workload("b"))
     assert world.settle() == []

@@ -60,7 +60,8 @@ def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type:
         raise patch.refusal(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
     try:
         if call.resource.custom is not None and gvk == call.resource.gvk:
-            found = [f'unknown field "{path}"' for path in call.resource.custom.prune(result)]
+            result, unknown = _pruned(call, result)
+            found = [f'unknown field "{path}"' for path in unknown]
         else:
             result, found = decode(result, type)
     except Undecodable as error:
@@ -76,6 +77,16 @@ def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type:
     for sentence in faults:
         call.warn(sentence)
     return result
+
+
+def _pruned(call: Call, result: Object) -> tuple[Object, list[str]]:
+    """What the schema does not name is dropped; of a change of status, all but that is what it was and stays it."""
+    custom = call.resource.custom
+    assert custom is not None
+    touched = ("metadata", "status") if call.subresource == "status" else tuple(result)
+    part = {name: result[name] for name in touched if name in result}
+    unknown = custom.prune(part)
+    return {**{name: value for name, value in result.items() if name not in touched}, **part}, unknown
 
 
 def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:

@@ -38,22 +38,27 @@ async def update(api: Api, call: Call, obj: Object) -> tuple[Record, bool]:
     record = api.store.get(api.key(call.resource, namespace, call.name))
     if record is None and behaviour.create_on_update and not call.subresource and version in ("", "0"):
         return await create(api, call, obj), True
-    present = record.object()["metadata"]["uid"] if record is not None else ""
+    if record is None:
+        _check_identity(call, metadata, "")
+        raise call.not_found()
+    if not version and not behaviour.unconditional_update and not call.subresource:
+        _check_identity(call, metadata, record.object()["metadata"]["uid"])
+        fault = faults.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise call.invalid(call.name, [fault])
+
+    def replaced(shown: Object) -> Object:
+        """Deep enough for another attempt: what `change` touches is the top level and the metadata."""
+        _check_identity(call, metadata, shown["metadata"]["uid"])
+        return {**obj, "metadata": dict(metadata)}
+
+    return await change(api, call, replaced, replaces=True), False
+
+
+def _check_identity(call: Call, metadata: Object, present: str) -> None:
     if metadata.get("uid", present) not in ("", present):
         raise call.conflict(
             f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {present}"
         )
-    if record is None:
-        raise call.not_found()
-    if not version and not behaviour.unconditional_update and not call.subresource:
-        fault = faults.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise call.invalid(call.name, [fault])
-    return await change(api, call, lambda _: _copy(obj)), False
-
-
-def _copy(obj: Object) -> Object:
-    """Deep enough for another attempt: what `change` touches is the top level and the metadata."""
-    return {**obj, "metadata": dict(obj["metadata"])}
 
 
 async def change(
@@ -62,11 +67,13 @@ async def change(
     compute: Compute,
     *,
     recorded: bool = False,
+    replaces: bool = False,
     validate: Callable[[Object, Object], list[faults.Fault]] | None = None,
 ) -> Record:
     """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
 
-    `recorded`: the computed object's managed fields are right already. `validate` replaces the kind's own rules, of
+    `recorded`: the computed object's managed fields are right already. `replaces`: it has no part of the old one in it,
+    so that one reading of that is enough. `validate` replaces the kind's own rules, of
     what may change and what is valid, for subresources that have theirs.
     """
     resource = call.resource
@@ -77,7 +84,7 @@ async def change(
         if record is None:
             raise call.not_found()
         old = record.object()
-        shown = from_storage(resource, storage, record.object())
+        shown = old if replaces and resource is storage else from_storage(resource, storage, record.object())
         if resource.custom is not None and resource is not storage:
             # what the client's version does not have is neither changed nor counted as a change
             old = to_storage(resource, storage, from_storage(resource, storage, old))
@@ -118,7 +125,10 @@ async def _checked(
     is_status = call.subresource == "status"
     prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
     carry_over(new, old)
-    behaviour.default(new)
+    if is_status and storage.custom is not None:
+        new = _with_status_only(behaviour, new, old)
+    else:
+        behaviour.default(new)
     if not recorded:
         # before the kind's own rules, as upstream: what those take back is owned all the same
         record_managed(call, storage, old, new)
@@ -150,6 +160,14 @@ async def _checked(
         allocator.allocate(api, new, old)
     await api.admission.validate(api, call, "UPDATE", new, old)
     return new
+
+
+def _with_status_only(behaviour: Behaviour, new: Object, old: Object) -> Object:
+    """What is not its status stays what it was, whatever was sent: so nothing need look at a whole custom resource."""
+    kept = {name: part for name, part in old.items() if name not in ("metadata", "status")}
+    sent = {"status": new["status"]} if "status" in new else {}
+    behaviour.default(sent)
+    return {**kept, "metadata": new["metadata"], **({"status": sent["status"]} if "status" in sent else {})}
 
 
 def _is_news(behaviour: Behaviour, new: Object, old: Object) -> bool:

@@ -44,6 +44,7 @@ class Book:
         self.changed: set[str] = set()  # pools whose figures are others than before
         self.untold: dict[Key, None] = {}  # of those outside: who was not told why
         self.joined: dict[Lane, None] = {}  # lanes that somebody joined who is to be told what the others were
+        self._at_door: dict[Key, dict[Key, Item]] = {}  # workloads by local queue
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
         self._released: dict[Node, None] = {}
@@ -73,7 +74,21 @@ class Book:
 
     def put_local(self, obj: Object) -> None:
         metadata = obj["metadata"]
-        self._replace(self.local, (metadata["namespace"], metadata["name"]), obj.get("spec") or {})
+        key, spec = (metadata["namespace"], metadata["name"]), obj.get("spec") or {}
+        if self._is_stale or key not in self.local:
+            self._replace(self.local, key, spec)
+        elif self.local[key] != spec:
+            self._reopen(key, spec)
+
+    def _reopen(self, door: Key, spec: Object) -> None:
+        """Only those who wait at this door are looked at anew: to look at all would cost each door as much as all."""
+        mine = [one for one in self._at_door.get(door, {}).values() if not one.place]
+        for item in mine:
+            self._take_out(item)
+        self.changed.update(each.get("clusterQueue", "") for each in (self.local[door], spec))
+        self.local[door] = spec
+        for item in mine:
+            self._bring_in(item)
 
     def _replace(self, known: dict[Any, Object], name: object, spec: Object) -> None:
         if known.get(name) != spec:
@@ -108,13 +123,23 @@ class Book:
                 known.obj = obj  # the copy that whoever told keeps anyway, instead of one of our own
             return known
         item = Item(obj, known)
-        self._take_out(known)
+        self._forget(known)
         self.items[item.key] = item
+        self._at_door.setdefault(self.local_queue_of(item), {})[item.key] = item
         self._bring_in(item)
         return item
 
     def remove(self, key: Key) -> None:
-        self._take_out(self.items.pop(key, None))
+        self._forget(self.items.pop(key, None))
+
+    def _forget(self, item: Item | None) -> None:
+        self._take_out(item)
+        if item is not None:
+            door = self.local_queue_of(item)
+            left = self._at_door[door]
+            del left[item.key]
+            if not left:
+                del self._at_door[door]
 
     def assume(self, item: Item, queue: str, held: Amounts, now: float) -> None:
         """Count quota as given before the world knows of it."""

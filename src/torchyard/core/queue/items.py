@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from torchyard.api.conditions import find, is_true
@@ -14,6 +15,7 @@ Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 
 
+@lru_cache(maxsize=4096)
 def seconds(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
