@@ -264,6 +264,14 @@ async def test_an_archive_that_is_added_is_unpacked_and_does_not_lead_out(store:
     assert not list(outside.iterdir())
 
 
+async def test_a_name_that_cannot_be_is_refused_before_anything_is_built(store: ImageStore, tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "Dockerfile").write_text("FROM busybox\n")
+    with pytest.raises(ImageError, match="invalid reference format"):
+        await Builder(store, tmp_path, arguments={}, say=said.append).build(tmp_path / "Dockerfile", "Bad Name")
+    assert said == []
+
+
 def test_continuations_comments_and_both_forms_are_read() -> None:
     steps = parse('FROM a\nRUN one && \\\n  # between\n  two\nCMD ["x", "y"]\nEXPOSE 80\nENTRYPOINT run it\n')
     assert steps[1] == Step(2, "RUN", "one &&  two")

@@ -198,6 +198,16 @@ def test_nothing_in_an_image_leads_out_of_it(tmp_path: Path) -> None:
     assert (image.root.layers[0] / str(outside).lstrip("/") / "planted").read_text() == "x"
 
 
+def test_what_is_no_archive_and_where_none_can_be_written_is_said(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path / "images", python.describe(sys.executable))
+    (tmp_path / "text").write_text("no archive")
+    for name in ("nowhere", "text", "images"):
+        with pytest.raises(YardError, match=f"{name} is no image's archive"):
+            load(store, tmp_path / name)
+    with pytest.raises(YardError, match="there is no directory"):
+        archive.save(store, "busybox", tmp_path / "nowhere" / "image.tar")
+
+
 def test_later_layers_take_files_away(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images", python.describe(sys.executable))
     made = packed(

@@ -96,6 +96,7 @@ def save(
     """Write an image as an OCI archive that containerd and docker load."""
     from torchyard.node.images.archive import save as write
 
+    say(f"packing {name}; programs of this machine that it stands on are packed along, which may take minutes")
     say(f"saved {name} to {write(_store(state), name, output.absolute())}")
 
 

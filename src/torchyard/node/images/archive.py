@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from torchyard.node.images.model import full_name
+from torchyard.node.images.model import ImageError, full_name
 from torchyard.node.images.store import ImageStore
 from torchyard.node.runtime.compose import CONFIGURATION, SYSTEM
 
@@ -28,6 +28,8 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 def save(store: ImageStore, name: str, target: Path, *, with_machine: bool = True) -> Path:
     """Write the archive; `with_machine` packs the programs and the Python environment a mapped base stands for."""
     image = store.resolve(name)
+    if not target.parent.is_dir():
+        raise ImageError(f"there is no directory {target.parent}", code="CannotSave")
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         layers = []
         if image.root.machine and with_machine:
@@ -35,8 +37,10 @@ def save(store: ImageStore, name: str, target: Path, *, with_machine: bool = Tru
             layers.append(_pack(Path(scratch) / "machine.tar", [*places, *image.root.prefixes], root=Path("/")))
         for number, tree in enumerate(image.root.layers):
             layers.append(_pack(Path(scratch) / f"{number}.tar", sorted(tree.iterdir()), root=tree))
-        with tarfile.open(target, "w") as archive:
+        whole = Path(scratch) / "image.tar"  # whoever finds the target finds all of it
+        with tarfile.open(whole, "w") as archive:
             _write_layout(archive, layers, image.config.as_dict(), full_name(name))
+        whole.replace(target)
     return target
 
 

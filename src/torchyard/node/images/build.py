@@ -20,7 +20,7 @@ from typing import Any
 from torchyard.node.images import load
 from torchyard.node.images.dockerfile import DockerfileError, Step, assignments, parse, split_flags, substitute
 from torchyard.node.images.ignored import Ignored
-from torchyard.node.images.model import Config, Image
+from torchyard.node.images.model import Config, Image, full_name
 from torchyard.node.images.run import RunError, run_in_sandbox
 from torchyard.node.images.store import ImageStore
 from torchyard.node.runtime.compose import Root
@@ -45,6 +45,7 @@ class Builder:
 
     async def build(self, dockerfile: Path, name: str) -> str:
         """The new image's id; the name points to it afterwards."""
+        full_name(name)  # raises before anything is done for a name that cannot be
         steps = parse(dockerfile.read_text())
         self._layer.mkdir(parents=True)
         try:

@@ -45,10 +45,11 @@ class ImageStore:
             return self.load(image_id, full)
         found = known.find(full, self.python, self.directory / "layers")
         if found is None:
+            short = full.removeprefix("docker.io/").removeprefix("library/")
             raise ImageError(
                 f'failed to pull image "{full}": this node has no registry to pull from',
-                hint=f"build it with: yard image build -t {full.removeprefix('docker.io/')} DIR, "
-                f"or map it with: yard image map {full.removeprefix('docker.io/')} pytorch/pytorch",
+                hint=f"build it with: yard image build -t {short} DIR, "
+                f"or map it with: yard image map {short} pytorch/pytorch",
             )
         return found
 
