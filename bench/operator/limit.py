@@ -1,7 +1,8 @@
 """What the server takes at most: the very objects of the operator's run, made by a client that decides nothing.
 
 The operator makes pods and services while somebody makes the jobs; so does this client, in one process and from one
-list, with as many requests under way. It watches nothing, writes no status and tells of nothing: all of that is the
+list, with as many requests under way or, since a server may do better with fewer, a third of them; the better of the
+two is the limit. It watches nothing, writes no status and tells of nothing: all of that is the
 operator's own expense. Time runs from the first request until the server shows the last object, in both runs.
 """
 
@@ -56,8 +57,11 @@ class Limit:
         self._like = [(ref, _without_server(obj)) for ref, obj in like]
         self._replicas = sum(ref is PODS for ref, _ in like)
 
-    async def rate(self, space: str, job: Callable[[str], Object] | None) -> float:
-        """Replicas a second in an empty namespace; with `job`, as many jobs are made beside them and removed after."""
+    async def rate(self, space: str, job: Callable[[str], Object] | None, *, share: int = 1) -> float:
+        """Replicas a second in an empty namespace; with `job`, as many jobs are made beside them and removed after.
+
+        `share`: by how much fewer requests are under way than the operator may have.
+        """
         # Its connections are as new as the operator's are.
         transport = HttpTransport(self._connection, user_agent="bench-limit", limit=AT_ONCE + OTHERS_AT_ONCE + 1)
         client = Client(transport, manager="bench")
@@ -69,8 +73,8 @@ class Limit:
         beside = [client.create(JOBS, job(f"b{number}"), space) for number in range(self._count)] if job else []
         begun = time.perf_counter()
         async with asyncio.TaskGroup() as group:
-            group.create_task(each(beside, OTHERS_AT_ONCE))
-            group.create_task(each(works, AT_ONCE))
+            group.create_task(each(beside, OTHERS_AT_ONCE // share))
+            group.create_task(each(works, AT_ONCE // share))
             group.create_task(made(client, space, self._count * self._replicas))
         took = time.perf_counter() - begun
         if job:
