@@ -23,8 +23,8 @@ from torchyard.operator.settings import MOST_REQUESTS
 
 Object = dict[str, Any]
 AT_ONCE = MOST_REQUESTS  # as many as the operator may
-# Whoever makes jobs, and the kubelet, leave the operator its share of the 200 changes at once that the server takes.
-OTHERS_AT_ONCE = 64
+# Whoever makes jobs, and the kubelet, leave the operator its share of the server.
+OTHERS_AT_ONCE = 32
 _LOOK_AGAIN = 0.1
 
 

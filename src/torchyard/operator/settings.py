@@ -14,7 +14,7 @@ WEBHOOK = "validator.torchyard.dev"
 DEFAULTS_WEBHOOK = "defaults.torchyard.dev"
 WEBHOOK_SECRET = f"{NAME}-webhook"
 HOST = "0.0.0.0"  # noqa: S104 - probes and the API server come from outside the pod
-WORKERS, MOST_REQUESTS = 16, 100  # of the 200 changes at once that an API server takes by default
+WORKERS, MOST_REQUESTS = 16, 50  # a quarter of the changes at once that an API server takes by default
 METRICS_PORT, HEALTH_PORT, WEBHOOK_PORT = 8080, 8081, 9443
 
 
