@@ -44,9 +44,6 @@ class PodHome:
         self.path.mkdir(parents=True, exist_ok=True)
         record.write(str(self.path / "pod.json"), plan)
 
-    def forget_plan(self) -> None:
-        (self.path / "pod.json").unlink(missing_ok=True)
-
     def attempts(self, container: Object) -> tuple[Attempt, ...]:
         name = container["name"]
         directory = self.container(name)

@@ -61,7 +61,8 @@ class Surroundings:
 
     async def ensure(self) -> bool:
         """Bring up what is missing; whether that was the shim. Raises VolumeError while a volume cannot be had."""
-        if self.home.plan() is None:
+        plan = self.home.plan()
+        if plan is None or plan.get("released"):
             self._take_up(engine=await self._is_for_the_engine())
         self.volumes = await self._prepare_volumes()
         plan = self.plan
@@ -94,7 +95,6 @@ class Surroundings:
             return True
         if not self.home.container_names() and await self._is_for_the_engine():
             await self.stop_shim()
-            self.home.forget_plan()
         return False
 
     def _take_up(self, *, engine: bool) -> None:
