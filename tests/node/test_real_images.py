@@ -236,7 +236,7 @@ async def test_an_image_that_only_podman_holds_runs_in_it_through_the_agent(
         await node.create("early", {"restartPolicy": "Never", "containers": [{"name": "main", "image": "later:1"}]})
         await node.until("early", lambda pod: "ErrImagePull" in str(pod.get("status")), seconds=60)
         run(podman, "tag", NAME, "later:1")
-        await node.phase("early", "Succeeded", seconds=60)
+        await node.phase("early", "Succeeded", seconds=180)  # the engine is asked several times
         assert await node.log("early") == "hello world\n"
         (tmp_path / "shared").mkdir()
         waits = {
