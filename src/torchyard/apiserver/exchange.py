@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -22,7 +23,7 @@ class Query:
     def __init__(self, text: str = "", values: Mapping[str, list[str]] | None = None) -> None:
         self._values: dict[str, list[str]] = dict(values) if values else {}
         if text:
-            for name, value in parse_qsl(text, keep_blank_values=True):
+            for name, value in _pairs(text):
                 self._values.setdefault(name, []).append(value)
 
     def get(self, name: str, default: str = "") -> str:
@@ -53,6 +54,12 @@ class Query:
 
     def __bool__(self) -> bool:
         return bool(self._values)
+
+
+@lru_cache(maxsize=1024)
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Most requests end as many others do: `fieldManager=kubectl`."""
+    return parse_qsl(text, keep_blank_values=True)
 
 
 def _quoted(text: str) -> str:

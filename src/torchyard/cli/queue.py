@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.api.queue import names
+from torchyard.api.queue import names, words
 from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, ask, chosen
 
@@ -128,8 +129,29 @@ def position(job: Job, namespace: Namespace = "default", state: State = None) ->
 @app.command("why")
 def why(job: Job, namespace: Namespace = "default", state: State = None) -> None:
     """Say why a job waits, or what became of it."""
-    place = _find(_run(state, _places), job, namespace)
-    say(f"{place.state}: {place.why}")
+    say(_run(state, partial(_told, job=job, namespace=namespace)))
+
+
+async def _told(client: Client, *, job: str, namespace: str) -> str:
+    try:
+        place = _find(await _places(client), job, namespace)
+    except YardError:
+        refusal = await _refusal(client, job, namespace)
+        if not refusal:
+            raise
+        return f"Not queued: {refusal}"
+    return f"{place.state}: {place.why}"
+
+
+async def _refusal(client: Client, job: str, namespace: str) -> str:
+    """What was last told of a job that no workload could be made for."""
+    from torchyard.kube.refs import EVENTS
+
+    fields = f"involvedObject.name={job},type=Warning"
+    found = (await client.list(EVENTS, namespace, fields=fields)).items
+    told = [one for one in found if one["reason"] in (words.NOT_COMPOSED, words.NO_PRIORITY_CLASS)]
+    latest = max(told, key=lambda one: one.get("lastTimestamp") or "", default=None)
+    return str(latest["message"]) if latest is not None else ""
 
 
 def _change(state: Path | None, job: str, namespace: str, change: Callable[[Client, Place], Awaitable[Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import orjson
@@ -113,6 +114,25 @@ async def test_a_snapshot_shows_the_past_while_it_is_kept(store: Store) -> None:
     assert then == [("/pods/n/a", 1), ("/pods/n/b", 2), ("/pods/n/c", 3)]
     assert [one.key for one in store.snapshot(3, "/pods/n/", after="/pods/n/a", limit=1)] == ["/pods/n/b"]
     assert [one.key for one in store.snapshot(5, "/pods/n/")] == ["/pods/n/a", "/pods/n/c"]
+
+
+async def test_every_moment_of_the_past_is_shown_as_it_was(store: Store) -> None:
+    draw, now = Random(7), dict[str, int]()
+    past: list[dict[str, int]] = [{}]
+    for number in range(1, 201):
+        key = f"/{draw.choice(['pods', 'jobs'])}/n/{draw.randrange(12)}"
+        if key in now and draw.random() < 0.4:
+            await store.delete(key, an_object("x"), expected=now.pop(key))
+        else:
+            await store.put(key, an_object("x"), expected=now.get(key, 0))
+            now[key] = number
+        past.append(dict(now))
+    for revision, was in enumerate(past):
+        after = f"/pods/n/{draw.randrange(12)}"
+        wanted = sorted((key, rev) for key, rev in was.items() if key.startswith("/pods/"))
+        assert [(one.key, one.rev) for one in store.snapshot(revision, "/pods/")] == wanted
+        rest = [one.key for one in store.snapshot(revision, "/pods/", after=after)]
+        assert rest == [key for key, _ in wanted if key > after]
 
 
 async def test_compaction_forgets_the_past_and_says_so(store: Store) -> None:

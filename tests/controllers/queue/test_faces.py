@@ -68,6 +68,19 @@ def test_position_and_reason_are_told(plane: Yard) -> None:
     assert "in queues there: last, next, runs" in unknown.stderr
 
 
+def test_why_a_job_is_in_no_queue_is_told(plane: Yard) -> None:
+    server, wrong = plane.server(), job("wrong", 1)
+    wrong["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "gold"
+    assert server.admin.post(JOBS, wrong).status == 201
+
+    def told() -> bool:
+        done = yard("queue", "why", "wrong", state=plane.state)
+        return done.stdout.startswith('Not queued: WorkloadPriorityClass "gold" not found: create it')
+
+    eventually(told, "the reason")
+    assert server.admin.delete(f"{JOBS}/wrong").status == 200
+
+
 def test_a_job_is_held_resumed_and_moved(plane: Yard) -> None:
     server = plane.server()
     assert "on hold" in said(plane, "hold", "last")
@@ -113,6 +126,8 @@ def test_figures_have_the_names_of_kueue(plane: Yard) -> None:
         "kueue_pending_workloads{",
         "kueue_admission_wait_time_seconds_bucket{",
         "kueue_admission_attempt_duration_seconds_count{",
+        'kueue_admission_attempts_total{result="success"}',
+        'kueue_workload_creation_latency_seconds_count{job_kind="Job"}',
         "apiserver_request_total{",
     ):
         assert name in text

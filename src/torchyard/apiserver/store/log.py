@@ -1,7 +1,7 @@
 """The bytes on disk: one append-only SQLite table whose row id is the resource version.
 
-Every change of every object is a row; nothing is overwritten, so the table is also the watch history, and a list "as of
-revision N" is a query. Compaction forgets superseded rows. This module knows revisions, keys and bytes; it does not
+Every change of every object is a row; nothing is overwritten, so the table is also the watch history, and knows every
+object as of revision N. Compaction forgets superseded rows. This module knows revisions, keys and bytes; it does not
 know what an object is.
 """
 
@@ -141,15 +141,19 @@ class Log:
     def row(self, rev: int) -> Row | None:
         return next(self._rows("SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev = ?", (rev,)), None)
 
-    def snapshot(self, rev: int, prefix: str, *, after: str = "", limit: int = -1) -> Iterator[Row]:
-        """The objects below `prefix` as they were at `rev`, by key; those after the key `after` only."""
-        start = max(prefix, after + "\0") if after else prefix
-        yield from self._rows(
-            "SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev IN"
-            " (SELECT max(rev) FROM log WHERE key >= ? AND key < ? AND rev <= ? GROUP BY key)"
-            " AND deleted = 0 ORDER BY key LIMIT ?",
-            (start, _after(prefix), rev, limit),
+    def at(self, rev: int, key: str) -> Row | None:
+        """An object as it was at `rev`; None if there was none then."""
+        query = (
+            "SELECT rev, key, prev, deleted, crc, value FROM log WHERE key = ? AND rev <= ? ORDER BY rev DESC LIMIT 1"
         )
+        row = next(self._rows(query, (key, rev)), None)
+        return None if row is None or row.deleted else row
+
+    def deleted_after(self, rev: int, prefix: str) -> list[str]:
+        """The keys that start with `prefix` and that somebody deleted after `rev`, in order."""
+        # The plus keeps SQLite from going through all that was ever below the prefix.
+        query = "SELECT DISTINCT key FROM log WHERE rev > ? AND deleted = 1 AND +key >= ? AND +key < ? ORDER BY key"
+        return [key for (key,) in self._reader.execute(query, (rev, prefix, _after(prefix)))]
 
     def compact(self, rev: int) -> int:
         """Forget rows superseded at or before `rev`. Answers how many went."""

@@ -11,6 +11,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,8 +124,19 @@ class Store:
             return
         if rev < self.compacted:
             raise Compacted(rev, self.compacted)
-        for row in self._log.snapshot(rev, prefix, after=after, limit=limit):
-            yield Record(row.key, row.rev, row.value)
+        yield from islice(self._as_of(rev, prefix, after), limit if limit >= 0 else None)
+
+    def _as_of(self, rev: int, prefix: str, after: str) -> Iterator[Record]:
+        """What has not changed since is in memory: only the rest costs a look into the log."""
+        collection = self.collection(collection_of(prefix))
+        there = (record.key for record in collection.below(prefix, after=after))
+        gone = (key for key in self._log.deleted_after(rev, prefix) if key > after and collection.get(key) is None)
+        for key in merge(there, gone):
+            record = collection.get(key)
+            if record is not None and record.rev <= rev:
+                yield record
+            elif (row := self._log.at(rev, key)) is not None:
+                yield Record(row.key, row.rev, row.value)
 
     # Writing
 

@@ -14,7 +14,7 @@ from torchyard.api.queue import names, words
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.cycle import Admit, Decision, Preempt, Wait, cycle
+from torchyard.core.queue.cycle import Admit, Preempt, Wait, cycle
 from torchyard.core.queue.items import Item
 from torchyard.core.queue.pool import Lane
 from torchyard.core.queue.preempt import Target
@@ -53,10 +53,14 @@ class Admission:
             started = time.perf_counter()
             decisions = cycle(book, self._state.now())
             if decisions:
-                self._metrics.attempt(time.perf_counter() - started, bool(decisions))
+                is_success = any(isinstance(one, Admit) for one in decisions)
+                self._metrics.attempt(time.perf_counter() - started, is_success)
             for one in decisions:
-                await self._room.acquire()
-                self._spawn(self._carry_out(one))
+                if isinstance(one, Wait):
+                    self._note(one)
+                else:
+                    await self._room.acquire()
+                    self._spawn(self._carry_out(one))
             self._lanes |= book.joined
             if book.untold or book.joined:
                 self._to_tell.set()
@@ -76,18 +80,20 @@ class Admission:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("admission failed", exc_info=error)
 
-    async def _carry_out(self, decision: Decision) -> None:
+    def _note(self, wait: Wait) -> None:
+        """Somebody will be told why it waits."""
+        if wait.item.told != wait.message:
+            self._waits[wait.item.key] = wait
+        self._lanes[wait.lane] = None
+        self._to_tell.set()
+
+    async def _carry_out(self, decision: Admit | Preempt) -> None:
         try:
             match decision:
                 case Admit():
                     await self._admit(decision)
                 case Preempt():
                     await asyncio.gather(*(self._preempt(decision, target) for target in decision.targets))
-                case Wait(item):
-                    if item.told != decision.message:
-                        self._waits[item.key] = decision
-                    self._lanes[decision.lane] = None
-                    self._to_tell.set()
         except YardError as error:
             log.warning("admission of %s/%s: %s", *decision.item.key, error)
 

@@ -49,7 +49,9 @@ class QueueController:
         kinds: list[tuple[Adapter, Ref]] = [(BatchJob(), JOBS)]
         if pytorchjobs:
             kinds.append((PyTorchJob(), PYTORCHJOBS))
-        self._jobs = [JobController(self.state, informers, adapter, ref) for adapter, ref in kinds]
+        self._jobs = [
+            JobController(self.state, informers, adapter, ref, composed=self.metrics.composed) for adapter, ref in kinds
+        ]
         self._pods = PodController(self.state, informers)
         self._parts: list[_Part] = [
             self._pods,

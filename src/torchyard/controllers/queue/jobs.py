@@ -5,6 +5,7 @@ Knows no kind of job: `core.queue.jobs` has an adapter for each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torchyard.api.conditions import find, holds, is_true
@@ -16,6 +17,7 @@ from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.state import Workloads
 from torchyard.core.queue import lifecycle, slices
+from torchyard.core.queue.items import seconds
 from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
 from torchyard.core.queue.shapes import shape_of
 from torchyard.kube.client import Ref
@@ -27,9 +29,18 @@ _NOT_ADMITTED = "Not admitted by cluster queue"
 
 
 class JobController:
-    def __init__(self, state: Workloads, informers: Informers, adapter: Adapter, ref: Ref) -> None:
+    def __init__(
+        self,
+        state: Workloads,
+        informers: Informers,
+        adapter: Adapter,
+        ref: Ref,
+        *,
+        composed: Callable[[str, float], None] = lambda _kind, _seconds: None,
+    ) -> None:
+        """`composed` is told of each workload that is made: for what kind, and how long after the job."""
         self._state, self._adapter, self._ref = state, adapter, ref
-        self._client = state.client
+        self._client, self._composed = state.client, composed
         self._jobs = informers.of(ref)
         self._composer = Composer(informers, adapter, ref)
         self.recorder = state.recorder(words.framework(adapter.framework))
@@ -114,6 +125,7 @@ class JobController:
                 self._tell(job, "Warning", words.NOT_COMPOSED, str(error))
                 return
             raise
+        self._composed(self._adapter.kind, max(0.0, self._state.now() - seconds(metadata["creationTimestamp"])))
         self._tell(job, "Normal", words.CREATED, words.created(metadata["namespace"], name))
 
     async def _finish(self, job: Object, workload: Object, succeeded: bool, message: str) -> None:

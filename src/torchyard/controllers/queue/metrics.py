@@ -16,6 +16,15 @@ class Metrics:
         self._attempts = Histogram(
             "kueue_admission_attempt_duration_seconds", "Time of a round.", ("result",), registry=registry
         )
+        self._attempt_count = Counter(
+            "kueue_admission_attempts", "Rounds that came to a decision.", ("result",), registry=registry
+        )
+        self._creations = Histogram(
+            "kueue_workload_creation_latency_seconds",
+            "From a job to its workload.",
+            ("job_kind",),
+            registry=registry,
+        )
         self._waits = Histogram(
             "kueue_admission_wait_time_seconds", "From queued to admitted.", queue, buckets=_WAITS, registry=registry
         )
@@ -45,7 +54,12 @@ class Metrics:
         )
 
     def attempt(self, seconds: float, success: bool) -> None:
-        self._attempts.labels("success" if success else "inadmissible").observe(seconds)
+        result = "success" if success else "inadmissible"
+        self._attempts.labels(result).observe(seconds)
+        self._attempt_count.labels(result).inc()
+
+    def composed(self, kind: str, seconds: float) -> None:
+        self._creations.labels(kind).observe(seconds)
 
     def reserved(self, queue: str, seconds: float) -> None:
         self._reserved.labels(queue).inc()

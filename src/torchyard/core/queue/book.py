@@ -113,7 +113,7 @@ class Book:
     def put(self, obj: Object, *, again: bool = False) -> Item:
         """A workload as it is now; what is older than what is known changes nothing.
 
-        `again`: what was assumed of it did not come true.
+        `again`: what was assumed of it did not come true. Pod sets are exchanged for equal ones that are known.
         """
         metadata = obj["metadata"]
         known = self.items.get((metadata.get("namespace", ""), metadata["name"]))
@@ -123,6 +123,7 @@ class Book:
                 known.obj = obj  # the copy that whoever told keeps anyway, instead of one of our own
             return known
         item = Item(obj, known)
+        item.share()
         self._forget(known)
         self.items[item.key] = item
         self._at_door.setdefault(self.local_queue_of(item), {})[item.key] = item

@@ -43,7 +43,9 @@ def settings_of(text: str) -> Settings:
     settings = reader.configuration(read)
     if reader.found:
         said = "; ".join(one.line() for one in reader.found)
-        raise YardError(f"the queues' configuration cannot be used: {said}", hint="take these fields out")
+        raise YardError(
+            f"the queues' configuration cannot be used: {said}", hint="correct these fields, or take them out"
+        )
     return settings
 
 

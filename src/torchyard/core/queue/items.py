@@ -84,6 +84,12 @@ class Item:
         annotations = metadata.get("annotations")
         self.replaces = _key((annotations or {}).get(names.REPLACES)) if annotations else None
 
+    def share(self) -> None:
+        """Have one copy of pod sets that many workloads have: they are most of what a workload is."""
+        spec, first = self.obj.get("spec") or {}, self._known.pod_sets
+        if spec.get("podSets") is not first and spec.get("podSets") == first:
+            spec["podSets"] = first
+
     @property
     def shape(self) -> Shape:
         return self._known.shape

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -46,21 +46,21 @@ _KNOWN: WeakValueDictionary[bytes, Known] = WeakValueDictionary()
 
 
 class Known:
-    """Makes a shape weakly referable under the bytes it was read from."""
+    """Makes a shape weakly referable under the bytes it was read from, with the pod sets that had it first."""
 
-    __slots__ = ("__weakref__", "shape")
+    __slots__ = ("__weakref__", "pod_sets", "shape")
 
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
+    def __init__(self, shape: Shape, pod_sets: Sequence[Object]) -> None:
+        self.shape, self.pod_sets = shape, pod_sets
 
 
-def shape_of(pod_sets: Iterable[Object]) -> Known:
+def shape_of(pod_sets: Sequence[Object]) -> Known:
     """The shape of a workload's pod sets; hold on to the answer as long as the shape is needed."""
     asked = [_relevant(one) for one in pod_sets]
     key = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
     known = _KNOWN.get(key)
     if known is None:
-        known = _KNOWN[key] = Known(Shape(tuple(_pod_set(one) for one in asked), key))
+        known = _KNOWN[key] = Known(Shape(tuple(_pod_set(one) for one in asked), key), pod_sets)
     return known
 
 

@@ -89,6 +89,8 @@ def check_options(type: str, field_manager: str, *, force: bool | None) -> None:
 
 def field_manager_faults(name: str) -> list[faults.Fault]:
     """What is wrong with a `fieldManager` parameter, of any verb."""
+    if name.isascii() and name.isprintable() and len(name) <= FIELD_MANAGER_LIMIT:
+        return []
     found = []
     if len(name.encode()) > FIELD_MANAGER_LIMIT:
         found.append(faults.too_long("fieldManager", FIELD_MANAGER_LIMIT))
