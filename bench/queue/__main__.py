@@ -64,9 +64,11 @@ class Runner:
             raise SystemExit(f"the runner failed: {task.exception()!r}")
 
     async def watch(self, since: str) -> None:
-        async for change, obj in self._client.watch(WORKLOADS, "default", since=since):
-            if change in ("ADDED", "MODIFIED"):
-                self._see(obj)
+        while True:  # a server ends the stream of whoever cannot follow
+            async for change, obj in self._client.watch(WORKLOADS, "default", since=since):
+                since = obj["metadata"]["resourceVersion"]
+                if change in ("ADDED", "MODIFIED"):
+                    self._see(obj)
 
     def _see(self, obj: Object) -> None:
         name = obj["metadata"]["name"]
