@@ -75,7 +75,7 @@ async def test_yard_queue_reads_the_queues_there(installed: Installed, elsewhere
             return holds(await installed.admin.get(DEFINITIONS, name), "Established")
 
         await installed.until(established)
-    done = await yard("queue", *elsewhere, "list", "-o", "json")
+    done = await yard("queue", *elsewhere, "list", "-n", "nobodys", "-o", "json")
     assert done.returncode == 0 and yaml.safe_load(done.stdout) == [], done.stderr
 
 
