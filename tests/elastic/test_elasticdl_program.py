@@ -135,15 +135,20 @@ def train(index):
     optimizer.step()
     return loss
 
-epoch = 0
+def wait_for(path):
+    while not os.path.exists(path): time.sleep(0.05)
+
+epoch, calls = 0, 0
 with controller.scope():
     for index in torch.utils.data.DataLoader(Data(), batch_size=5):
         train(index)
+        calls += 1
         if controller.get_current_epoch() > epoch:
             epoch = controller.get_current_epoch()
             scheduler.last_epoch = epoch - 1
             scheduler.step()
-        while len(sys.argv) > 1 and epoch > 5 and not os.path.exists(sys.argv[1]): time.sleep(0.05)
+            if sys.argv[1:] and calls == 1: wait_for(sys.argv[2])
+        if sys.argv[1:] and epoch > 5: wait_for(sys.argv[1])
 print("weights", hashlib.sha256(model.weight.detach().numpy().tobytes()).hexdigest(), "accuracy 1.0", flush=True)
 """
 
@@ -151,19 +156,24 @@ print("weights", hashlib.sha256(model.weight.detach().numpy().tobytes()).hexdige
 @pytest.mark.usefixtures("path")
 def test_a_schedule_in_the_loop_of_a_worker_that_joins_late_changes_nothing(tmp_path: Path) -> None:
     """As the tutorial's model zoo has it: the loop lowers the learning rate when it sees a new epoch."""
-    program, go = tmp_path / "scheduled.py", tmp_path / "go"
+    program, go, alone = tmp_path / "scheduled.py", tmp_path / "go", tmp_path / "alone"
     program.write_text(SCHEDULED)
     environment = {**os.environ, "WORKER_NUM": "2", "PYTHONPATH": f"{COMPAT}:{os.environ['PYTHONPATH']}"}
     command = [sys.executable, str(program)]
     undisturbed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert undisturbed.returncode == 0, undisturbed.stderr
-    command.append(str(go))
+    command += [str(go), str(alone)]
     with Arena(Options(tuple(command), tmp_path / "job", workers=2, most=2, lease=60.0, quiet=True)) as arena:
         arena.wait_step(36)
-        killed = sorted(arena.workers())[0]
-        arena.signal_worker(killed)
-        arena.until(lambda status: killed not in status["workers"] and len(status["workers"]) == 2, seconds=120)
+        first, second = sorted(arena.workers())
+        arena.signal_worker(first)
+        arena.until(lambda status: first not in status["workers"] and len(status["workers"]) == 2)
         go.touch()
+        # The newcomer has made its first step, and is all that is left when it goes on.
+        arena.until(lambda status: first not in status["world"] and len(status["world"]) == 2 and status["step"] > 36)
+        arena.signal_worker(second)
+        arena.until(lambda status: second not in status["workers"])
+        alone.touch()
         stop = arena.wait(250)
     assert stop.why == "finished", (stop, arena.output[-20:])
     assert result("\n".join(arena.output)) == result(undisturbed.stdout)

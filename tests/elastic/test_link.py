@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from torchyard.elastic import wire
@@ -57,6 +59,32 @@ def test_a_peer_that_never_publishes_is_told_by_name_of_what_is_missing() -> Non
     held, _ = link(Reform(AGREED, False, "b joined"), GO)
     with pytest.raises(TimeoutError, match="0/peer"):
         held.wait_values(AGREED, ["0/peer"], timeout=0)
+
+
+@pytest.mark.parametrize("news", [Reform(NEXT, True, "a died"), wire.Stop("finished", "30 steps")])
+def test_forming_with_a_peer_that_died_before_it_connected_is_given_up_at_once(news: wire.Message) -> None:
+    held, _ = link(Reform(AGREED, False, "b joined"), GO)
+    waiting, released = threading.Event(), threading.Event()
+
+    def form() -> None:
+        waiting.set()
+        released.wait(600)
+
+    threading.Thread(target=lambda: (waiting.wait(), held._hear(news))).start()
+    with pytest.raises(Superseded):
+        held.do_until_overtaken(AGREED, form, timeout=500)
+    released.set()
+
+
+def test_what_forming_gives_or_raises_is_handed_on() -> None:
+    held, _ = link(Reform(AGREED, False, "b joined"), GO, Reform(NEXT, False, "c joined"))
+    assert held.do_until_overtaken(AGREED, lambda: 5, timeout=500) == 5
+    with pytest.raises(ValueError, match="no device"):
+        held.do_until_overtaken(AGREED, lambda: int("no device"), timeout=500)
+    released = threading.Event()
+    with pytest.raises(TimeoutError, match="did not connect"):
+        held.do_until_overtaken(AGREED, lambda: released.wait(600), timeout=0)
+    released.set()
 
 
 def test_the_end_of_the_job_ends_every_wait() -> None:

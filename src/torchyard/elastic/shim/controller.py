@@ -37,6 +37,7 @@ class PyTorchAllReduceController:
         self._held: dict[Lease, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._done: list[int] = []
         self._calls = 0
+        self._late = False
         self._loss: Any = torch.zeros(())
 
     @property
@@ -107,6 +108,7 @@ class PyTorchAllReduceController:
         serve_beside()
         seat = Seat.from_environment()
         runtime.start(seat)
+        self._late = runtime.step > 0
         if seat is not None:
             api.leave_on_sigterm(runtime)
 
@@ -136,6 +138,8 @@ class PyTorchAllReduceController:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._begin()
+            if self._calls == 1 and self._late:
+                self._pass_over_old_epochs()
             lease = self.data_shard_service.leases.of(self._calls)
             self._calls += 1
             if lease is not None:
@@ -216,6 +220,15 @@ class PyTorchAllReduceController:
             runtime.reform()
         return True
 
+    def _pass_over_old_epochs(self) -> None:
+        """The loop of a worker that joined late has just seen its first epoch, which is new to nobody else.
+
+        What it has done to the settings counts only if that epoch begins now.
+        """
+        begun = self._started().step
+        if self.data_shard_service.order.span(begun).epoch == self.data_shard_service.get_current_epoch():
+            self._settings.reset()
+
     def _agree_on_settings(self) -> None:
         """Everyone steps with the first rank's: the loop of a worker that has just joined may have got them wrong."""
         group = self._started().group
@@ -283,6 +296,10 @@ class _Settings:
 
     def used(self) -> None:
         self._used = [_numbers(group) for group in self._optimizer.param_groups]
+
+    def reset(self) -> None:
+        for group, used in zip(self._optimizer.param_groups, self._used, strict=True):
+            group.update(used)
 
     def state_dict(self) -> dict[str, Any]:
         whole: dict[str, Any] = self._optimizer.state_dict()

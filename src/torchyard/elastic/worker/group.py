@@ -102,20 +102,24 @@ class Group:
         if self.size == 1:
             return
         before = _sockets()
+        self._store = _Rendezvous(link, fence)
         try:
-            options = dist.ProcessGroupGloo._Options()
-            options._timeout = timedelta(seconds=OPERATION_TIMEOUT)
-            options._devices = [
-                dist.ProcessGroupGloo.create_device(hostname=link.own_address)
-            ]  # as the coordinator sees it
-            self._store = _Rendezvous(link, fence)
-            self._pg = dist.ProcessGroupGloo(self._store, self.rank, self.size, options)
-            if self._wants_nccl:
-                self._nccl = nccl_group(dist.PrefixStore("nccl", self._store), self.rank, self.size)
+            # Aside: gloo waits for a peer that has died before it connected as for one that is slow.
+            made = link.do_until_overtaken(fence, lambda: self._form(link), FORMING_TIMEOUT)
         except (RuntimeError, TimeoutError) as error:
             raise GroupBroken(_brief(error)) from error
-        finally:
-            self._sockets = _sockets() - before - {link.fileno()}
+        self._pg, self._nccl = made
+        self._sockets = _sockets() - before - {link.fileno()}
+
+    def _form(self, link: Link) -> tuple[Any, Any]:
+        options = dist.ProcessGroupGloo._Options()
+        options._timeout = timedelta(seconds=OPERATION_TIMEOUT)
+        # At the address that the coordinator sees.
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=link.own_address)]
+        gloo = dist.ProcessGroupGloo(self._store, self.rank, self.size, options)
+        if not self._wants_nccl:
+            return gloo, None
+        return gloo, nccl_group(dist.PrefixStore("nccl", self._store), self.rank, self.size)
 
     def all_reduce(self, tensor: torch.Tensor) -> Any:
         return self._begin(lambda: self._for(tensor).allreduce([tensor], dist.AllreduceOptions()))

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError, Refused
@@ -29,6 +30,7 @@ TELL_EVERY = 0.05
 
 
 Row = tuple[int, float | None, str]
+T = TypeVar("T")
 
 
 class Superseded(Exception):
@@ -246,6 +248,31 @@ class Link:
                 raise Superseded
             if not ready:
                 raise TimeoutError(f"no member of the new world published {keys} within {timeout} s")
+
+    def do_until_overtaken(self, fence: Fence, work: Callable[[], T], timeout: float) -> T:
+        """Do what may wait for a member of this world for ever; leave it as soon as that is known to be in vain."""
+        ended: list[tuple[T | None, BaseException | None]] = []
+
+        def aside() -> None:
+            try:
+                outcome: tuple[T | None, BaseException | None] = work(), None
+            except BaseException as error:  # raised where it is waited for
+                outcome = None, error
+            with self._changed:
+                ended.append(outcome)
+                self._changed.notify_all()
+
+        threading.Thread(target=aside, name="elastic-forming", daemon=True).start()
+        with self._changed:
+            self._changed.wait_for(lambda: bool(ended) or self._over() or self._overtaken(fence), timeout)
+            if not ended and (self._over() or self._overtaken(fence)):
+                raise Superseded
+            if not ended:
+                raise TimeoutError(f"the members of the new world did not connect within {timeout} s")
+        made, error = ended[0]
+        if error is not None:
+            raise error
+        return cast(T, made)
 
     def has_values(self, fence: Fence, keys: list[str]) -> bool:
         with self._changed:
