@@ -52,9 +52,7 @@ def describe(folder: Path, *, step: int, job: str, order: dict[str, Any], digest
 def publish(temporary: Path, final: Path, manifest: Manifest) -> None:
     """Make a written checkpoint the one of its step, whole or not at all."""
     (temporary / MANIFEST).write_text(json.dumps(asdict(manifest), indent=1))
-    for entry in temporary.iterdir():
-        _sync(entry)
-    _sync(temporary)
+    sync(temporary)
     if final.exists():
         try:
             verify(final)
@@ -65,6 +63,13 @@ def publish(temporary: Path, final: Path, manifest: Manifest) -> None:
             return
     temporary.rename(final)
     _sync(final.parent)
+
+
+def sync(folder: Path) -> None:
+    """All files of a directory, and itself, on disk."""
+    for entry in folder.iterdir():
+        _sync(entry)
+    _sync(folder)
 
 
 def _sync(path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -54,7 +55,10 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
     state = dict(zip(names_of(snapshot), snapshot.tensors, strict=True))
     dcp.save(state, checkpoint_id=str(temporary), no_dist=True)
     (temporary / SKELETON).write_bytes(snapshot.header())
-    manifest = files.describe(temporary, step=step, job=job, order=order)
+    with ThreadPoolExecutor(1) as beside:  # the disk works while the processor hashes
+        on_disk = beside.submit(files.sync, temporary)
+        manifest = files.describe(temporary, step=step, job=job, order=order)
+        on_disk.result()
     files.publish(temporary, final, manifest)
     files.retain(root, keep)
     return manifest
