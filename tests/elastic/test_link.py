@@ -70,7 +70,11 @@ def test_forming_with_a_peer_that_died_before_it_connected_is_given_up_at_once(n
         waiting.set()
         released.wait(600)
 
-    threading.Thread(target=lambda: (waiting.wait(), held._hear(news))).start()
+    def tell() -> None:
+        waiting.wait()
+        held._hear(news)
+
+    threading.Thread(target=tell).start()
     with pytest.raises(Superseded):
         held.do_until_overtaken(AGREED, form, timeout=500)
     released.set()
