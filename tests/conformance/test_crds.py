@@ -127,6 +127,27 @@ def test_45_unknown_fields_are_pruned_unless_the_schema_keeps_them(space: Space,
     assert (bad.status, {c["field"] for c in bad.causes}) == (422, {"spec.emb.apiVersion", "spec.emb.kind"})
 
 
+@pytest.mark.parametrize("change", [{"spec": {"unknown": 1}}, {"status": {"unknown": 1}}, {"spec": {"known": 1}}])
+def test_45_a_change_of_status_is_read_whole_though_it_changes_only_that(
+    space: Space, crds: Definitions, change: Object
+) -> None:
+    known = {"known": {"type": "string"}}
+    schema = version(known, subresources={"status": {}})
+    properties = schema["schema"]["openAPIV3Schema"]["properties"]
+    properties["status"] = {"type": "object", "properties": {"phase": {"type": "string"}}}
+    crds.create(crd("gadgets", version=schema))
+    gadgets = Gadgets(space)
+    assert gadgets.make("a", known="1").status == 201
+    at = f"{gadgets.at}/a/status"
+    is_unknown = "unknown" in next(iter(change.values()))
+    refused = space.api.patch(at, change, query={"fieldValidation": "Strict"})
+    assert (refused.status == 422) == is_unknown, refused
+    warned = space.api.patch(at, {**change, "status": {"phase": "x", **change.get("status", {})}})
+    assert warned.status == 200, warned
+    assert len(warned.warnings) == is_unknown
+    assert (warned.json["spec"], warned.json["status"]) == ({"known": "1"}, {"phase": "x"})
+
+
 def test_46_defaults_are_filled_on_write_and_on_read(space: Space, crds: Definitions, api: Client) -> None:
     properties = {
         "size": {"type": "integer", "default": 3},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import orjson
@@ -51,16 +52,21 @@ def patched(
     """What a patch makes of an object (of the call's kind, or of `gvk`), read like something that was sent whole."""
     kind = type or call.resource.type
     assert kind is not None, f"no type for {call.resource.gvk}"
-    return _read(call, patch, patch.applied_to(obj, kind), gvk or call.resource.gvk, kind)
+    result = patch.applied_to(obj, kind)
+    same = {name for name, part in result.items() if part is obj.get(name)}
+    return _read(call, patch, result, gvk or call.resource.gvk, kind, same=same)
 
 
-def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type) -> Object:
+def _read(
+    call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type, *, same: Set[str] = frozenset()
+) -> Object:
+    """`same`: the parts that are what they were."""
     _check_kind(patch, result, gvk)
     if call.resource.custom is not None and not result.get("kind"):
         raise patch.refusal(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
     try:
         if call.resource.custom is not None and gvk == call.resource.gvk:
-            result, unknown = _pruned(call, result)
+            result, unknown = _pruned(call, result, same)
             found = [f'unknown field "{path}"' for path in unknown]
         else:
             result, found = decode(result, type)
@@ -79,14 +85,14 @@ def _read(call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type:
     return result
 
 
-def _pruned(call: Call, result: Object) -> tuple[Object, list[str]]:
-    """What the schema does not name is dropped; of a change of status, all but that is what it was and stays it."""
+def _pruned(call: Call, result: Object, same: Set[str]) -> tuple[Object, list[str]]:
+    """What the schema does not name is dropped; a change of status need look only at what it touches."""
     custom = call.resource.custom
     assert custom is not None
-    touched = ("metadata", "status") if call.subresource == "status" else tuple(result)
-    part = {name: result[name] for name in touched if name in result}
+    kept = same - {"metadata", "status"} if call.subresource == "status" else frozenset()
+    part = {name: value for name, value in result.items() if name not in kept}
     unknown = custom.prune(part)
-    return {**{name: value for name, value in result.items() if name not in touched}, **part}, unknown
+    return {**{name: result[name] for name in result if name in kept}, **part}, unknown
 
 
 def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
