@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from torchyard.apiserver.cel.budget import Budget
@@ -184,6 +184,10 @@ def test_any_text_is_an_expression_or_refused(source: str) -> None:
         max_leaves=8,
     )
 )
+@example("(null + null)")
+@example("(null - null)")
+@example("(null < null)")
+@example("duration('1s') + null")
 @settings(max_examples=400, deadline=None)
 def test_any_expression_comes_to_a_value_or_an_error(source: str) -> None:
     with contextlib.suppress(CompileError, EvaluationError, OverBudget):

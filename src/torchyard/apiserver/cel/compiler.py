@@ -238,8 +238,9 @@ class Walk:
         return compiled
 
     def _is_dynamic(self, kind: CelType) -> bool:
+        """Whether only a value tells which overload takes it: null may stand for a time, and none of them takes it."""
         resolved = self.types.resolve(kind)
-        return resolved == DYN or any(map(self._is_dynamic, resolved.params))
+        return resolved in (DYN, NULL) or any(map(self._is_dynamic, resolved.params))
 
     def _no_overload(self, node: Call, given: tuple[CelType, ...], *, is_method: bool) -> Compiled:
         shown = [self.types.shown(one) for one in given]
