@@ -15,7 +15,7 @@ from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.compose import Composer, NoSuchClass
 from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import Workloads
+from torchyard.controllers.queue.state import SOON, Workloads
 from torchyard.core.queue import lifecycle, slices
 from torchyard.core.queue.items import seconds
 from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
@@ -85,7 +85,7 @@ class JobController:
         uid = "" if job is None or job["metadata"].get("deletionTimestamp") else job["metadata"]["uid"]
         found = self._state.of_job(self._adapter.kind, key)
         if any(self._state.is_writing(key_of(one)) for one in found):
-            return None  # what is being written comes back as a change
+            return SOON  # what is written comes back as a change, but not what is refused
         mine = [one for one in found if uid in by_owner(one)]
         owned = [one for one in mine if not holds(one, words.FINISHED)]
         for one in found:

@@ -10,7 +10,7 @@ from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.state import SOON, State
 from torchyard.core.queue import lifecycle, pods
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
@@ -46,7 +46,7 @@ class PodController:
                 await self._compose(key, members)
             return None
         if self._state.is_writing(key):
-            return None
+            return SOON
         status = workload.get("status") or {}
         conditions = status.get("conditions") or ()
         alive = [one for one in members if not pods.has_ended(one)]

@@ -10,7 +10,7 @@ from torchyard.api.queue import words
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.compose import Composer
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.state import SOON, State
 from torchyard.core.queue import lifecycle, slices
 from torchyard.core.queue.jobs import BatchJob, queue_of
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
@@ -64,7 +64,7 @@ class SliceController:
             if job["metadata"]["uid"] in by_owner(one) and not holds(one, words.FINISHED)
         ]
         if any(self._state.is_writing(key_of(one)) for one in workloads):
-            return 0.05
+            return SOON
         if self._adapter.is_suspended(job):
             for one in workloads:
                 if one is not slices.current(workloads):

@@ -16,7 +16,7 @@ from torchyard.controllers.queue.refs import (
     LOCAL_QUEUES,
     WORKLOADS,
 )
-from torchyard.core.queue.book import Book
+from torchyard.core.queue.book import Book, revision_of
 from torchyard.core.queue.items import Key
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, key_of
@@ -26,6 +26,7 @@ from torchyard.kube.refs import NAMESPACES
 
 Object = dict[str, Any]
 _EVENTS = 50_000  # of a moment with very many workloads
+SOON = 0.05  # seconds until a workload that is being written is looked at again
 
 
 class Workloads:
@@ -125,9 +126,11 @@ class Workloads:
         return [self.current(key_of(one)) or one for one in found]
 
     def current(self, key: Key) -> Object | None:
-        """The newest that is known of a workload."""
-        item = self.book.items.get(key)
-        return item.obj if item is not None else None
+        """The newest that is known of a workload: of what was written, and of what the watch brought meanwhile."""
+        item, seen = self.book.items.get(key), self.workloads.get(*key)
+        if item is None:
+            return None
+        return seen if seen is not None and revision_of(seen) > item.revision else item.obj
 
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         metadata = obj["metadata"]

@@ -9,7 +9,7 @@ from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.state import SOON, State
 from torchyard.core.queue.lifecycle import Outcome, Settings, look
 from torchyard.kube.informer import Key
 from torchyard.kube.recorder import Recorder
@@ -68,14 +68,16 @@ class WorkloadController:
 
     async def _reconcile(self, key: Key) -> float | None:
         obj = self._state.current(key)
-        if obj is None or self._state.is_writing(key):
-            return None  # what is being written comes back as a change
+        if obj is None:
+            return None
+        if self._state.is_writing(key):
+            return SOON  # what is written comes back as a change, but not what is refused
         outcome = self._look(obj)
         written: Object | None = obj
         if outcome.status is not None:
             written = await self._state.write(key, obj, outcome.status)
             if written is None:
-                return 0.05
+                return SOON
             self._tell(written, obj, outcome)
         if outcome.deactivate and written is not None:
             revision = {"resourceVersion": written["metadata"]["resourceVersion"]}

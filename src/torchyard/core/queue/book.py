@@ -118,8 +118,8 @@ class Book:
         metadata = obj["metadata"]
         known = self.items.get((metadata.get("namespace", ""), metadata["name"]))
         is_same = known is not None and known.uid == metadata.get("uid", "")
-        if known is not None and is_same and not again and known.revision >= _revision(metadata) > 0:
-            if known.revision == _revision(metadata):
+        if known is not None and is_same and not again and known.revision >= revision_of(obj) > 0:
+            if known.revision == revision_of(obj):
                 known.obj = obj  # the copy that whoever told keeps anyway, instead of one of our own
             return known
         item = Item(obj, known)
@@ -353,8 +353,8 @@ class Book:
         return None
 
 
-def _revision(metadata: Object) -> int:
-    return int(metadata.get("resourceVersion") or 0)
+def revision_of(obj: Object) -> int:
+    return int(obj["metadata"].get("resourceVersion") or 0)
 
 
 def _attach(node: Node, parent: Node) -> None:
