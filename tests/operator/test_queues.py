@@ -125,6 +125,13 @@ async def test_where_kueue_leaves_jobs_to_us_they_wait_start_and_stop_with_their
 
         await installed.until(stopped)
         assert (await admin.get(JOBS, "train", namespace))["spec"]["runPolicy"]["suspend"] is True
+        await admin.delete(JOBS, "train", namespace)
+
+        async def let_go() -> bool:
+            found = await admin.find(WORKLOADS, workload["metadata"]["name"], namespace)
+            return found is None or not found["metadata"].get("finalizers")
+
+        await installed.until(let_go)
         assert not denied(operator)
         assert 'torchyard_operator_queue_mode{mode="external"} 1.0' in operator.metrics.text().decode()
         said = {what: words for what, _, words in await findings(admin, namespace)}

@@ -58,7 +58,8 @@ def queue_rights() -> list[Right]:
     """To make the workloads of jobs where Kueue leaves that to us."""
     cluster = (queues.FLAVOR, queues.CLUSTER_QUEUE, queues.COHORT, queues.CHECK, queues.PRIORITY_CLASS)
     return [
-        Right(queues.GROUP, queues.WORKLOAD.plural, (*_READ, "create", "update")),
+        # patch: nobody waits for us to delete one whose job is gone; delete: one that its job has outgrown.
+        Right(queues.GROUP, queues.WORKLOAD.plural, (*_READ, "create", "update", "patch", "delete")),
         Right(queues.GROUP, f"{queues.WORKLOAD.plural}/status", ("update",)),
         Right(queues.GROUP, queues.LOCAL_QUEUE.plural, ("list", "watch")),
         *(Right(queues.GROUP, kind.plural, ("list", "watch")) for kind in cluster),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any
 
 import orjson
@@ -52,21 +51,18 @@ def patched(
     """What a patch makes of an object (of the call's kind, or of `gvk`), read like something that was sent whole."""
     kind = type or call.resource.type
     assert kind is not None, f"no type for {call.resource.gvk}"
-    result = patch.applied_to(obj, kind)
-    same = {name for name, part in result.items() if part is obj.get(name)}
-    return _read(call, patch, result, gvk or call.resource.gvk, kind, same=same)
+    return _read(call, patch, patch.applied_to(obj, kind), gvk or call.resource.gvk, kind, before=obj)
 
 
 def _read(
-    call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type, *, same: Set[str] = frozenset()
+    call: Call, patch: Patch, result: Object, gvk: GroupVersionKind, type: Type, *, before: Object | None = None
 ) -> Object:
-    """`same`: the parts that are what they were."""
     _check_kind(patch, result, gvk)
     if call.resource.custom is not None and not result.get("kind"):
         raise patch.refusal(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
     try:
         if call.resource.custom is not None and gvk == call.resource.gvk:
-            result, unknown = _pruned(call, result, same)
+            result, unknown = _pruned(call, result, before or {})
             found = [f'unknown field "{path}"' for path in unknown]
         else:
             result, found = decode(result, type)
@@ -85,14 +81,17 @@ def _read(
     return result
 
 
-def _pruned(call: Call, result: Object, same: Set[str]) -> tuple[Object, list[str]]:
+def _pruned(call: Call, result: Object, before: Object) -> tuple[Object, list[str]]:
     """What the schema does not name is dropped; a change of status need look only at what it touches."""
     custom = call.resource.custom
     assert custom is not None
-    kept = same - {"metadata", "status"} if call.subresource == "status" else frozenset()
+    kept: Object = {}
+    if call.subresource == "status":
+        kept = {name: part for name, part in before.items() if result.get(name) is part}
+        kept = {name: part for name, part in kept.items() if name not in ("metadata", "status")}
     part = {name: value for name, value in result.items() if name not in kept}
     unknown = custom.prune(part)
-    return {**{name: result[name] for name in result if name in kept}, **part}, unknown
+    return {**kept, **part}, unknown
 
 
 def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
