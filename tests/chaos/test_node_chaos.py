@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -194,7 +195,7 @@ async def test_whoever_is_killed_no_pod_is_lost_or_started_twice(machine: Machin
         await _dismiss(machine, client, pods, marks=marks, judged=judged)
         for _ in range(PODS_AT_ONCE - sum(not _over(one) for one in pods)):
             wanted = pod(made, marks)
-            await patiently(lambda wanted=wanted: _create(client, wanted))  # type: ignore[misc]  # mypy on defaults
+            await patiently(partial(_create, client, wanted))
             made += 1
         # or else kills in a row would only ever hit an agent that is starting
         if machine.running_pods() < PODS_AT_ONCE / 2:
@@ -222,7 +223,7 @@ async def _dismiss(machine: Machine, client: Client, pods: list[Object], *, mark
         if _over(one) and uid not in judged:
             _judge(machine, one, _starts(marks)[name.removeprefix("p")])
             judged.add(uid)
-            await patiently(lambda name=name: _delete(client, name))  # type: ignore[misc]  # mypy on defaults
+            await patiently(partial(_delete, client, name))
 
 
 def _starts(marks: Path) -> Counter[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.pod import columns
 from torchyard.cli.screen import Replica, Screen
+from torchyard.core.run.lines import Lines
 from torchyard.core.run.outcome import Failure, Outcome, first_failure, holdup, outcome, pods_of, short_name
 from torchyard.core.run.progress import Progress, progress
 from torchyard.kube.client import Client, Ref, Unreachable
@@ -96,7 +96,7 @@ class Follower:
         """Every line of one container, in order; after a broken connection from where it broke."""
         label = short_name(pod, self._name) if pod != self._name else ""
         label = label if alone else f"{label}/{container}"
-        received, rest, decode = 0, "", codecs.getincrementaldecoder("utf-8")(errors="replace")
+        received, lines = 0, Lines()
         while True:
             skip = received
             try:
@@ -106,8 +106,7 @@ class Follower:
                         new = piece[skip:]
                         skip = max(0, skip - len(piece))
                         received += len(new)
-                        *lines, rest = (rest + decode.decode(new)).split("\n")
-                        for line in lines:
+                        for line in lines.of(new):
                             self._line(pod, label, line)
                 break
             except Unreachable:
@@ -116,8 +115,8 @@ class Follower:
                 if error.status != 404:  # the pod went together with its log
                     self._screen.note(f"the log of {pod} cannot be read: {error.message}")
                 break
-        if rest:
-            self._line(pod, label, rest)
+        if lines.rest:
+            self._line(pod, label, lines.rest)
 
     def _line(self, pod: str, label: str, line: str) -> None:
         self._screen.log(label, line)

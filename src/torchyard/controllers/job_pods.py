@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from torchyard.api.errors import StatusError
 from torchyard.api.job import labels, words
+from torchyard.controllers.at_once import at_once
 from torchyard.controllers.written import Written
 from torchyard.core.job.crew import Deletion
 from torchyard.core.job.pods import owner_reference
@@ -56,7 +57,7 @@ class PodWriter:
         return None
 
     async def delete(self, job: Object, deletions: Iterable[Deletion]) -> None:
-        await _all(self._delete(job, one) for one in deletions)
+        await at_once(self._delete(job, one) for one in deletions)
 
     async def _delete(self, job: Object, deletion: Deletion) -> None:
         metadata = deletion.pod["metadata"]
@@ -77,16 +78,16 @@ class PodWriter:
 
     async def release(self, pods: Iterable[Object]) -> None:
         """Take the job's finalizer off."""
-        await _all(self._patch(pod, _DROP_FINALIZER) for pod in pods)
+        await at_once(self._patch(pod, _DROP_FINALIZER) for pod in pods)
 
     async def adopt(self, job: Object, pods: Iterable[Object]) -> list[Object]:
         tie = {"ownerReferences": [owner_reference(job)], "finalizers": [labels.TRACKING_FINALIZER]}
-        found = await _all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        found = await at_once(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
         return [pod for pod in found if pod is not None]
 
     async def disown(self, job: Object, pods: Iterable[Object]) -> None:
         tie = {"ownerReferences": [{"$patch": "delete", "uid": job["metadata"]["uid"]}], **_DROP_FINALIZER}
-        await _all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        await at_once(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
 
     async def _patch(self, pod: Object, metadata: Object) -> Object | None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
@@ -99,15 +100,6 @@ class PodWriter:
                 raise
         self._written.remember(left)
         return left
-
-
-async def _all(works: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Do all of it, whatever becomes of each; then raise the first error, if there was one."""
-    done = await asyncio.gather(*works, return_exceptions=True)
-    for one in done:
-        if isinstance(one, BaseException):
-            raise one
-    return done
 
 
 def _is_closing(error: StatusError) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.times import to_rfc3339
+from torchyard.controllers.at_once import at_once
 from torchyard.controllers.volume_binder import by_claim
 from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
 from torchyard.core.placement.view import NodeView, is_finished
@@ -82,11 +83,7 @@ class Scheduler:
         if not waiting:
             return  # as after most changes; nodes need not be counted then
         answers = self._place(sorted(waiting, key=_urgency), self._views())
-        # Each write waits for the disk: one after the other they would be as slow as it is.
-        done = await asyncio.gather(*(self._settle(*answer) for answer in answers), return_exceptions=True)
-        for failed in done:
-            if failed is not None:
-                raise failed
+        await at_once(self._settle(*answer) for answer in answers)
 
     def _place(self, waiting: list[Object], views: list[NodeView]) -> list[tuple[Object, NodeView | Refusal]]:
         """Where each goes; the views count what was placed before."""

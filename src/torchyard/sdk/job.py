@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.pytorchjob import names
+from torchyard.core.run.lines import Lines
 from torchyard.core.run.outcome import Failure, Outcome, first_failure, outcome, pods_of
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer
@@ -115,15 +115,14 @@ class Job:
         pod = await self._pod_of(replica)
         if follow:
             await self._until(PODS, pod, lambda found: found is not None and _has_begun(found))
-        rest, decode = "", codecs.getincrementaldecoder("utf-8")(errors="replace")
+        lines = Lines()
         pieces = self._client.logs(PODS, pod, self.namespace, container=container, follow=follow)
         async with aclosing(pieces) as stream:
             async for piece in stream:
-                *lines, rest = (rest + decode.decode(piece)).split("\n")
-                for line in lines:
+                for line in lines.of(piece):
                     yield line
-        if rest:
-            yield rest
+        if lines.rest:
+            yield lines.rest
 
     async def _pod_of(self, replica: str) -> str:
         if replica or self.object["kind"] == "Pod":

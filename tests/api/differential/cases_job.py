@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.api.differential.cases_pod import CONTAINER, both, set_
+from tests.api.differential.changes import both, set_
+from tests.api.differential.pods import CONTAINER
 from tests.api.differential.verdict import Case, Object
 
 TEMPLATE: Object = {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.differential.cases_pod import both, set_
+from tests.api.differential.changes import both, set_
 from tests.api.differential.verdict import Case, Object
 
 PORTS: list[Object] = [{"port": 80}]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.differential.cases_pod import both, set_
 from tests.api.differential.cases_service import of
+from tests.api.differential.changes import both, set_
 from tests.api.differential.verdict import Case, Object
 
 ONE: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}

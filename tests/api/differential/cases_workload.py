@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.api.differential.cases_pod import CONTAINER, both, set_
 from tests.api.differential.cases_service import of
+from tests.api.differential.changes import both, set_
+from tests.api.differential.pods import CONTAINER
 from tests.api.differential.verdict import Case, Object
 
 TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
