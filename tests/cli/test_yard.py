@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 from tests.support.kubernetes import ROOT
 from tests.support.yard import yard
+
+import torchyard
+from torchyard.apiserver.store.log import Log
 
 
 @pytest.fixture
@@ -68,6 +72,14 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("restore", "missing.db"), "does not exist"),
         (("image", "build", "-t", "x", "."), "error: there is no Dockerfile at"),
         (("image", "inspect", "nobody"), "error: no image named nobody was built here"),
+        (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
+        (("restore", "/"), "error: cannot read /: Is a directory"),
+        (("run", "missing.yaml"), "error: cannot read missing.yaml: No such file or directory\n"),
+        (("run", sys.executable), f"error: cannot read {sys.executable}: it is no text"),
+        (
+            ("up", "--no-node", "--host", "192.0.2.1"),
+            "error: cannot listen on 192.0.2.1:6550: this machine has no such",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_a_hint(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
@@ -75,6 +87,38 @@ def test_a_mistake_is_one_sentence_and_a_hint(arguments: tuple[str, ...], said: 
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--detach",)])
+def test_a_plane_that_does_not_start_says_why_in_the_same_words_in_the_background(
+    more: tuple[str, ...], tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        yard("up", "--detach", "--controllers", "nonsense", state=tmp_path, timeout=60)  # an older failure in the log
+        done = yard("up", "--no-node", "--port", port, *more, state=tmp_path, timeout=60)
+    hint = "hint: choose another with --port (0 takes a free one)\n"
+    assert done.stderr.endswith(f"error: cannot listen on 127.0.0.1:{port}: the port is in use\n{hint}")
+    assert (done.returncode, "nonsense" in done.stderr) == (1, False)
+
+
+@pytest.mark.parametrize("command", ["up", "up --detach", "restore {copy}", "image ls", "status", "kubeconfig"])
+@pytest.mark.parametrize("where", ["file", "proc"])
+def test_what_cannot_be_a_state_directory_is_named(command: str, where: str, tmp_path: Path) -> None:
+    state = {"file": tmp_path / "file", "proc": Path("/proc/nothing")}[where]
+    copy = tmp_path / "copy.db"
+    (tmp_path / "file").write_text("something else")
+    Log(copy).close()
+    done = yard(*command.format(copy=copy).split(), state=state, timeout=60)
+    assert done.returncode == 1
+    assert str(state) in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_said() -> None:
+    assert _run("--version") == f"yard {torchyard.__version__}\n"
 
 
 def test_images_are_built_listed_tagged_and_removed(tmp_path: Path) -> None:

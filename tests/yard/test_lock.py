@@ -39,3 +39,17 @@ def test_a_second_plane_is_told_who_holds_the_directory(tmp_path: Path) -> None:
     assert running(path) == Holder(os.getpid())
     mine.release()
     assert running(path) is None
+
+
+def test_who_may_not_look_is_told_so_instead_of_that_nothing_runs(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    path.touch(mode=0)
+    code = (
+        "import os, sys; from pathlib import Path; from torchyard.api.errors import YardError;"
+        "from torchyard.yard.lock import running; os.geteuid() or os.setuid(65534)\n"
+        "try: running(Path(sys.argv[1]))\n"
+        "except YardError as error: print(error.message)"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout == f"cannot see whether a plane runs on {tmp_path}: Permission denied\n"

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import errno
 import sys
+from typing import Annotated, NoReturn
 
 import typer
 
+from torchyard import __version__
 from torchyard.api.errors import YardError
 from torchyard.cli import doctor, elastic, images, operator, plane, queue, run, store
 
 app = typer.Typer(
     name="yard",
-    help="PyTorch training the Kubernetes way, on one machine or on a cluster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=True,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"yard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """PyTorch training the Kubernetes way, on one machine or on a cluster."""
+
+
 app.command("up")(plane.up)
 app.command("down")(plane.down)
 app.command("status")(plane.status)
@@ -42,7 +61,15 @@ def main() -> None:
     try:
         app()
     except YardError as error:
-        sys.stderr.write(f"error: {error.message}\n")
-        if error.hint:
-            sys.stderr.write(f"hint: {error.hint}\n")
-        raise SystemExit(1) from None
+        _end(error.message, error.hint)
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise
+        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
+
+
+def _end(message: str, hint: str = "") -> NoReturn:
+    sys.stderr.write(f"error: {message}\n")
+    if hint:
+        sys.stderr.write(f"hint: {hint}\n")
+    raise SystemExit(1) from None

@@ -12,6 +12,7 @@ State = Annotated[
     typer.Option(
         "--state",
         metavar="DIR",
+        readable=False,  # who may not read it is told more than that
         help="State directory of the plane. Default: $XDG_STATE_HOME/torchyard or ~/.local/state/torchyard.",
     ),
 ]

@@ -53,8 +53,10 @@ def run(
 def _read(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise YardError(f"cannot read {file}: {error}") from error
+    except OSError as error:
+        raise YardError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise YardError(f"cannot read {file}: it is no text", hint="name a manifest, in YAML or JSON") from None
 
 
 async def _run(

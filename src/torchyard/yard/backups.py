@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.apiserver.store.log import copy_store, verify
 from torchyard.yard.lock import StateLock
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import Settings, make_state
 
 
 def backup(state: Path, target: Path) -> int:
@@ -25,26 +24,32 @@ def restore(state: Path, source: Path, *, replace: bool = False) -> int:
     """Put a backup in place of a stopped plane's store, which is kept beside it; answers the revision restored."""
     revision = verify(source)
     settings = Settings(state=state)
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_state(state)
     lock = StateLock(settings.lock)
     lock.acquire()
     try:
-        _put_aside(settings.database, replace=replace)
-        copy_store(source, settings.database)
+        _replace(settings.database, source, allowed=replace)
     finally:
         lock.release()
     return revision
 
 
-def _put_aside(database: Path, *, replace: bool) -> None:
-    if not database.exists():
-        return
-    if not replace:
+def _replace(database: Path, source: Path, *, allowed: bool) -> None:
+    """The present store gives way only once the copy is whole, so that a full disk changes nothing."""
+    if database.exists() and not allowed:
         raise YardError(
             f"{database} exists", hint="add --replace to put it aside (it is kept as store.db.before-restore-…)"
         )
+    copy = database.with_name(f"{database.name}.restoring")
+    copy.unlink(missing_ok=True)  # of a restore that was killed
+    copy_store(source, copy)
+    _put_aside(database)
+    copy.replace(database)
+
+
+def _put_aside(database: Path) -> None:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
     for suffix in ("", "-wal", "-shm"):
         part = database.with_name(database.name + suffix)
         if part.exists():
-            shutil.move(part, database.with_name(f"{database.name}.before-restore-{stamp}{suffix}"))
+            part.replace(database.with_name(f"{database.name}.before-restore-{stamp}{suffix}"))

@@ -52,8 +52,11 @@ class StateLock:
 
     def note(self, holder: Holder) -> None:
         """Write down who holds the lock, for `yard status` and for people."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(asdict(holder)).encode(), 0)
+        except OSError as error:  # the disk is full
+            raise YardError(f"cannot write {self._path}: {error.strerror}", hint="make room there") from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
@@ -74,8 +77,11 @@ def running(path: Path) -> Holder | None:
     """The holder of a lock that is really held; None if nobody holds it, whatever the file says."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        hint = "ask its owner, or name another state directory with --state"
+        raise YardError(f"cannot see whether a plane runs on {path.parent}: {error.strerror}", hint=hint) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import secrets
@@ -57,7 +58,7 @@ from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
 from torchyard.yard.lock import Holder, StateLock
 from torchyard.yard.own_log import OwnLog
 from torchyard.yard.selection import selected
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import Settings, make_state
 
 if TYPE_CHECKING:
     from torchyard.node.agent import Agent
@@ -65,6 +66,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ADMIN = User("yard-admin", groups=(MASTERS, "system:authenticated"))
+# Why nobody can be listened to at an address, and what to do about it.
+_UNHEARD = {
+    errno.EADDRINUSE: ("the port is in use", "choose another with --port (0 takes a free one)"),
+    errno.EADDRNOTAVAIL: ("this machine has no such address", "name one of its own with --host (0.0.0.0: all)"),
+    errno.EACCES: ("the port is the system's", "choose one above 1023 with --port"),
+}
 
 
 class Plane:
@@ -96,7 +103,7 @@ class Plane:
     async def _start(self) -> None:
         settings = self.settings
         chosen = selected(settings.controllers, KNOWN) | _parts(settings)
-        settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_state(settings.state)
         lock = StateLock(settings.lock)
         lock.acquire()
         self._closing.callback(lock.release)
@@ -181,11 +188,11 @@ class Plane:
         try:
             return await front.start(settings.host, settings.port, context)
         except OSError as error:
-            raise YardError(
-                f"cannot listen on {_authority(settings.host, settings.port)}: {error.strerror or error}",
-                hint="choose another port with --port (0 takes a free one)",
-                code="PortTaken",
-            ) from error
+            where = _authority(settings.host, settings.port)
+            reason, hint = _UNHEARD.get(
+                error.errno or 0, (error.strerror or str(error), "name another --host or --port")
+            )
+            raise YardError(f"cannot listen on {where}: {reason}", hint=hint, code="PortTaken") from error
 
     def client(self, manager: str) -> Client:
         """A client of this plane that needs no socket and may do everything."""

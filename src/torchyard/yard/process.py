@@ -17,7 +17,7 @@ from pathlib import Path
 from torchyard.api.errors import YardError
 from torchyard.kube.process import calm_collector, prefer_uvloop
 from torchyard.yard.lock import AlreadyRunning, Holder, running
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import Settings, make_state
 
 # When a plane that has just started looks at its memory for the first time: not while its first client waits.
 CALM_SECONDS = 2.0
@@ -65,9 +65,10 @@ def start_detached(settings: Settings) -> Holder:
     holder = running(settings.lock)
     if holder is not None:
         raise AlreadyRunning(settings.state, holder)
-    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_state(settings.state)
     reader, writer = os.pipe()
     descriptor = os.open(settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    said_before = os.fstat(descriptor).st_size
     command = [sys.executable, "-m", "torchyard.cli", "up", *_arguments(settings)]
     child = subprocess.Popen(
         command,
@@ -84,7 +85,7 @@ def start_detached(settings: Settings) -> Holder:
         url = pipe.read().decode()
     if not url:
         child.wait(STOP_SECONDS)
-        raise YardError(f"the plane did not start: {_last_words(settings.log)}", hint=f"see {settings.log}")
+        raise _last_words(settings.log, said_before)
     return Holder(child.pid, url)
 
 
@@ -102,10 +103,14 @@ def _arguments(settings: Settings) -> list[str]:
     return arguments
 
 
-def _last_words(log: Path) -> str:
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    said = [line for line in lines[-5:] if line.startswith(("error:", "hint:"))] or lines[-1:]
-    return " ".join(said) or "it said nothing"
+def _last_words(log: Path, start: int) -> YardError:
+    """What a plane that did not start wrote into its log from `start` on: its error and hint, else its last line."""
+    lines = [line for line in log.read_bytes()[start:].decode(errors="replace").splitlines() if line.strip()]
+    said = {word: text for word, _, text in (line.partition(": ") for line in lines[-2:])}
+    if "error" in said:
+        return YardError(said["error"], hint=said.get("hint", f"see {log}"))
+    last = lines[-1] if lines else "it said nothing"
+    return YardError(f"the plane did not start: {last}", hint=f"see {log}")
 
 
 def stop(state: Path) -> int:
@@ -145,5 +150,11 @@ def inspect(state: Path) -> dict[str, str] | None:
         "address": holder.url or "starting",
         "since": holder.started or "starting",
         "kubeconfig": str(settings.kubeconfig),
-        "store": f"{settings.database.stat().st_size / 1e6:.1f} MB",
+        "store": f"{_size(settings.database) / 1e6:.1f} MB",
     }
+
+
+def _size(database: Path) -> int:
+    """The bytes of a store, with what its write-ahead log still holds."""
+    parts = (database, database.with_name(f"{database.name}-wal"))
+    return sum(part.stat().st_size for part in parts if part.exists())

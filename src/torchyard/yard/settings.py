@@ -8,14 +8,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from torchyard.api.errors import YardError
+
 DEFAULT_PORT = 6550
 
 
 def default_state() -> Path:
     """The state directory by XDG rules: $XDG_STATE_HOME/torchyard, or ~/.local/state/torchyard."""
     base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    root = Path(base) if base and Path(base).is_absolute() else _home() / ".local" / "state"
     return root / "torchyard"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        hint = "set HOME, or name a state directory with --state"
+        raise YardError("this user has no home directory to keep a plane's state in", hint=hint) from None
+
+
+def make_state(state: Path) -> None:
+    """See to it that the state directory is there and may be written to, by its owner alone if it is new."""
+    try:
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:
+        reason = "it is no directory"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    else:
+        if os.access(state, os.R_OK | os.W_OK | os.X_OK):
+            return
+        reason = "it may not be written to"
+    raise YardError(f"{state} cannot be the state directory: {reason}", hint="name another with --state")
 
 
 def default_node_name() -> str:

@@ -222,8 +222,14 @@ def copy_store(source: Path, target: Path) -> None:
     except OSError as error:
         raise StoreFileError(f"cannot write {target}: {error.strerror}", hint="choose another place") from error
     os.close(descriptor)
-    with _connected(f"file:{source}?mode=ro") as original, _connected(f"file:{target}?mode=rw") as copy:
-        original.backup(copy)
+    try:
+        with _connected(f"file:{source}?mode=ro") as original, _connected(f"file:{target}?mode=rw") as copy:
+            original.backup(copy)
+    except sqlite3.Error as error:
+        target.unlink()  # half a store is none
+        raise StoreFileError(
+            f"cannot copy {source} to {target}: {error}", hint="make room, or choose another place"
+        ) from error
 
 
 def _after(prefix: str) -> str:
@@ -248,6 +254,8 @@ def _refuse_foreign(path: Path) -> bool:
             header = file.read(100)
     except FileNotFoundError:
         return True
+    except OSError as error:
+        raise StoreFileError(f"cannot read {path}: {error.strerror}", hint="name another file") from error
     if not header:
         return True
     if not header.startswith(_SQLITE_MAGIC):

@@ -28,6 +28,8 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 def load(store: ImageStore, archive: Path, *, name: str = "") -> list[str]:
     """The names under which the archive's image can be run from now on."""
+    if not archive.exists():
+        raise ImageError(f"{archive} does not exist", code="NoArchive", hint="yard image save writes an archive")
     if not archive.is_file() or not tarfile.is_tarfile(archive):
         raise ImageError(f"{archive} is no image's archive", code="NoArchive", hint="yard image save writes one")
     with tarfile.open(archive) as packed:
