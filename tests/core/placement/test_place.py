@@ -50,7 +50,13 @@ APART = {
             pod(cpu="3"),
             views(node(), on={"n": [pod("other", "2")]}),
             "1 Insufficient cpu",
-            "It asks for 3 of cpu; 2 is free now",
+            "It asks for 3 of cpu; others hold too much of the 4: wait, end something, or ask for less.",
+        ),
+        (
+            pod(cpu="3", extra={"memory": "1Ti"}),
+            views(node(), on={"n": [pod("other", "2")]}),
+            "1 Insufficient cpu, 1 Insufficient memory",
+            "No node has more than 8Gi of memory in all: it asks for 1Ti.",
         ),
         (
             pod(extra={"nvidia.com/gpu": "1"}),
@@ -96,6 +102,11 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_what_would_help(
     rest = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 "
     assert answer.message.startswith(f"0/1 nodes are available: {reason}. {rest}")
     assert hint in answer.hint
+
+
+def test_who_waits_hears_no_news_while_others_come_and_go() -> None:
+    told = {place(pod(cpu="3"), views(node(), on={"n": [pod("other", cpu)]})) for cpu in ("2", "3", "1500m")}
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize(

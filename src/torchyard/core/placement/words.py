@@ -16,7 +16,8 @@ def hint(pod: Object, nodes: list[NodeView], reasons: list[str]) -> str:
     """One sentence for the first reason that has a remedy; empty if none is known."""
     for reason in reasons:
         if reason.startswith(_INSUFFICIENT):
-            return _amount(pod, nodes, reason.removeprefix(_INSUFFICIENT))
+            lacking = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
+            return _amount(pod, nodes, lacking)
         if reason == "Too many pods":
             return "Delete pods that have ended, or give the node a larger limit."
         if "untolerated taint" in reason:
@@ -38,17 +39,20 @@ def hint(pod: Object, nodes: list[NodeView], reasons: list[str]) -> str:
     return ""
 
 
-def _amount(pod: Object, nodes: list[NodeView], name: str) -> str:
-    asked = requests(pod).get(name, 0)
-    most_free = max(nodes, key=lambda view: view.free().get(name, 0))
-    free, whole = most_free.free().get(name, 0), max(view.allocatable.get(name, 0) for view in nodes)
-    if whole == 0:
+def _amount(pod: Object, nodes: list[NodeView], lacking: list[str]) -> str:
+    """For what no node will ever have, if there is such a thing; else for what others hold.
+
+    How much is free at the moment stays out: each change of it would be news for every pod that waits.
+    """
+    asked = requests(pod)
+    whole = {name: max(view.allocatable.get(name, 0) for view in nodes) for name in lacking}
+    name = max(lacking, key=lambda one: asked.get(one, 0) > whole[one])
+    if whole[name] == 0:
         return f"No node has any {name}: remove the request, or start the node on a machine that has it."
-    if asked > whole:
-        most = _written(name, whole)
-        return f"No node has more than {most} of {name} in all: it asks for {_written(name, asked)}."
-    left = _written(name, max(0, free))
-    return f"It asks for {_written(name, asked)} of {name}; {left} is free now: wait, end something, or ask for less."
+    most, wanted = _written(name, whole[name]), _written(name, asked.get(name, 0))
+    if asked.get(name, 0) > whole[name]:
+        return f"No node has more than {most} of {name} in all: it asks for {wanted}."
+    return f"It asks for {wanted} of {name}; others hold too much of the {most}: wait, end something, or ask for less."
 
 
 def _written(name: str, milli: int) -> str:
