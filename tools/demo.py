@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -98,6 +99,7 @@ def main() -> None:
     arguments = parser.parse_args()
     python = training_python()
     state = Path(tempfile.mkdtemp(prefix="torchyard-demo-"))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # clean up as after Ctrl-C
     try:
         code = demo(state, python, arguments.manifest)
         say(NEXT.format(manifest=arguments.manifest))
