@@ -13,6 +13,7 @@ from torchyard.apiserver.crd.columns import printer_columns
 from torchyard.apiserver.crd.jsonpath import JSONPath
 from torchyard.apiserver.crd.scale import ScalePaths, scale_faults
 from torchyard.apiserver.crd.schema import defaulting
+from torchyard.apiserver.crd.schema.accept import acceptor_of
 from torchyard.apiserver.crd.schema.lists import duplicate_faults
 from torchyard.apiserver.crd.schema.metadata import coerce, embedded_faults
 from torchyard.apiserver.crd.schema.node import Node, compile_schema
@@ -99,10 +100,11 @@ class CustomVersion:
     def validate(self, obj: Object, old: Object | None = None) -> list[Fault]:
         """The faults of an object as it is created, or changed from `old`; not those of its own metadata."""
         root = self.root
-        found = schema_faults(obj, root, old=ABSENT if old is None else old)
+        is_fine = acceptor_of(root)(obj)
+        found = [] if is_fine else schema_faults(obj, root, old=ABSENT if old is None else old)
         found += scale_faults(obj, self.scale)
         found += embedded_faults(obj, root)
-        repeated = duplicate_faults(obj, root)
+        repeated = [] if is_fine else duplicate_faults(obj, root)
         if repeated and (old is None or not duplicate_faults(old, root)):
             found += repeated
         return found + self._rule_faults(obj, old, found)
@@ -110,11 +112,12 @@ class CustomVersion:
     def validate_status(self, obj: Object, old: Object) -> list[Fault]:
         """The faults of a status change; the rest of the object is what it was."""
         status = self.root.properties.get("status")
+        is_fine = status is None or "status" not in obj or acceptor_of(status)(obj["status"])
         found: list[Fault] = []
-        if status is not None and "status" in obj:
+        if status is not None and not is_fine:
             found = [_in_status(one) for one in schema_faults(obj["status"], status, old=old.get("status", ABSENT))]
         found += scale_faults(obj, self.scale, status_only=True)
-        repeated = duplicate_faults(obj.get("status"), status, "status") if status is not None else []
+        repeated = duplicate_faults(obj["status"], status, "status") if status is not None and not is_fine else []
         if repeated and not duplicate_faults(old, self.root):
             found += repeated
         return found + self._rule_faults(obj, old, found)

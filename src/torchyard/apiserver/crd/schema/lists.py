@@ -33,6 +33,11 @@ def duplicate_faults(value: Any, node: Node, path: str = "") -> list[Fault]:
     return found
 
 
+def has_repeated(value: list[Any], node: Node) -> bool:
+    """Whether a list that promises unique items has others; what is inside of them aside."""
+    return bool(_repeated(value, "") if node.list_type == "set" else _repeated_keys(value, node, ""))
+
+
 def _repeated(value: list[Any], path: str) -> list[Fault]:
     found: list[Fault] = []
     seen: dict[Hashable, int] = {}

@@ -6,7 +6,7 @@ Descriptions are left out; whoever shows them to people reads the definition its
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +86,7 @@ class Node:
     plain: type | None = None
     plain_passed: int = 0
     exact: type | None = None  # a Python type that is of the schema's type for sure
+    accepts: Callable[[Any], bool] | None = None  # compiled by `accept` when it is first asked for
     counted: bool = False  # in an alternative: how many checks pass decides which faults are told
     # whether this node or one below it ...
     defaults_below: bool = False

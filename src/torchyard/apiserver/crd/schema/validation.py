@@ -45,6 +45,8 @@ def _check(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> 
 
 def _is_kept(value: Any, old: Any) -> bool:
     """Whether an update leaves a value as it was. To Python alone, true would be 1."""
+    if value is old:
+        return True
     if value.__class__ is not old.__class__ or value != old:
         return False
     if value.__class__ is dict:
@@ -74,11 +76,11 @@ def _check_value(value: Any, node: Node, path: Path, found: list[Fault], old: An
         passed += 1
         if checks is not None:
             passed += bool(checks.format)
-            _check_string(value, checks, path, found)
+            check_string(value, checks, path, found)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         passed += 2
         if checks is not None:
-            _check_number(value, checks, path, found)
+            check_number(value, checks, path, found)
     elif isinstance(value, list):
         passed += 2 + _check_list(value, node, path, found, old)
     if checks is not None and checks.enum and not any(_same(value, one) for one in checks.enum):
@@ -126,7 +128,8 @@ def _same(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
-def _check_string(value: str, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+def check_string(value: str, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+    """Append the faults of a text's length, pattern and format."""
     if checks.max_length is not None and len(value) > checks.max_length:
         found.append(faults.too_long(written(path), checks.max_length))
     elif checks.min_length is not None and len(value) < checks.min_length:
@@ -139,7 +142,9 @@ def _check_string(value: str, checks: ValueChecks, path: Path, found: list[Fault
         found.append(faults.wrong_type(at, value, detail))
 
 
-def _check_number(value: float, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+def check_number(value: float, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+    """Append the faults of a number's size."""
+
     # Limits are cut to integers for integer values, as upstream does: a minimum of 0.5 lets 0 pass.
     def native(limit: float) -> float:
         return int(limit) if isinstance(value, int) else float(limit)

@@ -1,0 +1,167 @@
+"""Whether a value is valid for sure: what nearly all values are, found out fast and without a word.
+
+For each node of a schema one function is compiled and kept. Its no says only that somebody must look closer: what is
+wrong, and whether an update may keep it, is for `validation` and `lists` alone to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.api.faults import Fault
+from torchyard.apiserver.crd.schema.lists import has_repeated
+from torchyard.apiserver.crd.schema.node import Node, ValueChecks
+from torchyard.apiserver.crd.schema.validation import check_number, check_string
+from torchyard.apiserver.go import INT64
+
+Acceptor = Callable[[Any], bool]
+
+
+def acceptor_of(node: Node) -> Acceptor:
+    """The function that says yes only to values with no fault, whatever they replace, and no repeated list items."""
+    if node.accepts is None:
+        node.accepts = _compiled(node)
+    return node.accepts
+
+
+def _compiled(node: Node) -> Acceptor:
+    checks = node.checks
+    if checks is None:
+        return _of_type(node)
+    # Where a value must not fit, or fit once, that it was there before can count against it.
+    if checks.one_of or checks.negated is not None:
+        return _unsure
+    if (checks.format or checks.enum) and node.type != "string":
+        return _unsure
+    own = _of_type(node)
+    if not checks.any_of and not checks.all_of:
+        return own
+    all_of = [acceptor_of(one) for one in checks.all_of]
+    any_of = [acceptor_of(one) for one in checks.any_of]
+
+    def accept(value: Any) -> bool:
+        if not own(value) or not all(one(value) for one in all_of):
+            return False
+        return not any_of or any(one(value) for one in any_of)
+
+    return accept
+
+
+def _unsure(_: Any) -> bool:
+    return False
+
+
+def _of_type(node: Node) -> Acceptor:
+    """The acceptor of what a node itself says, its alternatives aside."""
+    match node.type:
+        case "object":
+            return _object(node)
+        case "array":
+            return _list(node)
+        case "string":
+            return _string(node.checks)
+        case "boolean":
+            return lambda value: value.__class__ is bool
+        case "integer":
+            return _integer(node.checks)
+        case "number":
+            return _number(node.checks)
+    by_class: dict[type, Acceptor] = {str: _string(node.checks), int: _integer(node.checks)}
+    if not node.int_or_string:
+        by_class |= {dict: _object(node), list: _list(node), float: _number(node.checks), bool: lambda _: True}
+
+    def accept(value: Any) -> bool:
+        own = by_class.get(value.__class__)
+        return own is not None and own(value)
+
+    return accept
+
+
+def _object(node: Node) -> Acceptor:
+    checks = node.checks or ValueChecks()
+    required = frozenset(checks.required)
+    least, most = checks.min_properties or 0, checks.max_properties
+    fields = {name: (sub.plain, acceptor_of(sub)) for name, sub in node.properties.items()}
+    other: tuple[type | None, Acceptor] | None = None
+    if node.additional is not None:
+        other = (node.additional.plain, acceptor_of(node.additional))
+    elif node.additional_forbidden:
+        other = (None, _unsure)
+
+    def accept_object(value: Any) -> bool:
+        if value.__class__ is not dict or len(value) < least or (most is not None and len(value) > most):
+            return False
+        if not value.keys() >= required:
+            return False
+        for name, item in value.items():
+            field = fields.get(name, other)
+            if field is not None:
+                plain, accept = field
+                if item.__class__ is not plain and not accept(item):
+                    return False
+        return True
+
+    return accept_object
+
+
+def _list(node: Node) -> Acceptor:
+    checks = node.checks or ValueChecks()
+    least, most = checks.min_items or 0, checks.max_items
+    is_unique = node.list_type != "atomic"
+    plain, accept = (None, None) if node.items is None else (node.items.plain, acceptor_of(node.items))
+
+    def accept_list(value: Any) -> bool:
+        if value.__class__ is not list or len(value) < least or (most is not None and len(value) > most):
+            return False
+        if is_unique and has_repeated(value, node):
+            return False
+        if accept is not None:
+            for item in value:
+                if item.__class__ is not plain and not accept(item):
+                    return False
+        return True
+
+    return accept_list
+
+
+def _string(checks: ValueChecks | None) -> Acceptor:
+    if checks is None:
+        return lambda value: value.__class__ is str
+    allowed = frozenset(one for one in checks.enum if isinstance(one, str)) if checks.enum else None
+    limits = (checks.max_length, checks.min_length, checks.pattern or None, checks.format or None)
+    is_limited = any(limit is not None for limit in limits)
+
+    def accept_string(value: Any) -> bool:
+        if value.__class__ is not str or (allowed is not None and value not in allowed):
+            return False
+        if not is_limited:
+            return True
+        found: list[Fault] = []
+        check_string(value, checks, None, found)
+        return not found
+
+    return accept_string
+
+
+def _integer(checks: ValueChecks | None) -> Acceptor:
+    is_within = _within_limits(checks)
+    return lambda value: value.__class__ is int and value in INT64 and is_within(value)
+
+
+def _number(checks: ValueChecks | None) -> Acceptor:
+    is_within = _within_limits(checks)
+    return lambda value: (value.__class__ is float or value.__class__ is int) and is_within(value)
+
+
+def _within_limits(checks: ValueChecks | None) -> Callable[[float], bool]:
+    if checks is None:
+        return lambda _: True
+    limits = checks
+
+    def is_within(value: float) -> bool:
+        found: list[Fault] = []
+        check_number(value, limits, None, found)
+        return not found
+
+    return is_within
