@@ -375,7 +375,8 @@ def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any], *, 
         for name in _IMMUTABLE_FIELDS
         if new.get(name) != old.get(name)
     )
-    found += _validate_maps(new)
+    # what is the very same was judged when it came
+    found += _validate_maps({name: value for name, value in new.items() if value is not old.get(name)})
     if finalizers:
         found += validate_finalizers(finalizers, "metadata.finalizers")
         if built_in:

@@ -96,7 +96,27 @@ WIDGET_CRD: Object = {
                             },
                             "status": {
                                 "type": "object",
-                                "properties": {"phase": _LEAF, "ready": {"type": "integer"}},
+                                "properties": {
+                                    "phase": _LEAF,
+                                    "ready": {"type": "integer", "minimum": 0},
+                                    "about": {
+                                        "type": "object",
+                                        "properties": {"texts": {"type": "object", "additionalProperties": _LEAF}},
+                                    },
+                                    "conditions": {
+                                        "type": "array",
+                                        "x-kubernetes-list-type": "map",
+                                        "x-kubernetes-list-map-keys": ["type"],
+                                        "items": {
+                                            "type": "object",
+                                            "required": ["type"],
+                                            "properties": {
+                                                "type": _LEAF,
+                                                "status": {"type": "string", "enum": ["x", "y"]},
+                                            },
+                                        },
+                                    },
+                                },
                             },
                         },
                     }
@@ -221,7 +241,13 @@ _statuses: dict[Resource, Made] = {
         ),
     ),
     DEPLOYMENT: some(replicas=st.integers(0, 2), observedGeneration=st.integers(0, 2)),
-    WIDGET: some(phase=words, ready=st.integers(0, 2)),
+    # one in three conditions is refused, and a negative number is
+    WIDGET: some(
+        phase=words,
+        ready=st.integers(-1, 2),
+        about=some(texts=texts),
+        conditions=each_of(NAMES, lambda name: st.builds(lambda word: {"type": name, "status": word}, words)),
+    ),
 }
 KINDS = tuple(_contents)
 WITH_STATUS = tuple(_statuses)

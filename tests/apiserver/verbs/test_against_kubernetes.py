@@ -185,11 +185,30 @@ def status_writes(resource: Resource) -> Made:
     def applied(contents: Object, manager: str, force: bool) -> Step:
         return lambda one: one.apply(contents, manager, "status", force=force)
 
-    def merged(contents: Object, manager: str) -> Step:
-        return lambda one: one.patch(MERGE, contents, manager, "status")
+    def merged(contents: Object, gone: list[tuple[str, ...]], manager: str) -> Step:
+        patch = contents
+        for steps in gone:
+            patch = _with_null(patch, steps)
+        return lambda one: one.patch(MERGE, patch, manager, "status")
+
+    def replaced(contents: Object, manager: str) -> Step:
+        return lambda one: one.update(contents, manager, "status")
 
     contents = kinds.contents(resource, "status")
-    return st.one_of(st.builds(applied, contents, APPLIERS, st.booleans()), st.builds(merged, contents, WRITERS))
+    writes = [st.builds(applied, contents, APPLIERS, st.booleans())]
+    writes.append(st.builds(merged, contents, st.lists(st.sampled_from(_STATUS_PARTS), max_size=1), WRITERS))
+    if resource.custom is not None:
+        writes.append(st.builds(replaced, contents, WRITERS))
+    return st.one_of(*writes)
+
+
+_STATUS_PARTS = [
+    ("metadata", "labels"),
+    ("status", "phase"),
+    ("status", "about"),
+    ("status", "about", "texts", "a"),
+    ("status", "conditions"),
+]
 
 
 def run(one: Target, first: Step, then: list[Step]) -> None:

@@ -18,11 +18,21 @@ from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
 from torchyard.apiserver.verbs.apply.managed import apply
 from torchyard.apiserver.verbs.create import create
-from torchyard.apiserver.verbs.patch.content import APPLY, STRATEGIC, Patch, check_options, patch_type, read_patch
+from torchyard.apiserver.verbs.patch.content import (
+    APPLY,
+    MERGE,
+    STRATEGIC,
+    Patch,
+    check_options,
+    patch_type,
+    read_patch,
+)
 from torchyard.apiserver.verbs.patch.gotext import type_name
 from torchyard.apiserver.verbs.update import change
 
 Object = dict[str, Any]
+
+_ABOUT_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 _NO_KIND = (
     "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
@@ -35,7 +45,19 @@ async def patch(api: Api, call: Call, body: bytes, content_type: str) -> tuple[R
     read = requested(call, body, content_type)
     if read.type == APPLY:
         return await _apply(api, call, read)
+    if _is_about_status(call, read):
+        return await change(api, call, lambda obj: patched(call, read, _with_own_status(obj)), replaces=True), False
     return await change(api, call, lambda obj: patched(call, read, obj)), False
+
+
+def _is_about_status(call: Call, patch: Patch) -> bool:
+    """Whether all that a patch can change in place later is the status: what merging leaves alone stays shared."""
+    is_status = call.resource.custom is not None and call.subresource == "status"
+    return is_status and patch.type == MERGE and patch.read.keys() <= _ABOUT_STATUS
+
+
+def _with_own_status(obj: Object) -> Object:
+    return {**obj, "status": orjson.loads(orjson.dumps(obj["status"]))} if "status" in obj else obj
 
 
 def requested(call: Call, body: bytes, content_type: str) -> Patch:
@@ -87,8 +109,9 @@ def _pruned(call: Call, result: Object, before: Object) -> tuple[Object, list[st
     assert custom is not None
     kept: Object = {}
     if call.subresource == "status":
-        kept = {name: part for name, part in before.items() if result.get(name) is part}
-        kept = {name: part for name, part in kept.items() if name not in ("metadata", "status")}
+        kept = {name: part for name, part in before.items() if name != "status" and result.get(name) is part}
+        if "metadata" in kept:
+            kept["metadata"] = dict(kept["metadata"])  # which the verbs write into
     part = {name: value for name, value in result.items() if name not in kept}
     unknown = custom.prune(part)
     return {**kept, **part}, unknown

@@ -72,8 +72,8 @@ async def change(
 ) -> Record:
     """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
 
-    `recorded`: the computed object's managed fields are right already. `replaces`: it has no part of the old one in it,
-    so that one reading of that is enough. `validate` replaces the kind's own rules, of
+    `recorded`: the computed object's managed fields are right already. `replaces`: it has no part of the old one in it
+    that would be changed in place, so that one reading of that is enough. `validate` replaces the kind's own rules, of
     what may change and what is valid, for subresources that have theirs.
     """
     resource = call.resource
@@ -191,11 +191,9 @@ def _may_go(obj: Object) -> bool:
 
 def _unchanged(new: Object, old: Object) -> bool:
     """Whether a write would change nothing: then it is none, whatever time its managed fields carry."""
-    if new == old:
-        return True
-    if not _same_but_managed_times(new["metadata"], old["metadata"]):
+    if {**new, "metadata": None} != {**old, "metadata": None}:
         return False
-    return {**new, "metadata": None} == {**old, "metadata": None}
+    return _same_but_managed_times(new["metadata"], old["metadata"])
 
 
 def _same_but_managed_times(new: Object, old: Object) -> bool:

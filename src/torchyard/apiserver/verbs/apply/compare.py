@@ -29,17 +29,18 @@ class Comparison(NamedTuple):
 _Part = FieldSet | None
 _Parts = tuple[_Part, _Part, _Part]
 _Noted = tuple[FieldSet, FieldSet, FieldSet]
-_SAME: _Parts = (None, None, None)
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], type: Type) -> Comparison:
     """What is added, modified and removed on the way from `old` to `new`."""
-    return Comparison(*(part or {} for part in _compare(old, new, type)))
-
-
-def _compare(old: Any, new: Any, type: Type) -> _Parts:
     if old == new:
-        return _SAME
+        return Comparison({}, {}, {})
+    added, modified, removed = _differing(old, new, type)
+    return Comparison(added or {}, modified or {}, removed or {})
+
+
+def _differing(old: Any, new: Any, type: Type) -> _Parts:
+    """How two values differ that are known to."""
     if type.shape == "list":
         if type.list_type == "atomic":
             return (None, {}, None)
@@ -47,11 +48,12 @@ def _compare(old: Any, new: Any, type: Type) -> _Parts:
         return _lists(before, after, type) if before or after else (None, {}, None)
     if type.atomic_map or type.shape not in ("object", "map", "any"):
         return (None, {}, None)
-    old_fields, new_fields = (value if isinstance(value, dict) else {} for value in (old, new))
+    old_fields = old if isinstance(old, dict) else {}
+    new_fields = new if isinstance(new, dict) else {}
     if not old_fields and not new_fields:
         return (None, {}, None)
     added, modified, removed = _objects(old_fields, new_fields, type)
-    if not all(isinstance(value, dict | None) for value in (old, new)):
+    if not isinstance(old, dict | None) or not isinstance(new, dict | None):
         # Free-form JSON changed its kind: the fields of the one went or came, and the value itself is another.
         modified = {}
     return added, modified, removed
@@ -63,7 +65,7 @@ def _objects(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
         if key in new:
             after = new[key]
             if before != after:
-                _note(parts, f"f:{key}", _compare(before, after, child(type, key)))
+                _note(parts, f"f:{key}", _differing(before, after, child(type, key)))
         else:
             parts[2][f"f:{key}"] = created_fields(before, child(type, key))
     for key, after in new.items():
@@ -85,7 +87,7 @@ def _lists(old: dict[str, list[Any]], new: dict[str, list[Any]], type: Type) -> 
             case 1, 0:
                 parts[2][step] = created_fields(before[0], item_type)
             case 1, 1:
-                _note(parts, step, _compare(before[0], after[0], item_type))
+                _note(parts, step, _differing(before[0], after[0], item_type))
             case _:
                 _duplicates(parts, step, before, after, item_type)
     return parts[0] or None, parts[1] or None, parts[2] or None

@@ -59,23 +59,32 @@ def _united(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The members of `left` that are not in `right`."""
-    if not right:
-        return left
-    result: FieldSet = {}
-    for step, node in left.items():
-        other = right.get(step)
-        if other is None:
-            result[step] = node
-        elif step != SELF and (kept := _without(node, other)) is not None:
+    """The members of `left` that are not in `right`: `left` itself if all are."""
+    result = left
+    for step, other in right.items():
+        node = left.get(step)
+        if node is None:
+            continue
+        kept = None if step == SELF else _without(node, other)
+        if kept is node:
+            continue
+        if result is left:
+            result = left.copy()
+        if kept is None:
+            del result[step]
+        else:
             result[step] = kept
     return result
 
 
 def _without(node: FieldSet, other: FieldSet) -> FieldSet | None:
     """A node without the members of another, itself among them; None when nothing is left."""
-    beneath = {step: inner for step, inner in difference(node, other).items() if step != SELF}
-    stays = is_member(node) and not is_member(other)
+    left = difference(node, other)
+    was_member = is_member(node)
+    stays = was_member and not is_member(other)
+    if left is node and stays == was_member:
+        return node
+    beneath = {step: inner for step, inner in left.items() if step != SELF}
     if beneath:
         return {SELF: {}, **beneath} if stays else beneath
     return {} if stays else None

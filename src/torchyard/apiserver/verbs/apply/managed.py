@@ -6,7 +6,6 @@ object as its defaults leave it, before admission changes it: as upstream has it
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torchyard.api.errors import bad_request
@@ -20,6 +19,7 @@ from torchyard.apiserver.verbs.apply.endpoint import Endpoint
 from torchyard.apiserver.verbs.apply.extract import applied_fields, set_fields
 from torchyard.apiserver.verbs.apply.fieldset import (
     SELF,
+    FieldSet,
     difference,
     difference_below,
     intersection,
@@ -138,8 +138,9 @@ def _created(endpoint: Endpoint, new: Object, by: _By) -> Managers:
 def _updated(endpoint: Endpoint, live: Object, new: Object, known: Managers, by: _By) -> Managers:
     """The record after an update: what changed is the writer's now, what is gone is nobody's."""
     change = compare(live, new, endpoint.type).without(endpoint.reset)
-    result = _after(change, known)
-    mine = difference(change.set_now, _STRIPPED)
+    set_now = change.set_now
+    result = _after(set_now, change.removed, known)
+    mine = difference(set_now, _STRIPPED)
     if mine:
         who = updater(by.manager, endpoint.api_version, endpoint.subresource)
         had = result[who].fields if who in result else {}
@@ -147,15 +148,15 @@ def _updated(endpoint: Endpoint, live: Object, new: Object, known: Managers, by:
     return result
 
 
-def _after(change: Comparison, known: Managers, *, keeps: Manager | None = None) -> Managers:
+def _after(set_now: FieldSet, removed: FieldSet, known: Managers, *, keeps: Manager | None = None) -> Managers:
     """The record once everybody but `keeps` has lost what changed and what is gone."""
     result: Managers = {}
     for one, owned in known.items():
+        fields = owned.fields
         if one != keeps:
-            fields = difference(difference(owned.fields, change.set_now), change.removed)
-            owned = owned if fields is owned.fields else replace(owned, fields=fields)  # noqa: PLW2901
-        if owned.fields:
-            result[one] = owned
+            fields = difference(difference(fields, set_now), removed)
+        if fields:
+            result[one] = owned if fields is owned.fields else owned._replace(fields=fields)
     return result
 
 
@@ -171,7 +172,7 @@ def _applied(endpoint: Endpoint, base: Object, applied: Object, known: Managers,
     change = compare(base, result, endpoint.type).without(endpoint.reset)
     if not by.force:
         _refuse_conflicts(endpoint, base, change, known, who)
-    after = _after(change, claimed, keeps=who)
+    after = _after(change.set_now, change.removed, claimed, keeps=who)
     after.pop(who, None)
     kept = difference(claims, _STRIPPED)
     if kept:

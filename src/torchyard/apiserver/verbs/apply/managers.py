@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -40,8 +39,7 @@ def updater(name: str, api_version: str, subresource: str) -> Manager:
     return Manager(name or "unknown", UPDATE, api_version, subresource)
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(NamedTuple):
     """What a manager owns, in which version, and since when that has not changed."""
 
     fields: FieldSet
@@ -99,11 +97,10 @@ def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
 
 def capped(managers: Managers) -> Managers:
     """The managers with the oldest updaters of a version merged, so that no more than ten are left where possible."""
-    updaters = sorted(
-        (one for one in managers if one.operation == UPDATE), key=lambda one: (managers[one].time, one.sort_key)
-    )
+    updaters = [one for one in managers if one.operation == UPDATE]
     if len(updaters) <= MAX_UPDATERS:
         return managers
+    updaters.sort(key=lambda one: (managers[one].time, one.sort_key))
     result = dict(managers)
     left = len(updaters)
     first_of: dict[str, Manager] = {}
@@ -118,7 +115,7 @@ def capped(managers: Managers) -> Managers:
         if bucket not in result:
             result[bucket] = result.pop(first)
         # The time is that of the younger one.
-        result[bucket] = replace(owned, fields=union(owned.fields, result[bucket].fields))
+        result[bucket] = owned._replace(fields=union(owned.fields, result[bucket].fields))
         del result[one]
         left -= 1
     return result
