@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -23,12 +24,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Queues: who waits where, why and for how long.", no_args_is_help=True)
 
-Namespace = Annotated[str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of the job.")]
+Namespace = Annotated[
+    str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of the job; default: the context's.")
+]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's or a workload's name.")]
 
 
+COLUMNS = {"namespace": "NAMESPACE", "job": "JOB", "queue": "QUEUE", "clusterQueue": "CLUSTERQUEUE"}
+COLUMNS |= {"state": "STATE", "position": "POSITION"}
+
 T = TypeVar("T")
 _NAMED: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")
+
+
+class Output(StrEnum):
+    table = "table"
+    json = "json"
 
 
 @app.callback()
@@ -40,6 +51,11 @@ def choose(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
 def _run(state: Path | None, work: Callable[[Client], Awaitable[T]]) -> T:
     """Ask the plane of this state directory, or the cluster that was named."""
     return ask(chosen(*_NAMED.get(), state), work)
+
+
+def _here(state: Path | None) -> str:
+    """The namespace that the context names, as kubectl has it."""
+    return chosen(*_NAMED.get(), state).namespace
 
 
 async def _places(client: Client) -> list[Place]:
@@ -72,7 +88,7 @@ def list_queues(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", metavar="NAME", help="One namespace; all if empty.")
     ] = "",
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FORMAT", help="table or json.")] = "table",
+    output: Annotated[Output, typer.Option("-o", "--output", help="How to show them.")] = Output.table,
     state: State = None,
 ) -> None:
     """List what is in queues, first in line first."""
@@ -91,30 +107,22 @@ def list_queues(
         }
         for one in found
     ]
-    if output == "json":
+    if output is Output.json:
         say(json.dumps(rows))
         return
-    widths = (
-        ("NAMESPACE", "namespace", 16),
-        ("JOB", "job", 28),
-        ("QUEUE", "queue", 22),
-        ("CLUSTERQUEUE", "clusterQueue", 16),
-    )
-    head = "".join(f"{title:<{width}}" for title, _, width in widths)
-    say(f"{head}{'STATE':<10}{'POSITION':<9}")
-    for row in rows:
-        position = "" if row["position"] is None else str(row["position"])
-        cells = "".join(f"{str(row[key])!s:<{width}}" for _, key, width in widths)
-        say(f"{cells}{row['state']!s:<10}{position:<9}".rstrip())
+    shown = [COLUMNS, *({key: "" if row[key] is None else str(row[key]) for key in COLUMNS} for row in rows)]
+    widths = {key: max(len(row[key]) for row in shown) + 3 for key in COLUMNS}
+    for row in shown:
+        say("".join(f"{row[key]:<{width}}" for key, width in widths.items()).rstrip())
 
 
 @app.command("position")
-def position(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
     """Say where a job is in line, and when it is likely to start."""
     from torchyard.core.queue.line import estimate
 
     places = _run(state, _places)
-    place = _find(places, job, namespace)
+    place = _find(places, job, namespace or _here(state))
     if place.position is None:
         say(f"{job} does not wait: {place.state.lower()}")
         return
@@ -127,9 +135,9 @@ def position(job: Job, namespace: Namespace = "default", state: State = None) ->
 
 
 @app.command("why")
-def why(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
     """Say why a job waits, or what became of it."""
-    say(_run(state, partial(_told, job=job, namespace=namespace)))
+    say(_run(state, partial(_told, job=job, namespace=namespace or _here(state))))
 
 
 async def _told(client: Client, *, job: str, namespace: str) -> str:
@@ -155,8 +163,10 @@ async def _refusal(client: Client, job: str, namespace: str) -> str:
 
 
 def _change(state: Path | None, job: str, namespace: str, change: Callable[[Client, Place], Awaitable[Any]]) -> None:
+    where = namespace or _here(state)
+
     async def work(client: Client) -> None:
-        await change(client, _find(await _places(client), job, namespace))
+        await change(client, _find(await _places(client), job, where))
 
     _run(state, work)
 
@@ -171,14 +181,14 @@ def _set_active(active: bool) -> Callable[[Client, Place], Awaitable[Any]]:
 
 
 @app.command("hold")
-def hold(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+def hold(job: Job, namespace: Namespace = "", state: State = None) -> None:
     """Take a job out of its line; one that runs is stopped and keeps what it can."""
     _change(state, job, namespace, _set_active(False))
     say(f"{job} is on hold; `yard queue resume {job}` puts it back")
 
 
 @app.command("resume")
-def resume(job: Job, namespace: Namespace = "default", state: State = None) -> None:
+def resume(job: Job, namespace: Namespace = "", state: State = None) -> None:
     """Put a job that was on hold back in line."""
     _change(state, job, namespace, _set_active(True))
     say(f"{job} waits in its queue again")
@@ -188,7 +198,7 @@ def resume(job: Job, namespace: Namespace = "default", state: State = None) -> N
 def move(
     job: Job,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The LocalQueue to move it to.")],
-    namespace: Namespace = "default",
+    namespace: Namespace = "",
     state: State = None,
 ) -> None:
     """Move a waiting job to another queue of its namespace."""
@@ -197,15 +207,16 @@ def move(
         from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
         from torchyard.kube.refs import JOBS
 
-        if await client.find(LOCAL_QUEUES, queue, namespace) is None:
-            known = ", ".join(one["metadata"]["name"] for one in (await client.list(LOCAL_QUEUES, namespace)).items)
-            raise YardError(f"LocalQueue {queue} doesn't exist in {namespace}", hint=f"there are: {known or 'none'}")
+        where = place.item.key[0]
+        if await client.find(LOCAL_QUEUES, queue, where) is None:
+            known = ", ".join(one["metadata"]["name"] for one in (await client.list(LOCAL_QUEUES, where)).items)
+            raise YardError(f"LocalQueue {queue} doesn't exist in {where}", hint=f"there are: {known or 'none'}")
         owners = place.item.obj["metadata"].get("ownerReferences") or ()
         if not owners:
-            await client.patch(WORKLOADS, place.item.key[1], {"spec": {"queueName": queue}}, namespace)
+            await client.patch(WORKLOADS, place.item.key[1], {"spec": {"queueName": queue}}, where)
             return
         ref = JOBS if owners[0]["kind"] == "Job" else PYTORCHJOBS
-        await client.patch(ref, owners[0]["name"], {"metadata": {"labels": {names.QUEUE_NAME: queue}}}, namespace)
+        await client.patch(ref, owners[0]["name"], {"metadata": {"labels": {names.QUEUE_NAME: queue}}}, where)
 
     _change(state, job, namespace, change)
     say(f"{job} waits in {queue} now")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,7 +57,18 @@ def test_the_line_is_shown(plane: Yard) -> None:
     assert rows["runs"]["state"] == "Admitted"
     waiting = {rows[name]["position"] for name in ("next", "last")}
     assert waiting == {0, 1}
-    assert "CLUSTERQUEUE" in said(plane, "list", "-n", "default")
+    head, *lines = said(plane, "list", "-n", "default").splitlines()
+    assert [line[head.index("CLUSTERQUEUE") :].split()[0] for line in lines] == ["team"] * 3
+    refused = yard("queue", "list", "-o", "yaml", state=plane.state)
+    assert (refused.returncode, "'yaml' is not one of" in refused.stderr) == (2, True)
+
+
+def test_a_job_is_looked_for_in_the_namespace_of_the_context(plane: Yard, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "config"
+    elsewhere.write_text(plane.kubeconfig.read_text().replace("namespace: default", "namespace: mine"))
+    for command in (("why",), ("position",), ("hold",)):
+        done = yard("queue", "--kubeconfig", str(elsewhere), *command, "next", state=plane.state)
+        assert done.stderr.startswith("error: nothing called next is in a queue of mine"), done
 
 
 def test_position_and_reason_are_told(plane: Yard) -> None:
