@@ -12,7 +12,7 @@ from torchyard.api.conditions import is_true
 from torchyard.api.errors import YardError
 from torchyard.api.queue import names, words
 from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.state import State, Turn
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.cycle import Admit, Preempt, Wait, cycle
 from torchyard.core.queue.items import Item
@@ -55,12 +55,16 @@ class Admission:
             if decisions:
                 is_success = any(isinstance(one, Admit) for one in decisions)
                 self._metrics.attempt(time.perf_counter() - started, is_success)
+            decided: list[tuple[Admit | Preempt, list[Turn]]] = []
             for one in decisions:
                 if isinstance(one, Wait):
                     self._note(one)
                 else:
-                    await self._room.acquire()
-                    self._spawn(self._carry_out(one))
+                    changed = [one.item] if isinstance(one, Admit) else [target.item for target in one.targets]
+                    decided.append((one, [self._state.turn(item.key) for item in changed]))
+            for work in decided:
+                await self._room.acquire()
+                self._spawn(self._carry_out(*work))
             self._lanes |= book.joined
             if book.untold or book.joined:
                 self._to_tell.set()
@@ -87,21 +91,23 @@ class Admission:
         self._lanes[wait.lane] = None
         self._to_tell.set()
 
-    async def _carry_out(self, decision: Admit | Preempt) -> None:
+    async def _carry_out(self, decision: Admit | Preempt, turns: list[Turn]) -> None:
         try:
             match decision:
                 case Admit():
-                    await self._admit(decision)
+                    await self._admit(decision, turns[0])
                 case Preempt():
-                    await asyncio.gather(*(self._preempt(decision, target) for target in decision.targets))
+                    each = zip(decision.targets, turns, strict=True)
+                    await asyncio.gather(*(self._preempt(decision, target, turn) for target, turn in each))
         except YardError as error:
             log.warning("admission of %s/%s: %s", *decision.item.key, error)
 
-    async def _admit(self, decision: Admit) -> None:
+    async def _admit(self, decision: Admit, turn: Turn) -> None:
         item, now = decision.item, self._state.now()
         queue = self._state.book.pools[decision.queue].queue
-        status = lifecycle.reserve(item.obj, queue, decision.assignment, now)
-        written = await self._state.write(item.key, item.obj, status)
+        written = await self._state.write_next(
+            turn, item.obj, lambda obj: lifecycle.reserve(obj, queue, decision.assignment, now)
+        )
         if written is None:
             if decision.replaced is not None:
                 self._state.reread(decision.replaced.key)
@@ -110,11 +116,11 @@ class Admission:
         flavors = ",".join(sorted({flavor for flavor, _ in decision.assignment.usage}))
         self._tell_about(item, "Normal", words.QUOTA_RESERVED, words.reserved_event(queue.name, waited, flavors))
         self._metrics.reserved(queue.name, waited)
-        if is_true(status["conditions"], words.ADMITTED):
+        if is_true(written["status"]["conditions"], words.ADMITTED):
             self._tell_about(item, "Normal", words.ADMITTED, words.admitted_event(queue.name, 0))
             self._metrics.admitted(queue.name, waited)
 
-    async def _preempt(self, decision: Preempt, target: Target) -> None:
+    async def _preempt(self, decision: Preempt, target: Target, turn: Turn) -> None:
         item = target.item
         message = words.preempted(
             target.reason,
@@ -124,10 +130,14 @@ class Admission:
             preemptee_path=decision.paths[item.key],
         )
         now = self._state.now()
-        status = lifecycle.evict(item.obj, words.BY_PREEMPTION, message, now, preempted=target.reason)
-        if not item.obj["metadata"].get("ownerReferences"):  # there is no job to stop first
-            status = lifecycle.release({**item.obj, "status": status}, now)
-        if await self._state.write(item.key, item.obj, status) is not None:
+
+        def evicted(obj: Object) -> Object:
+            status = lifecycle.evict(obj, words.BY_PREEMPTION, message, now, preempted=target.reason)
+            if not obj["metadata"].get("ownerReferences"):  # there is no job to stop first
+                status = lifecycle.release({**obj, "status": status}, now)
+            return status
+
+        if await self._state.write_next(turn, item.obj, evicted) is not None:
             self._tell_about(item, "Normal", words.PREEMPTED, message)
             self._tell_about(item, "Normal", words.evicted_event(words.BY_PREEMPTION), message)
             said = f"Preempted {item.key[0]}/{item.key[1]} ({target.reason})"

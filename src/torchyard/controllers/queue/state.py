@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from torchyard.api.errors import StatusError, YardError
+from torchyard.api.errors import StatusError
 from torchyard.api.queue import names
 from torchyard.controllers.queue.refs import (
     CHECKS,
@@ -29,6 +30,16 @@ _EVENTS = 50_000  # of a moment with very many workloads
 SOON = 0.05  # seconds until a workload that is being written is looked at again
 
 
+class Turn:
+    """One of the writes to a workload, which follow each other as they were decided."""
+
+    __slots__ = ("before", "key", "written")
+
+    def __init__(self, key: Key, before: Turn | None) -> None:
+        self.key, self.before = key, before
+        self.written: asyncio.Future[Object | None] = asyncio.get_running_loop().create_future()
+
+
 class Workloads:
     """Workloads and flavors, all that jobs need: what is known of them, and which are being written."""
 
@@ -45,7 +56,7 @@ class Workloads:
         self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of})
         flavors = informers.of(FLAVORS)
         self.informers: list[Informer] = [flavors, self.workloads]
-        self._writing: set[Key] = set()
+        self._turns: dict[Key, Turn] = {}  # of those that are being written: the last
         self._listeners: list[Callable[[], None]] = []
         self.workloads.on_change(self._workload_changed)
         flavors.on_change(self._follow(self.book.put_flavor, names.FLAVOR.kind))
@@ -64,42 +75,59 @@ class Workloads:
         for listener in self._listeners:
             listener()
 
-    async def write(self, key: Key, obj: Object, status: Object) -> Object | None:
-        """Write a workload's status as decided for `obj`; None if somebody else was faster, and the book is right.
+    def turn(self, key: Key) -> Turn:
+        """Before the next write to a workload, from the moment it is decided: until then others' news do not count."""
+        turn = self._turns[key] = Turn(key, self._turns.get(key))
+        return turn
 
-        Until the answer comes the book keeps what was assumed, whatever the informer brings.
+    async def write(self, key: Key, obj: Object, status: Object) -> Object | None:
+        """Write a workload's status as decided for `obj`; None if somebody else was faster, and the book is right."""
+        if key in self._turns:
+            return None
+        return await self.write_next(self.turn(key), obj, lambda _: status)
+
+    async def write_next(self, turn: Turn, obj: Object, change: Callable[[Object], Object]) -> Object | None:
+        """Write the status that `change` makes of a workload, upon what the turn before has written.
+
+        `obj` is what is known where there was none. Until the last turn is over the book keeps what was assumed.
         """
-        self._writing.add(key)
+        known, written = obj, None
         try:
-            written = await self.client.update(WORKLOADS, _only_status(obj, status), subresource="status")
-        except YardError as error:
-            self._writing.discard(key)
-            self.reread(key)
-            if isinstance(error, StatusError) and error.status in (404, 409):
-                return None
-            raise
-        self._writing.discard(key)
-        self.book.put(written)
-        newer = self.workloads.get(*key)
-        if newer is not None:
-            self.book.put(newer)
-        self.changed()
+            before = obj if turn.before is None else await turn.before.written
+            if before is not None:
+                known = before
+                body = _only_status(known, change(known))
+                written = known = await self.client.update(WORKLOADS, body, subresource="status")
+        except StatusError as error:
+            if error.status not in (404, 409):
+                raise
+        finally:
+            turn.written.set_result(written)
+            if self._turns[turn.key] is turn:
+                del self._turns[turn.key]
+                self._settle(turn.key, known)
         return written
 
     def is_busy(self) -> bool:
         """Whether somebody is being admitted: what is only told about it gives way."""
-        return bool(self._writing or self.book.awake)
+        return bool(self._turns or self.book.awake)
 
     def is_writing(self, key: Key) -> bool:
-        return key in self._writing
+        return key in self._turns
 
     def reread(self, key: Key) -> None:
         """Forget what was assumed of a workload."""
-        current = self.workloads.get(*key)
-        if current is None:
+        item = self.book.items.get(key)
+        if item is not None and key not in self._turns:
+            self._settle(key, item.obj)
+
+    def _settle(self, key: Key, known: Object) -> None:
+        """Take into the book what is true: what is known, or what the watch brought meanwhile."""
+        seen = self.workloads.get(*key)
+        if seen is None:
             self.book.remove(key)
         else:
-            self.book.put(current, again=True)
+            self.book.put(max(known, seen, key=revision_of), again=True)
         self.changed()
 
     def recorder(self, component: str) -> Recorder:
@@ -137,7 +165,7 @@ class Workloads:
         key = (metadata["namespace"], metadata["name"])
         if change == "DELETED":
             self.book.remove(key)
-        elif key not in self._writing:
+        elif key not in self._turns:
             self.book.put(obj)
         else:
             return

@@ -1,0 +1,149 @@
+"""Writes to one workload follow each other, and the book keeps what was decided until the last of them is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support import queues
+from tests.support.waiting import first_answer
+
+from torchyard.api.errors import StatusError
+from torchyard.api.queue import names
+from torchyard.api.queue.crd import definitions
+from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from torchyard.controllers.queue.state import State
+from torchyard.core.queue import lifecycle
+from torchyard.core.queue.cycle import Admit, cycle
+from torchyard.kube.client import Client, Ref
+from torchyard.kube.informers import Informers
+from torchyard.yard.plane import Plane
+from torchyard.yard.settings import Settings
+
+Object = dict[str, Any]
+KEY = ("default", "one")
+DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    """Of a server where nobody but the test admits."""
+    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="namespace-controller")) as plane:
+        client = plane.client("test")
+        for one in definitions():
+            await client.create(DEFINITIONS, one)
+        for ref in (FLAVORS, CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, CHECKS, WORKLOADS):
+            await _served(client, ref)
+        made = (
+            (FLAVORS, "ResourceFlavor", queues.flavor()),
+            (CLUSTER_QUEUES, "ClusterQueue", queues.queue()),
+            (LOCAL_QUEUES, "LocalQueue", queues.local()),
+        )
+        for ref, kind, obj in made:
+            await client.create(ref, {"apiVersion": names.API_VERSION, "kind": kind, **obj})
+        workload = queues.workload(KEY[1])
+        workload["metadata"] = {"namespace": KEY[0], "name": KEY[1]}
+        await client.create(WORKLOADS, {"apiVersion": names.API_VERSION, "kind": "Workload", **workload})
+        yield client
+
+
+async def _served(client: Client, ref: Ref) -> None:
+    async def is_served() -> bool:
+        try:
+            await client.list(ref)
+        except StatusError:
+            return False
+        return True
+
+    await first_answer(is_served, ref.plural)
+
+
+@pytest.fixture
+async def state(client: Client) -> AsyncIterator[State]:
+    informers = Informers(client)
+    state = State(client, informers)
+    running = asyncio.create_task(informers.run())
+    await informers.synced()
+    yield state
+    running.cancel()
+
+
+def decided(state: State) -> Admit:
+    (decision,) = cycle(state.book, state.now())
+    assert isinstance(decision, Admit)
+    return decision
+
+
+def reserved(state: State, decision: Admit) -> Any:
+    queue = state.book.pools[decision.queue].queue
+    return lambda obj: lifecycle.reserve(obj, queue, decision.assignment, state.now())
+
+
+def evicted(state: State) -> Any:
+    return lambda obj: lifecycle.evict(obj, "Preempted", "by the test", state.now())
+
+
+def true_conditions(obj: Object) -> set[str]:
+    return {one["type"] for one in obj["status"]["conditions"] if one["status"] == "True"}
+
+
+async def test_an_eviction_follows_the_admission_it_ends(state: State, client: Client) -> None:
+    decision = decided(state)
+    first, second = state.turn(KEY), state.turn(KEY)
+    obj = decision.item.obj
+    answers = await asyncio.gather(
+        state.write_next(second, obj, evicted(state)), state.write_next(first, obj, reserved(state, decision))
+    )
+    assert None not in answers
+    assert true_conditions(await client.get(WORKLOADS, "one", "default")) == {"QuotaReserved", "Admitted", "Evicted"}
+    assert state.book.items[KEY].is_evicted
+    assert not state.is_writing(KEY)
+
+
+async def test_until_it_is_written_news_do_not_undo_what_was_decided(state: State, client: Client) -> None:
+    decision = decided(state)
+    turn = state.turn(KEY)
+    labelled = await client.patch(WORKLOADS, "one", {"metadata": {"labels": {"a": "b"}}}, "default")
+
+    async def seen() -> bool:
+        return state.workloads.has_seen(labelled)
+
+    await first_answer(seen, "the label")
+    assert state.book.items[KEY].place == "team"
+    assert await state.write_next(turn, decision.item.obj, reserved(state, decision)) is None
+    assert state.book.items[KEY].place == ""
+    assert state.book.items[KEY].obj["metadata"]["labels"] == {"a": "b"}
+
+
+async def test_what_follows_a_refused_write_is_not_written(state: State, client: Client) -> None:
+    decision = decided(state)
+    first, second = state.turn(KEY), state.turn(KEY)
+    obj = decision.item.obj
+    await client.patch(WORKLOADS, "one", {"metadata": {"labels": {"a": "b"}}}, "default")
+    assert await state.write_next(first, obj, reserved(state, decision)) is None
+    assert await state.write_next(second, obj, evicted(state)) is None
+    assert not (await client.get(WORKLOADS, "one", "default")).get("status")
+    assert not state.is_writing(KEY)
+
+
+async def test_who_did_not_wait_for_a_turn_is_told_that_others_were_faster(state: State) -> None:
+    decision = decided(state)
+    turn = state.turn(KEY)
+    assert await state.write(KEY, decision.item.obj, {}) is None
+    assert await state.write_next(turn, decision.item.obj, reserved(state, decision)) is not None
+
+
+async def test_what_was_deleted_meanwhile_does_not_come_back(state: State, client: Client) -> None:
+    decision = decided(state)
+    turn = state.turn(KEY)
+    await client.delete(WORKLOADS, "one", "default")
+
+    async def gone() -> bool:
+        return state.workloads.get(*KEY) is None
+
+    await first_answer(gone, "the deletion")
+    assert await state.write_next(turn, decision.item.obj, reserved(state, decision)) is None
+    assert KEY not in state.book.items
