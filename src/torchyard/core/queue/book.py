@@ -16,6 +16,7 @@ from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.nominee import Nominee
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.queues import Queue, read_groups
 from torchyard.core.queue.quota import Node, cycles
@@ -43,13 +44,14 @@ class Book:
         self.pending: Counter[Key] = Counter()  # by local queue
         self.changed: set[str] = set()  # pools whose figures are others than before
         self.untold: dict[Key, None] = {}  # of those outside: who was not told why
+        self.claims: dict[str, Nominee] = {}  # by pool: the first of it, while others give back what it needs
         self.joined: dict[Lane, None] = {}  # lanes that somebody joined who is to be told what the others were
         self._at_door: dict[Key, dict[Key, Item]] = {}  # workloads by local queue
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
         self._released: dict[Node, None] = {}
         self._left: dict[Node, None] = {}  # where more wait than what is there can serve
-        self._again: dict[Node, None] = {}
+        self._again: dict[Node, bool] = {}  # to be looked at once more in this round; whether for reclaim too
         self._unready: set[Key] = set()  # those that hold quota and whose pods are not all ready
         self._held_back: dict[str, None] = {}  # pools whose first waits for those
 
@@ -215,7 +217,12 @@ class Book:
 
     def _wake_around(self, root: Node, *, reclaim: bool) -> None:
         """Quota was given back under this root: whoever it may help is looked at again."""
-        opened, is_more = open_lanes(root, self._neighbours.get(root, ()), reclaim=reclaim)
+        around = self._neighbours.get(root, ())
+        for pool in around:
+            if pool.queue.name in self.claims and not self._is_awaited(self.claims[pool.queue.name]):
+                self.awake[pool.queue.name] = None
+        others = [pool for pool in around if pool.queue.name not in self.claims]
+        opened, is_more = open_lanes(root, others, reclaim=reclaim)
         for pool in opened:
             self.awake[pool.queue.name] = None
         if is_more:
@@ -223,12 +230,35 @@ class Book:
         else:
             self._left.pop(root, None)
 
+    def claim(self, one: Nominee) -> None:
+        """Others give quota back for it. Kueue looks at it again before all others of its queue, until it has it."""
+        self.claims[one.pool.queue.name] = one
+        self.rests(one.pool)
+
+    def still_waits(self, pool: Pool, head: tuple[Lane, Item] | None) -> bool:
+        """Whether the first of a pool waits for what others give back; if not, its claim is void."""
+        claim = self.claims.get(pool.queue.name)
+        if claim is None:
+            return False
+        if head is not None and head[1].key == claim.item.key and self._is_awaited(claim):
+            return True
+        del self.claims[pool.queue.name]
+        self._again[pool.node.root] = True  # what was kept for it others may have
+        return False
+
+    def _is_awaited(self, claim: Nominee) -> bool:
+        """Whether there is more to come, and needed."""
+        known = (self.items.get(target.item.key) for target in claim.targets)
+        left = [one for one in known if one is not None and one.place]
+        is_same = self.replaced_by(claim.item, claim.pool) is claim.replaced
+        return bool(left) and all(one.is_evicted for one in left) and is_same and not claim.fits
+
     def rests(self, pool: Pool) -> None:
         """Nobody of this pool gets any of what is there: it may serve those that were not looked at."""
         self.awake.pop(pool.queue.name, None)
         root = pool.node.root
         if root in self._left:
-            self._again[root] = None
+            self._again.setdefault(root, False)
 
     @property
     def is_blocked(self) -> bool:
@@ -242,8 +272,8 @@ class Book:
 
     def look_again(self) -> None:
         again, self._again = self._again, {}
-        for root in again:
-            self._wake_around(root, reclaim=False)
+        for root, reclaim in again.items():
+            self._wake_around(root, reclaim=reclaim)
 
     def neighbours(self, pool: Pool) -> list[Pool]:
         """The pools that share quota with one, itself included."""
@@ -297,7 +327,7 @@ class Book:
             return False
         self._is_stale = False
         self._build_tree()
-        self._left, self._again, self.joined = {}, {}, {}
+        self._left, self._again, self.joined, self.claims = {}, {}, {}, {}
         self.outside.clear()
         self.pending.clear()
         self.awake = {}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchyard.api.queue import words
+from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.assign import Assignment, Mode
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.nominee import Nominee, without
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Target, targets
+from torchyard.core.queue.quota import Node
 
 
 @dataclass(frozen=True)
@@ -46,25 +47,11 @@ class Wait:
 Decision = Admit | Preempt | Wait
 
 
-@dataclass
-class _Nominee:
-    item: Item
-    pool: Pool
-    lane: Lane
-    assignment: Assignment
-    targets: list[Target]
-    replaced: Item | None
-
-    @property
-    def order(self) -> tuple[int, int, float, Key]:
-        return self.assignment.borrows, *self.item.order
-
-
 def cycle(book: Book, now: float) -> list[Decision]:
     """What to do now. Quota that is given is counted in the book at once. Call again while `book.awake` has any."""
     book.refresh()
     decisions: list[Decision] = []
-    nominees: list[_Nominee] = []
+    nominees: list[Nominee] = []
     for name in sorted(book.awake):
         pool = book.pools.get(name)
         nominee = _nominate(book, pool, decisions) if pool is not None else None
@@ -72,10 +59,15 @@ def cycle(book: Book, now: float) -> list[Decision]:
             del book.awake[name]
         elif nominee is not None:
             nominees.append(nominee)
-    taken: set[Key] = set()
-    promised: list[_Nominee] = []
-    for first in sorted(nominees, key=lambda each: each.order):
-        one = first if _is_current(first) else _nominate(book, first.pool, decisions)
+    roots = {one.pool.node.root for one in nominees}
+    claims = [one for one in book.claims.values() if one.pool.node.root in roots]
+    taken = {target.item.key for one in claims for target in one.targets}
+    promises = _Promises(book)
+    for first in sorted([*nominees, *claims], key=lambda each: each.order):
+        if book.claims.get(first.pool.queue.name) is first:
+            promises.add(first)
+            continue
+        one = first if first.targets or first.fits else _nominate(book, first.pool, decisions)
         if one is None:
             continue
         if not one.targets and book.is_blocked:
@@ -89,58 +81,81 @@ def cycle(book: Book, now: float) -> list[Decision]:
         elif taken.isdisjoint(target.item.key for target in one.targets):
             taken.update(target.item.key for target in one.targets)
             decisions.append(_preemption(book, one))
+            book.claim(one)
+            promises.add(one)
+        else:  # others were promised some of it
             _block(one.lane, one.pool, one.assignment, one.replaced)
-            # Nobody else of this round takes what is being freed.
-            one.pool.node.add(one.assignment.usage)
-            promised.append(one)
+            decisions.append(_wait_for_preempted(one))
     book.look_again()
-    for one in promised:
-        one.pool.node.remove(one.assignment.usage)
+    promises.take_back()
     return decisions
 
 
-def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> _Nominee | None:
+class _Promises:
+    """What is being freed counts as given to whom it is freed for: nobody after it in this round takes it.
+
+    As Kueue's snapshot has it: without those who are preempted, and with the usage of those they are preempted for.
+    """
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._freed: dict[Key, tuple[Node, Amounts]] = {}
+        self._given: list[tuple[Node, Amounts]] = []
+
+    def add(self, one: Nominee) -> None:
+        gone = [target.item.key for target in one.targets]
+        if one.replaced is not None:
+            gone.append(one.replaced.key)
+        for key in gone:
+            item = self._book.items.get(key)
+            if item is not None and item.place in self._book.pools and key not in self._freed:
+                node = self._book.pools[item.place].node
+                self._freed[key] = node, item.held
+                node.remove(item.held)
+        self._given.append((one.pool.node, one.assignment.usage))
+        one.pool.node.add(one.assignment.usage)
+
+    def take_back(self) -> None:
+        for node, amounts in self._given:
+            node.remove(amounts)
+        for node, amounts in self._freed.values():
+            node.add(amounts)
+
+
+def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | None:
     """The first workload of a pool that fits, with or without preemption; the lanes before it are blocked."""
-    while (found := pool.head()) is not None:
+    found = pool.head()
+    if book.still_waits(pool, found):
+        book.rests(pool)
+        return None
+    while found is not None:
         lane, item = found
         replaced = book.replaced_by(item, pool)
-        with _without(replaced, pool):
+        with without(replaced, pool):
             nominee = _looked_at(book, pool, lane, item, replaced)
-        if isinstance(nominee, _Nominee):
+        if isinstance(nominee, Nominee):
             return nominee
         decisions.append(nominee)
+        found = pool.head()
     book.rests(pool)
     return None
 
 
-def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | None) -> _Nominee | Wait:
+def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | None) -> Nominee | Wait:
     only = None if replaced is None else frozenset(flavor for flavor, _ in replaced.held)
     assignment = lane.plan.assign(pool.node, only=only)
     if assignment.mode is Mode.FIT:
-        return _Nominee(item, pool, lane, assignment, [], replaced)
+        return Nominee(item, pool, lane, assignment, [], replaced)
     if assignment.mode is Mode.PREEMPT:
         chosen = targets(item, pool, assignment, book.neighbours(pool))
         if chosen:
-            return _Nominee(item, pool, lane, assignment, chosen, replaced)
+            return Nominee(item, pool, lane, assignment, chosen, replaced)
     smaller = lane.plan.assign_partly(pool.node)
     if smaller is not None:
-        return _Nominee(item, pool, lane, smaller, [], replaced)
+        return Nominee(item, pool, lane, smaller, [], replaced)
     _block(lane, pool, lane.plan.assign_least(pool.node) or assignment, replaced)
     lane.said = assignment.reason, assignment.message
     return Wait(item, lane, *lane.said)
-
-
-@contextmanager
-def _without(replaced: Item | None, pool: Pool) -> Iterator[None]:
-    """Quotas as they are when a workload gives its own to the next of its job."""
-    if replaced is None:
-        yield
-        return
-    pool.node.remove(replaced.held)
-    try:
-        yield
-    finally:
-        pool.node.add(replaced.held)
 
 
 def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None) -> None:
@@ -150,20 +165,15 @@ def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None
     lane.is_blocked, lane.needs = True, needs
 
 
-def _is_current(nominee: _Nominee) -> bool:
-    """Whether it still fits, after what was given away earlier in this round."""
-    if nominee.targets:
-        return True
-    available = nominee.pool.node.available
-    with _without(nominee.replaced, nominee.pool):
-        return all(amount <= available(key) for key, amount in nominee.assignment.usage.items())
-
-
-def _preemption(book: Book, one: _Nominee) -> Decision:
+def _preemption(book: Book, one: Nominee) -> Decision:
     fresh = [target for target in one.targets if not target.item.is_evicted]
     if not fresh:
-        return Wait(one.item, one.lane, words.WAITING_FOR_PREEMPTED, words.waiting_for_preempted(len(one.targets)))
+        return _wait_for_preempted(one)
     paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
     for target in fresh:
         target.item.is_evicted = True  # told once
     return Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path)
+
+
+def _wait_for_preempted(one: Nominee) -> Wait:
+    return Wait(one.item, one.lane, words.WAITING_FOR_PREEMPTED, words.waiting_for_preempted(len(one.targets)))

@@ -1,0 +1,45 @@
+"""The workload of a queue that is looked at in a round: what it would get, and who has to give it back first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torchyard.core.queue.assign import Assignment
+from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.pool import Lane, Pool
+from torchyard.core.queue.preempt import Target
+
+
+@dataclass
+class Nominee:
+    item: Item
+    pool: Pool
+    lane: Lane
+    assignment: Assignment
+    targets: list[Target]
+    replaced: Item | None  # the running workload whose quota it takes over
+
+    @property
+    def order(self) -> tuple[int, int, float, Key]:
+        return self.assignment.borrows, *self.item.order
+
+    @property
+    def fits(self) -> bool:
+        available = self.pool.node.available
+        with without(self.replaced, self.pool):
+            return all(amount <= available(key) for key, amount in self.assignment.usage.items())
+
+
+@contextmanager
+def without(replaced: Item | None, pool: Pool) -> Iterator[None]:
+    """Quotas as they are when a workload gives its own to the next of its job."""
+    if replaced is None:
+        yield
+        return
+    pool.node.remove(replaced.held)
+    try:
+        yield
+    finally:
+        pool.node.add(replaced.held)
