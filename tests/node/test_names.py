@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -112,6 +112,40 @@ async def test_the_resolver_answers_at_once(name: str, kind: int, code: int, add
     number, flags, _, count = struct.unpack_from("!HHHH", answer)
     assert (number, flags & 0xF, count) == (7, code, len(addresses))
     assert [socket.inet_ntoa(answer[-16 * (count - i) + 12 :][:4]) for i in range(count)] == addresses
+
+
+class Forgetful(asyncio.DatagramProtocol):
+    """A server of the machine that loses the first question."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.heard.append(data)
+        if len(self.heard) > 1:
+            self.transport.sendto(b"the answer", addr)
+
+
+async def test_a_question_that_was_lost_on_its_way_outside_is_asked_again() -> None:
+    loop = asyncio.get_running_loop()
+    outside, server = await loop.create_datagram_endpoint(Forgetful, local_addr=("127.0.0.1", 0))
+    port = outside.get_extra_info("sockname")[1]
+    transport, _ = await loop.create_datagram_endpoint(
+        lambda: dns.Resolver(dict, domain="cluster.local", upstream=["127.0.0.1"], port=port),
+        local_addr=("127.0.0.1", 0),
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.setblocking(False)
+        client.connect(transport.get_extra_info("sockname"))
+        await loop.sock_sendall(client, query("example.com", 1))
+        async with asyncio.timeout(60):
+            assert await loop.sock_recv(client, 4096) == b"the answer"
+    assert set(server.heard) == {query("example.com", 1)}
+    transport.close()
+    outside.close()
 
 
 async def test_nonsense_is_not_answered_and_does_no_harm() -> None:

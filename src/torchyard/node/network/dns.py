@@ -15,7 +15,8 @@ from typing import cast
 
 _A, _PTR, _AAAA, _IN = 1, 12, 28, 1
 _OK, _NAME_ERROR, _REFUSED = 0, 3, 5
-_FORWARD_SECONDS = 2.0
+# A question or an answer may be lost on the way, and a program would notice five seconds later: it is asked again.
+_AGAIN_SECONDS, _TIMES = 0.5, 4
 TTL = 5
 
 
@@ -42,8 +43,10 @@ def reply(packet: bytes, end: int, code: int, records: list[tuple[int, bytes]]) 
 class Resolver(asyncio.DatagramProtocol):
     """Serves one UDP socket. `names` is asked anew for every packet, so it is always current."""
 
-    def __init__(self, names: Callable[[], Mapping[str, list[str]]], *, domain: str, upstream: list[str]) -> None:
-        self._names, self._domain, self._upstream = names, domain, upstream
+    def __init__(
+        self, names: Callable[[], Mapping[str, list[str]]], *, domain: str, upstream: list[str], port: int = 53
+    ) -> None:
+        self._names, self._domain, self._upstream, self._port = names, domain, upstream, port
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -76,24 +79,32 @@ class Resolver(asyncio.DatagramProtocol):
         return reply(packet, end, _OK, records)
 
     async def _forward(self, packet: bytes, end: int, address: tuple[str, int]) -> None:
-        loop = asyncio.get_running_loop()
         for server in self._upstream:
-            waiting: asyncio.Future[bytes] = loop.create_future()
-            try:
-                transport, _ = await loop.create_datagram_endpoint(lambda w=waiting: _Once(w), remote_addr=(server, 53))  # type: ignore[misc]
-            except OSError:
-                continue
-            try:
-                transport.sendto(packet)
-                async with asyncio.timeout(_FORWARD_SECONDS):
-                    self._transport.sendto(await waiting, address)
-            except (TimeoutError, OSError):
-                continue
-            else:
+            answer = await self._ask(server, packet)
+            if answer is not None:
+                self._transport.sendto(answer, address)
                 return
-            finally:
-                transport.close()
         self._transport.sendto(reply(packet, end, _REFUSED, []), address)
+
+    async def _ask(self, server: str, packet: bytes) -> bytes | None:
+        """What a server of the machine says, or None if it cannot be reached or does not answer in two seconds."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[bytes] = loop.create_future()
+        try:
+            transport, _ = await loop.create_datagram_endpoint(lambda: _Once(waiting), remote_addr=(server, self._port))
+        except OSError:
+            return None
+        try:
+            for _ in range(_TIMES):
+                transport.sendto(packet)
+                done, _ = await asyncio.wait([waiting], timeout=_AGAIN_SECONDS)
+                if done:
+                    return waiting.result()
+        except OSError:
+            return None
+        finally:
+            transport.close()
+        return None
 
 
 class _Once(asyncio.DatagramProtocol):
