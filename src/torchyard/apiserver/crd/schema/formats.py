@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 from email.utils import parseaddr
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from torchyard.apiserver.patterns import pattern
@@ -36,6 +37,7 @@ _HOSTNAME = (
 _DATE_TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]\d{2}:?\d{2})", re.ASCII
 )
+_USUAL_MOMENT = len("2006-01-02T15:04:05.000000000+00:00")
 _GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 _UNITS = (
     r"nanoseconds?|nanos?|nans?|nanos|ns|microseconds?|micros?|us|µs|milliseconds?|millis?|ms|seconds?|secs?|s"
@@ -62,6 +64,11 @@ def _date(value: str) -> bool:
 
 
 def _date_time(value: str) -> bool:
+    return _is_moment(value) if len(value) <= _USUAL_MOMENT else _is_moment.__wrapped__(value)
+
+
+@lru_cache(maxsize=1024)  # whatever happens within a second has the same time
+def _is_moment(value: str) -> bool:
     match = _DATE_TIME.fullmatch(value)
     return match is not None and _date(match.group(1))
 

@@ -18,7 +18,12 @@ class Comparison(NamedTuple):
 
     def without(self, fields: FieldSet) -> Comparison:
         """Leave out these fields and all beneath them."""
-        return Comparison(*(difference_below(one, fields) for one in self)) if fields else self
+        if not fields:
+            return self
+        added, modified, removed = self
+        return Comparison(
+            difference_below(added, fields), difference_below(modified, fields), difference_below(removed, fields)
+        )
 
     @property
     def set_now(self) -> FieldSet:

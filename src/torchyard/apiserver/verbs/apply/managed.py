@@ -53,9 +53,10 @@ def record_update(endpoint: Endpoint, live: Object | None, new: Object, *, manag
         if live is None:
             known = _created(endpoint, new, by)
         else:
-            known = _known(live["metadata"].get("managedFields"), sent, endpoint.subresource)
+            before = dict(live["metadata"])
+            known = _known(before.pop("managedFields", None), sent, endpoint.subresource)
             # A record that was wiped, or never was: upstream does not begin one before the first apply.
-            known = capped(_updated(endpoint, live, new, known, by)) if known else {}
+            known = capped(_updated(endpoint, {**live, "metadata": before}, new, known, by)) if known else {}
     except Unkeyed:
         # As upstream: an object with lists whose items cannot be told apart keeps the record it had.
         known = _known(live["metadata"].get("managedFields"), None, "") if live is not None else {}

@@ -73,16 +73,12 @@ def written(managers: Managers) -> list[dict[str, Any]]:
     """`managedFields` of these managers, in upstream's order: appliers first, then by time, then by name."""
     if len(managers) == 1:
         return [entry(*one) for one in managers.items()]
-    return [
-        entry(manager, managers[manager])
-        for manager in sorted(
-            managers, key=lambda one: (one.operation, managers[one].time, *_order(one, managers[one]))
-        )
-    ]
+    return [entry(*one) for one in sorted(managers.items(), key=_order)]
 
 
-def _order(manager: Manager, owned: Owned) -> tuple[str, str, str]:
-    return (manager.name, owned.api_version, manager.subresource)
+def _order(one: tuple[Manager, Owned]) -> tuple[str, ...]:
+    manager, owned = one
+    return (manager.operation, owned.time, manager.name, owned.api_version, manager.subresource)
 
 
 def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
