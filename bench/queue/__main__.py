@@ -13,15 +13,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.queue.shapes import CLASSES, Load, cluster_queue, flavor, local_queue, workload
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
@@ -31,6 +34,7 @@ from torchyard.kube.kubeconfig import load as connection
 
 Object = dict[str, Any]
 AT_ONCE = 24
+WRITES = ("create", "update", "patch", "delete")
 
 
 class Runner:
@@ -123,7 +127,8 @@ class Plane:
             if self._process.poll() is not None:
                 raise SystemExit((self._state.parent / "yard.log").read_text())
             await asyncio.sleep(0.05)
-        self.client = Client(HttpTransport(connection(kubeconfig), user_agent="bench"), manager="bench")
+        self._transport = HttpTransport(connection(kubeconfig), user_agent="bench")
+        self.client = Client(self._transport, manager="bench")
         self.process = psutil.Process(self._process.pid)
         return self
 
@@ -137,9 +142,21 @@ class Plane:
         self._process.terminate()
         self._process.wait()
 
-    def figures(self) -> str:
-        used = self.process.cpu_times()
-        return f"plane {self.process.memory_info().rss >> 20} MB, {used.user + used.system:.0f} s of CPU"
+    async def figures(self) -> str:
+        plane, own = self.process.cpu_times(), resource.getrusage(resource.RUSAGE_SELF)
+        memory = self.process.memory_info().rss >> 20
+        text = (await self._transport.request("GET", "/metrics")).body.decode()
+        writes = Counter[str]()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == "apiserver_request_total" and sample.labels["verb"] in WRITES:
+                    kind = sample.labels["resource"] if sample.labels["code"] < "300" else "refused"
+                    writes[kind] += int(sample.value)
+        said = ", ".join(f"{count} {kind}" for kind, count in writes.most_common())
+        return (
+            f"plane {memory} MB, {plane.user + plane.system:.1f} s of CPU;"
+            f" runner {own.ru_utime + own.ru_stime:.1f} s of CPU; writes: {said}"
+        )
 
 
 async def _prepare(runner: Runner, load: Load, *, held: bool) -> None:
@@ -169,7 +186,7 @@ async def arrivals(plane: Plane, load: Load) -> str:
         means.append(f"{one.name} {statistics.mean(waits):.1f} s")
     return (
         f"arrivals: {runner.total} workloads in {len(load.names)} queues: {wall:.1f} s, {runner.total / wall:.0f}/s;"
-        f" to admission: {', '.join(means)}; {runner.evictions} preempted; {plane.figures()}"
+        f" to admission: {', '.join(means)}; {runner.evictions} preempted; {await plane.figures()}"
     )
 
 
@@ -192,7 +209,7 @@ async def burst(plane: Plane, load: Load) -> str:
     return (
         f"burst: {runner.total} workloads in {len(load.names)} queues: created at {runner.total / created:.0f}/s,"
         f" admitted and finished in {wall:.1f} s, {runner.total / wall:.0f}/s; {runner.evictions} preempted;"
-        f" {plane.figures()}"
+        f" {await plane.figures()}"
     )
 
 

@@ -33,11 +33,14 @@ SOON = 0.05  # seconds until a workload that is being written is looked at again
 class Turn:
     """One of the writes to a workload, which follow each other as they were decided."""
 
-    __slots__ = ("before", "key", "written")
+    __slots__ = ("after", "before", "key")
 
     def __init__(self, key: Key, before: Turn | None) -> None:
-        self.key, self.before = key, before
-        self.written: asyncio.Future[Object | None] = asyncio.get_running_loop().create_future()
+        self.key = key
+        self.after: asyncio.Future[Object | None] | None = None  # told what was written; few are followed by another
+        self.before: asyncio.Future[Object | None] | None = None
+        if before is not None:
+            self.before = before.after = asyncio.get_running_loop().create_future()
 
 
 class Workloads:
@@ -93,7 +96,7 @@ class Workloads:
         """
         known, written = obj, None
         try:
-            before = obj if turn.before is None else await turn.before.written
+            before = obj if turn.before is None else await turn.before
             if before is not None:
                 known = before
                 body = _only_status(known, change(known))
@@ -102,10 +105,11 @@ class Workloads:
             if error.status not in (404, 409):
                 raise
         finally:
-            turn.written.set_result(written)
-            if self._turns[turn.key] is turn:
+            if turn.after is None:
                 del self._turns[turn.key]
                 self._settle(turn.key, known)
+            elif not turn.after.cancelled():
+                turn.after.set_result(written)
         return written
 
     def is_busy(self) -> bool:
@@ -165,9 +169,7 @@ class Workloads:
         key = (metadata["namespace"], metadata["name"])
         if change == "DELETED":
             self.book.remove(key)
-        elif key not in self._turns:
-            self.book.put(obj)
-        else:
+        elif key in self._turns or self.book.items.get(key) is self.book.put(obj):
             return
         self.changed()
 

@@ -120,17 +120,34 @@ class Book:
         metadata = obj["metadata"]
         known = self.items.get((metadata.get("namespace", ""), metadata["name"]))
         is_same = known is not None and known.uid == metadata.get("uid", "")
-        if known is not None and is_same and not again and known.revision >= revision_of(obj) > 0:
-            if known.revision == revision_of(obj):
+        revision = revision_of(obj)
+        if known is not None and is_same and not again and known.revision >= revision > 0:
+            if known.revision == revision:
                 known.obj = obj  # the copy that whoever told keeps anyway, instead of one of our own
             return known
         item = Item(obj, known)
         item.share()
+        if known is not None and is_same and self._exchange(known, item):
+            return item
         self._forget(known)
         self.items[item.key] = item
         self._at_door.setdefault(self.local_queue_of(item), {})[item.key] = item
         self._bring_in(item)
         return item
+
+    def _exchange(self, known: Item, item: Item) -> bool:
+        """Most changes of a workload that holds quota leave it as it is: then there is nothing to look at again."""
+        pool = self.pools.get(item.place)
+        if pool is None or pool.holding.get(item.key) is not known or not known.holds_alike(item):
+            return False
+        self.items[item.key] = pool.holding[item.key] = item
+        self._at_door[self.local_queue_of(item)][item.key] = item
+        if item.is_ready:
+            self._unready.discard(item.key)
+        else:
+            self._unready.add(item.key)
+        self.changed.add(pool.queue.name)
+        return True
 
     def remove(self, key: Key) -> None:
         self._forget(self.items.pop(key, None))

@@ -55,9 +55,9 @@ class Item:
         self.key: Key = (metadata.get("namespace", ""), metadata["name"])
         self.uid: str = metadata.get("uid", "")
         self.revision = int(metadata.get("resourceVersion") or 0)
-        sets = spec.get("podSets") or ()
-        is_same = before is not None and (before.obj.get("spec") or {}).get("podSets") == sets
-        self._known: Known = before._known if before is not None and is_same else shape_of(sets)
+        self._known: Known = (
+            before._known if before is not None and before._asks_like(obj) else shape_of(spec.get("podSets") or ())
+        )
         self.priority: int = spec.get("priority") or 0
         self.queue: str = spec.get("queueName") or ""
         self.created = seconds(metadata.get("creationTimestamp"))
@@ -83,6 +83,18 @@ class Item:
 
         annotations = metadata.get("annotations")
         self.replaces = _key((annotations or {}).get(names.REPLACES)) if annotations else None
+
+    def _asks_like(self, obj: Object) -> bool:
+        mine, other = self.obj["metadata"], obj["metadata"]
+        if mine.get("generation") and mine["generation"] == other.get("generation") and self.uid == other.get("uid"):
+            return True  # a new spec would be a new generation
+        return bool((self.obj.get("spec") or {}).get("podSets") == (obj.get("spec") or {}).get("podSets"))
+
+    def holds_alike(self, other: Item) -> bool:
+        """Whether both hold the same quota, and are preempted or kept alike."""
+        mine = (self.place, self.queue, self.priority, self.queued_at, self.is_evicted)
+        theirs = (other.place, other.queue, other.priority, other.queued_at, other.is_evicted)
+        return mine == theirs and self.held == other.held
 
     def share(self) -> None:
         """Have one copy of pod sets that many workloads have: they are most of what a workload is."""
