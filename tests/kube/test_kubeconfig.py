@@ -157,7 +157,7 @@ def test_what_is_wrong_is_said_in_plain_words(tmp_path: Path, content: Config | 
 def test_a_named_file_must_exist_and_no_config_at_all_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nope does not exist"):
         load(tmp_path / "nope")
-    with pytest.raises(ConfigError, match=r"names no current context .*yard up"):
+    with pytest.raises(ConfigError, match=r"no cluster is named, and there is no .*yard up"):
         load(environ=environ(home=tmp_path))
 
 

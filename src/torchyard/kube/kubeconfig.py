@@ -73,7 +73,10 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
     config = read(files, required=path is not None)
     if not config["contexts"] and path is None and "KUBERNETES_SERVICE_HOST" in environ:
         return in_cluster(environ)
-    return connection(config, context, where=", ".join(str(one) for one in files))
+    where = ", ".join(str(one) for one in files)
+    if not any(one.exists() for one in files):
+        raise ConfigError(f"no cluster is named, and there is no {where}", hint="start a plane: yard up")
+    return connection(config, context, where=where)
 
 
 def default_files(environ: Mapping[str, str]) -> list[Path]:

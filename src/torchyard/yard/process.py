@@ -106,9 +106,10 @@ def _arguments(settings: Settings) -> list[str]:
 def _last_words(log: Path, start: int) -> YardError:
     """What a plane that did not start wrote into its log from `start` on: its error and hint, else its last line."""
     lines = [line for line in log.read_bytes()[start:].decode(errors="replace").splitlines() if line.strip()]
-    said = {word: text for word, _, text in (line.partition(": ") for line in lines[-2:])}
-    if "error" in said:
-        return YardError(said["error"], hint=said.get("hint", f"see {log}"))
+    for line, following in reversed(list(zip(lines, [*lines[1:], ""], strict=True))):
+        if line.startswith("error: "):
+            hint = following.removeprefix("hint: ") if following.startswith("hint: ") else f"see {log}"
+            return YardError(line.removeprefix("error: "), hint=hint)
     last = lines[-1] if lines else "it said nothing"
     return YardError(f"the plane did not start: {last}", hint=f"see {log}")
 
