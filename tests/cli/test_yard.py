@@ -148,6 +148,7 @@ def test_the_doctor_names_what_it_looked_at() -> None:
 
 def test_elastic_is_the_runtimes_own_command_line() -> None:
     said = _run("elastic", "--help")
+    assert said.startswith("usage: yard elastic ")
     for verb in ("run", "scale", "checkpoints"):
         assert verb in said
 

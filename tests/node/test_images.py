@@ -227,7 +227,10 @@ async def test_pip_installs_into_the_images_own_environment(store: ImageStore, t
         ("ONBUILD RUN x", "ONBUILD is not built here"),
         ("FROM busybox", "several stages"),
         ("RUN exit 3", "exit code 3"),
-        ("RUN apt-get install -y nothing-like-this", "install podman"),
+        (
+            "RUN apt-get install -y nothing-like-this",
+            "exit code [0-9]+ .system packages need a container engine: build it with podman[^(]*$",
+        ),
     ],
 )
 async def test_what_cannot_be_built_is_refused_by_name(

@@ -9,4 +9,4 @@ def elastic(context: typer.Context) -> None:
     """Train with workers that may come and go: run, status, scale, events, checkpoints."""
     from torchyard.elastic.cli import main
 
-    raise typer.Exit(main(context.args))
+    raise typer.Exit(main(context.args, prog="yard elastic"))

@@ -53,8 +53,9 @@ def build(
 @app.command("ls")
 def list_images(state: State = None) -> None:
     """List the images that were built here."""
+    found = _store(state).ls()
     say(f"{'NAME':<48} ID")
-    for one in _store(state).ls():
+    for one in found:
         say(f"{one['name']:<48} {one['id'].removeprefix('sha256:')[:12]}")
 
 

@@ -24,24 +24,25 @@ from torchyard.elastic.checkpoint.remote import Store, is_remote
 from torchyard.elastic.errors import ElasticError
 
 DIRECTORY = Path(".torchyard/elastic")
+PROGRAM = "python -m torchyard.elastic"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+def main(argv: Sequence[str] | None = None, *, prog: str = PROGRAM) -> int:
+    arguments = parser(prog).parse_args(argv)
     try:
         code: int = arguments.call(arguments)
     except ElasticError as error:
         sys.stderr.write(f"error: {error.message}\n")
         if error.hint:
-            sys.stderr.write(f"  what to do: {error.hint}\n")
+            sys.stderr.write(f"hint: {error.hint}\n")
         return 2
     except KeyboardInterrupt:
         return 130
     return code
 
 
-def parser() -> argparse.ArgumentParser:
-    whole = argparse.ArgumentParser(prog="python -m torchyard.elastic", description="Elastic training.")
+def parser(prog: str = PROGRAM) -> argparse.ArgumentParser:
+    whole = argparse.ArgumentParser(prog=prog, description="Elastic training.")
     verbs = whole.add_subparsers(required=True, metavar="COMMAND")
     run = _verb(verbs, "run", _run, "train on this machine, with workers that may come and go")
     run.add_argument("-n", "--workers", type=int, default=1, help="workers to start with")

@@ -35,6 +35,8 @@ def _training() -> tuple[str, bool, str]:
     except YardError as error:
         return "training environment", False, str(error)
     torch = (
-        "with torch" if found.has_torch else "without torch: `pip install torch` there, or name another with --python"
+        "with torch"
+        if found.has_torch
+        else "without torch: `pip install torch` there, or name another: yard up --python"
     )
     return "training environment", found.has_torch, f"Python {found.version} at {found.executable}, {torch}"

@@ -114,7 +114,7 @@ class Builder:
             root = replace(self._base.root, layers=layers)
             await run_in_sandbox(root, self._layer, command, env=env, directory=self._config.directory, say=self._say)
         except RunError as failed:
-            raise DockerfileError(f"line {step.line}: RUN {step.text}: {failed}", hint=failed.hint) from failed
+            raise DockerfileError(f"line {step.line}: RUN {step.text}: {failed.message}", hint=failed.hint) from failed
 
     def _own_environment(self) -> None:
         """An environment inside the image that sees the mapped one: pip installs beside it, never into it."""

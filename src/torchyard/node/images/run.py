@@ -70,7 +70,11 @@ async def run_in_sandbox(
         if ended["exitCode"]:
             text = " ".join(command)
             needs = any(one in text for one in _NEEDS_ENGINE)
-            hint = "system packages need a container engine: install podman" if needs else ""
+            hint = (
+                "system packages need a container engine: build it with podman or docker, and it runs there"
+                if needs
+                else ""
+            )
             raise RunError(f"exit code {ended['exitCode']} {ended.get('message', '')}".rstrip(), hint=hint)
         await asyncio.to_thread(_merge, scratch / "written", rootfs, layer)
     finally:
