@@ -42,6 +42,16 @@ def test_a_plane_is_started_looked_at_and_stopped(plane: Path) -> None:
     assert yard("down", state=plane).stdout == f"no plane is running on {plane}\n"
 
 
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.2", "127.0.0.2"), ("localhost", "127.0.0.1")])
+def test_a_plane_is_reached_wherever_it_listens(host: str, address: str, tmp_path: Path) -> None:
+    started = yard("up", "--detach", "--port", "0", "--no-node", "--host", host, state=tmp_path, timeout=120)
+    assert started.returncode == 0, started.stderr
+    assert started.stdout.startswith((f"Torchyard is up at https://{address}:", "Torchyard is up at https://[::1]:"))
+    listed = yard("queue", "list", state=tmp_path, timeout=60)
+    yard("down", state=tmp_path, timeout=60)
+    assert (listed.returncode, listed.stderr) == (0, "")
+
+
 def test_a_second_plane_on_the_same_state_says_so_and_leaves_the_first_alone(plane: Path) -> None:
     for more in ((), ("--detach",)):
         second = yard("up", "--port", "0", *more, state=plane, timeout=60)
@@ -74,11 +84,12 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("image", "inspect", "nobody"), "error: no image named nobody was built here"),
         (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
         (("restore", "/"), "error: cannot read /: Is a directory"),
+        (("up", "--no-node", "--host", "no.such.host.invalid"), "error: cannot listen on no.such.host.invalid: "),
         (("run", "missing.yaml"), "error: cannot read missing.yaml: No such file or directory\n"),
         (("run", sys.executable), f"error: cannot read {sys.executable}: it is no text"),
         (
-            ("up", "--no-node", "--host", "192.0.2.1"),
-            "error: cannot listen on 192.0.2.1:6550: this machine has no such",
+            ("up", "--no-node", "--host", "198.51.100.7"),
+            "error: cannot listen on 198.51.100.7:6550: this machine has no such",
         ),
     ],
 )

@@ -17,7 +17,9 @@ def up(
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: a free one.")] = (
         DEFAULT_PORT
     ),
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0: all of this machine.")
+    ] = "127.0.0.1",
     detach: Annotated[bool, typer.Option("--detach", help="Go on in the background once the plane answers.")] = False,
     token_auth_file: Annotated[
         Path | None,

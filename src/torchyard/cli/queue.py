@@ -30,8 +30,14 @@ Namespace = Annotated[
 Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's or a workload's name.")]
 
 
-COLUMNS = {"namespace": "NAMESPACE", "job": "JOB", "queue": "QUEUE", "clusterQueue": "CLUSTERQUEUE"}
-COLUMNS |= {"state": "STATE", "position": "POSITION"}
+COLUMNS = {
+    "namespace": "NAMESPACE",
+    "job": "JOB",
+    "queue": "QUEUE",
+    "clusterQueue": "CLUSTERQUEUE",
+    "state": "STATE",
+    "position": "POSITION",
+}
 
 T = TypeVar("T")
 _NAMED: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")

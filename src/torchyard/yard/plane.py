@@ -55,6 +55,7 @@ from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import Client
 from torchyard.kube.local import LocalTransport
 from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
+from torchyard.yard.door import door
 from torchyard.yard.lock import Holder, StateLock
 from torchyard.yard.own_log import OwnLog
 from torchyard.yard.selection import selected
@@ -103,6 +104,8 @@ class Plane:
     async def _start(self) -> None:
         settings = self.settings
         chosen = selected(settings.controllers, KNOWN) | _parts(settings)
+        reached = door(settings.host)
+        names = (*settings.names, *reached.names)
         make_state(settings.state)
         lock = StateLock(settings.lock)
         lock.acquire()
@@ -110,7 +113,7 @@ class Plane:
         self._failed = asyncio.get_running_loop().create_future()
         store = Store(settings.database, fsync=settings.fsync)
         self._closing.push_async_callback(store.close)
-        credentials = certificates.ensure(settings.credentials, names=settings.names)
+        credentials = certificates.ensure(settings.credentials, names=names)
         self.api = self._api(store, chosen)
         self.server = self._server(self.api, credentials)
         keeper = CrdKeeper(self.api, ADMIN)
@@ -118,13 +121,13 @@ class Plane:
         context = server_context(credentials)
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)
-        self.url = f"https://{_authority(settings.host, port)}"
+        self.url = f"https://{_authority(reached.address, port)}"
         definitions = [definition_object()] if "pytorchjob" in chosen else []
         definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.api, ADMIN, url=self.url, definitions=definitions)
         self._write_kubeconfig(credentials)  # from here on clients can come
         self._run("crds", keeper.run())
-        self._run("certificates", keep_current(credentials, context, names=settings.names))
+        self._run("certificates", keep_current(credentials, context, names=names))
         self._run("upkeep", Upkeep(self.api).run())
         authority = credentials.authority.read_text()
         if "pytorchjob" in chosen:
