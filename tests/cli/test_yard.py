@@ -85,6 +85,9 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
         (("restore", "/"), "error: cannot read /: Is a directory"),
         (("up", "--no-node", "--host", "no.such.host.invalid"), "error: cannot listen on no.such.host.invalid: "),
+        (("up", "--node-name", "Bad Name"), "error: --node-name: a lowercase RFC 1123 subdomain must consist of"),
+        (("up", "--assume-gpu-product", "a b"), "error: --assume-gpu-product: a valid label must be"),
+        (("up", "--python", "/bin/true"), "error: /bin/true is no working Python interpreter: "),
         (("run", "missing.yaml"), "error: cannot read missing.yaml: No such file or directory\n"),
         (("run", sys.executable), f"error: cannot read {sys.executable}: it is no text"),
         (

@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.errors import YardError
+from torchyard.api.names import label_value_problems, subdomain_problems
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
@@ -103,6 +104,7 @@ class Plane:
 
     async def _start(self) -> None:
         settings = self.settings
+        _check_names(settings)
         chosen = selected(settings.controllers, KNOWN) | _parts(settings)
         reached = door(settings.host)
         names = (*settings.names, *reached.names)
@@ -233,6 +235,17 @@ class Plane:
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()
         )
         kubeconfig_entry.write(self.settings.kubeconfig, config)
+
+
+def _check_names(settings: Settings) -> None:
+    """Raise before anything is started if no node could be called so, or be labelled so."""
+    problems = {
+        "--node-name": subdomain_problems(settings.node_name) or label_value_problems(settings.node_name),
+        "--assume-gpu-product": label_value_problems(settings.gpu_product),
+    }
+    for option, found in problems.items():
+        if found:
+            raise YardError(f"{option}: {found[0]}", hint="choose a name like this")
 
 
 def _parts(settings: Settings) -> frozenset[str]:

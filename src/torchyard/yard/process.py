@@ -103,13 +103,13 @@ def _arguments(settings: Settings) -> list[str]:
     return arguments
 
 
-def _last_words(log: Path, start: int) -> YardError:
-    """What a plane that did not start wrote into its log from `start` on: its error and hint, else its last line."""
-    lines = [line for line in log.read_bytes()[start:].decode(errors="replace").splitlines() if line.strip()]
-    for line, following in reversed(list(zip(lines, [*lines[1:], ""], strict=True))):
-        if line.startswith("error: "):
-            hint = following.removeprefix("hint: ") if following.startswith("hint: ") else f"see {log}"
-            return YardError(line.removeprefix("error: "), hint=hint)
+def _last_words(log: Path, said_before: int) -> YardError:
+    """What a plane that did not start left in its log beyond what was there: its error and hint, or its last line."""
+    lines = [line for line in log.read_bytes()[said_before:].decode(errors="replace").splitlines() if line.strip()]
+    begin = max((number for number, line in enumerate(lines) if line.startswith("error: ")), default=None)
+    if begin is not None:
+        error, _, hint = "\n".join(lines[begin:]).partition("\nhint: ")
+        return YardError(error.removeprefix("error: "), hint=hint.partition("\n")[0] or f"see {log}")
     last = lines[-1] if lines else "it said nothing"
     return YardError(f"the plane did not start: {last}", hint=f"see {log}")
 

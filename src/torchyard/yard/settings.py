@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +45,10 @@ def make_state(state: Path) -> None:
 
 
 def default_node_name() -> str:
-    return socket.gethostname().lower()
+    """The host name, or what a node may be called that comes nearest to it."""
+    allowed = re.sub(r"[^a-z0-9.]+", "-", socket.gethostname().lower())
+    labels = [label.strip("-") for label in allowed[:63].split(".")]
+    return ".".join(filter(None, labels)) or "node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,10 @@ class Python:
 def describe(executable: str) -> Python:
     try:
         answer = subprocess.run([executable, "-c", _ASK], capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError) as failed:
-        raise ImageError(f"{executable} is no working Python interpreter: {failed}") from failed
-    prefix, base, itself, version, has_torch = json.loads(answer.stdout)
+        prefix, base, itself, version, has_torch = json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as failed:
+        hint = "name one with --python, such as the bin/python of an environment"
+        raise ImageError(f"{executable} is no working Python interpreter: {failed}", hint=hint) from failed
     real = Path(itself).resolve().parent.parent
     return Python(Path(itself), version, tuple(sorted({Path(prefix), Path(base), real})), has_torch)
 
