@@ -104,6 +104,13 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_what_would_help(
     assert hint in answer.hint
 
 
+def test_where_there_is_no_node_it_is_said_how_one_comes_to_be() -> None:
+    assert str(place(pod(), [])) == (
+        "no nodes available to schedule pods. "
+        "A plane makes its node when it starts: yard down, then yard up without --no-node."
+    )
+
+
 def test_who_waits_hears_no_news_while_others_come_and_go() -> None:
     told = {place(pod(cpu="3"), views(node(), on={"n": [pod("other", cpu)]})) for cpu in ("2", "3", "1500m")}
     assert len(told) == 1

@@ -39,7 +39,8 @@ def place(
     """The best node's name. `blocked` is a reason that holds whatever the node: an unbound claim, say; `unreachable`
     says why the pod's volumes cannot be had on a node."""
     if not nodes:
-        return Refusal("no nodes available to schedule pods", "Start the plane with a node: yard up --node.")
+        remedy = "A plane makes its node when it starts: yard down, then yard up without --no-node."
+        return Refusal("no nodes available to schedule pods.", remedy)
     if blocked:
         return Refusal(_sentence(Counter({blocked: len(nodes)}), len(nodes), helped=0), hint(pod, nodes, [blocked]))
     counted: Counter[str] = Counter()
