@@ -99,3 +99,16 @@ def test_what_is_left_beside_it_others_of_the_cohort_get() -> None:
     assert sorted(preempted(rounds(world))) == ["a", "b"]
     world.put(workload("c", cpu=2, queue="theirs"))
     assert admitted(rounds(world)) == ["c"]
+
+
+def test_what_will_be_left_is_given_to_nobody_before_it_is_there() -> None:
+    shared: Any = {"cohort": "all", "preemption": LOWER}
+    world = World(flavor(), *(queue(name, cpu=cpu, **shared) for name, cpu in (("mine", 4), ("b", 1), ("c", 0))))
+    world.put(*(local(name, name) for name in ("mine", "b", "c")), workload("a", cpu=4, queue="mine"))
+    rounds(world)
+    world.put(workload("first", cpu=2, priority=9, queue="mine"))
+    world.put(workload("own", cpu=1, queue="b"), workload("borrower", cpu=1, queue="c"))
+    found = rounds(world)
+    assert (preempted(found), admitted(found)) == (["a"], ["own"])
+    world.give_back("a")
+    assert sorted(admitted(rounds(world))) == ["borrower", "first"]

@@ -47,10 +47,10 @@ def configurations(draw: st.DrawFn, *, preemption: st.SearchStrategy[Object] = P
 
 
 @st.composite
-def jobs(draw: st.DrawFn, number: int) -> Object:
+def jobs(draw: st.DrawFn, number: int, *, most_sets: int = 2) -> Object:
     sets = [
         pod_set(f"p{index}", count=draw(st.integers(1, 3)), cpu=draw(st.sampled_from(["500m", "1", "2"])))
-        for index in range(draw(st.integers(1, 2)))
+        for index in range(draw(st.integers(1, most_sets)))
     ]
     return workload(
         f"w{number}",
@@ -101,6 +101,38 @@ def test_nobody_starves_who_ever_fits(data: st.DataObject, configuration: list[O
     book = world.book
     for pool in book.pools.values():
         assert not pool.holding
+        for item in pool.waiting.values():
+            assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT
+
+
+@settings(max_examples=40)
+@given(st.data(), configurations())
+def test_nobody_starves_however_late_quota_is_given_back(data: st.DataObject, configuration: list[Object]) -> None:
+    for one in configuration:
+        one["spec"].pop("queueingStrategy", None)
+    world, late = World(*configuration), dict[str, None]()
+
+    def go_on(*, everything: bool) -> None:
+        for _ in range(1000):
+            decisions = world.round()
+            late.update((t.item.key[1], None) for one in decisions if isinstance(one, Preempt) for t in one.targets)
+            given = [name for name in late if everything or data.draw(st.booleans())]
+            for name in given:
+                del late[name]
+                world.give_back(name)
+            assert is_never_exceeded(world.book)
+            if not given and not world.book.awake:
+                return
+        raise AssertionError("it does not come to rest")
+
+    for number in range(data.draw(st.integers(1, 12))):
+        world.put(data.draw(jobs(number, most_sets=1)))
+        go_on(everything=False)
+    go_on(everything=True)
+    while world.holding():
+        world.finish(min(world.holding()))
+        go_on(everything=True)
+    for pool in world.book.pools.values():
         for item in pool.waiting.values():
             assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT
 

@@ -257,7 +257,8 @@ class Book:
         claim = self.claims.get(pool.queue.name)
         if claim is None:
             return False
-        if head is not None and head[1].key == claim.item.key and self._is_awaited(claim):
+        is_first = head is not None and head[1].asks_as(claim.item)
+        if is_first and self._is_awaited(claim):
             return True
         del self.claims[pool.queue.name]
         self._again[pool.node.root] = True  # what was kept for it others may have

@@ -63,14 +63,15 @@ def cycle(book: Book, now: float) -> list[Decision]:
     claims = [one for one in book.claims.values() if one.pool.node.root in roots]
     taken = {target.item.key for one in claims for target in one.targets}
     promises = _Promises(book)
-    for first in sorted([*nominees, *claims], key=lambda each: each.order):
-        if book.claims.get(first.pool.queue.name) is first:
-            promises.add(first)
+    for one in sorted([*nominees, *claims], key=lambda each: each.order):
+        if book.claims.get(one.pool.queue.name) is one:
+            promises.add(one)
             continue
-        one = first if first.targets or first.fits else _nominate(book, first.pool, decisions)
-        if one is None:
-            continue
-        if not one.targets and book.is_blocked:
+        if not one.targets and not promises.leave_room_for(one):
+            if promises.are_all_against(one):
+                _keep_back(one)
+                decisions.append(Wait(one.item, one.lane, *one.lane.said))
+        elif not one.targets and book.is_blocked:
             book.hold_back(one.pool)
             decisions.append(Wait(one.item, one.lane, words.WAITING_FOR_PODS, words.OTHERS_NOT_READY))
         elif not one.targets:
@@ -92,33 +93,60 @@ def cycle(book: Book, now: float) -> list[Decision]:
 
 
 class _Promises:
-    """What is being freed counts as given to whom it is freed for: nobody after it in this round takes it.
+    """What is being freed counts as given to whom it is freed for, beside those who hold it still.
 
-    As Kueue's snapshot has it: without those who are preempted, and with the usage of those they are preempted for.
+    Kueue lets those who come after have what will be left when all of it is given back; we let them have it if it is
+    there now, too, so that no quota is ever exceeded.
     """
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._freed: dict[Key, tuple[Node, Amounts]] = {}
-        self._given: list[tuple[Node, Amounts]] = []
+        self._given: dict[Node, list[_Part]] = {}  # by root
+        self._freed: dict[Node, dict[Key, _Part]] = {}
 
     def add(self, one: Nominee) -> None:
+        root = one.pool.node.root
+        freed = self._freed.setdefault(root, {})
         gone = [target.item.key for target in one.targets]
         if one.replaced is not None:
             gone.append(one.replaced.key)
         for key in gone:
             item = self._book.items.get(key)
-            if item is not None and item.place in self._book.pools and key not in self._freed:
-                node = self._book.pools[item.place].node
-                self._freed[key] = node, item.held
-                node.remove(item.held)
-        self._given.append((one.pool.node, one.assignment.usage))
+            if item is not None and item.place in self._book.pools:
+                freed[key] = self._book.pools[item.place].node, item.held
+        self._given.setdefault(root, []).append((one.pool.node, one.assignment.usage))
         one.pool.node.add(one.assignment.usage)
 
+    def leave_room_for(self, one: Nominee) -> bool:
+        """Whether a workload fits now, and also when all promises are kept."""
+        if one.fits:
+            return True
+        root = one.pool.node.root
+        return self._fits_now(one) and _fits_without(one, list(self._freed.get(root, {}).values()))
+
+    def are_all_against(self, one: Nominee) -> bool:
+        """Whether nothing but promises keeps a workload from being admitted."""
+        return self._fits_now(one)
+
+    def _fits_now(self, one: Nominee) -> bool:
+        return _fits_without(one, self._given.get(one.pool.node.root, []))
+
     def take_back(self) -> None:
-        for node, amounts in self._given:
-            node.remove(amounts)
-        for node, amounts in self._freed.values():
+        for parts in self._given.values():
+            for node, amounts in parts:
+                node.remove(amounts)
+
+
+_Part = tuple[Node, Amounts]
+
+
+def _fits_without(one: Nominee, parts: list[_Part]) -> bool:
+    for node, amounts in parts:
+        node.remove(amounts)
+    try:
+        return one.fits
+    finally:
+        for node, amounts in parts:
             node.add(amounts)
 
 
@@ -173,6 +201,13 @@ def _preemption(book: Book, one: Nominee) -> Decision:
     for target in fresh:
         target.item.is_evicted = True  # told once
     return Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path)
+
+
+def _keep_back(one: Nominee) -> None:
+    """What is there is promised to others: it is looked at again when there is more."""
+    lane, node = one.lane, one.pool.node
+    lane.is_blocked, lane.needs = True, {key: node.available(key) + 1 for key in one.assignment.usage}
+    lane.said = words.WAITING, words.NO_LONGER_FITS
 
 
 def _wait_for_preempted(one: Nominee) -> Wait:

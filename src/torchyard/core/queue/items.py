@@ -90,6 +90,10 @@ class Item:
             return True  # a new spec would be a new generation
         return bool((self.obj.get("spec") or {}).get("podSets") == (obj.get("spec") or {}).get("podSets"))
 
+    def asks_as(self, other: Item) -> bool:
+        """Whether it is another state of the same workload that waits at the same place for the same."""
+        return self.order == other.order and self.lane == other.lane
+
     def holds_alike(self, other: Item) -> bool:
         """Whether both hold the same quota, and are preempted or kept alike."""
         mine = (self.place, self.queue, self.priority, self.queued_at, self.is_evicted)
