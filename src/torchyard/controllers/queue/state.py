@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,7 @@ from torchyard.kube.refs import NAMESPACES
 
 Object = dict[str, Any]
 _EVENTS = 50_000  # of a moment with very many workloads
+_CALM = 0.2  # seconds after a write until there is time for something else: between two of many is none
 SOON = 0.05  # seconds until a workload that is being written is looked at again
 
 
@@ -59,6 +61,7 @@ class Workloads:
         self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of})
         flavors = informers.of(FLAVORS)
         self.informers: list[Informer] = [flavors, self.workloads]
+        self._calm_at = 0.0
         self._turns: dict[Key, Turn] = {}  # of those that are being written: the last
         self._listeners: list[Callable[[], None]] = []
         self.workloads.on_change(self._workload_changed)
@@ -81,6 +84,7 @@ class Workloads:
     def turn(self, key: Key) -> Turn:
         """Before the next write to a workload, from the moment it is decided: until then others' news do not count."""
         turn = self._turns[key] = Turn(key, self._turns.get(key))
+        self._calm_at = time.monotonic() + _CALM
         return turn
 
     async def write(self, key: Key, obj: Object, status: Object) -> Object | None:
@@ -113,8 +117,8 @@ class Workloads:
         return written
 
     def is_busy(self) -> bool:
-        """Whether somebody is being admitted: what is only told about it gives way."""
-        return bool(self._turns or self.book.awake)
+        """Whether somebody is being admitted, or was just now: what is only told about it gives way."""
+        return bool(self._turns or self.book.awake) or time.monotonic() < self._calm_at
 
     def is_writing(self, key: Key) -> bool:
         return key in self._turns
