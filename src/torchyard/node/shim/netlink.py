@@ -17,6 +17,7 @@ _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
 _IFF_UP = 1
+_BRIDGE_ADDRESS = b"\x02yard0"  # locally administered; a bridge is alone in its namespace
 _TABLE_MAIN, _TABLE_LOCAL = 254, 255
 _TYPE_UNICAST, _TYPE_LOCAL = 1, 2
 
@@ -43,6 +44,9 @@ def _request(kind: int, flags: int, body: bytes) -> None:
 def add_bridge(name: str) -> None:
     info = _attribute(_INFO_KIND, b"bridge")
     body = _link_header() + _attribute(_IFLA_IFNAME, name.encode() + b"\0") + _attribute(_IFLA_LINKINFO, info)
+    # Without an address of its own it takes the lowest of its ports', and pods that know the old one lose their gateway
+    # for up to twenty seconds whenever a pod with a lower one comes or goes.
+    body += _attribute(_IFLA_ADDRESS, _BRIDGE_ADDRESS)
     _request(_NEWLINK, _CREATE | _EXCL, body)
 
 
