@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import socket
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -91,14 +90,10 @@ class Resolver(asyncio.DatagramProtocol):
         """What a server of the machine says, or None if it cannot be reached or does not answer in two seconds."""
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bytes] = loop.create_future()
-        # connected here: the loop would look the address up in a thread, and wait until one is free
-        link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            link.connect((server, self._port))
+            transport, _ = await loop.create_datagram_endpoint(lambda: _Once(waiting), remote_addr=(server, self._port))
         except OSError:
-            link.close()
             return None
-        transport, _ = await loop.create_datagram_endpoint(lambda: _Once(waiting), sock=link)
         try:
             for _ in range(_TIMES):
                 transport.sendto(packet)
