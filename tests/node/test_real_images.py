@@ -201,7 +201,9 @@ def test_nothing_in_an_image_leads_out_of_it(tmp_path: Path) -> None:
 def test_what_is_no_archive_and_where_none_can_be_written_is_said(tmp_path: Path) -> None:
     store = ImageStore(tmp_path / "images", python.describe(sys.executable))
     (tmp_path / "text").write_text("no archive")
-    for name in ("nowhere", "text", "images"):
+    with pytest.raises(YardError, match="nowhere does not exist"):
+        load(store, tmp_path / "nowhere")
+    for name in ("text", "images"):
         with pytest.raises(YardError, match=f"{name} is no image's archive"):
             load(store, tmp_path / name)
     with pytest.raises(YardError, match="there is no directory"):
