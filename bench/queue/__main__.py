@@ -57,6 +57,10 @@ class Runner:
             self.created[obj["metadata"]["name"]] = time.perf_counter()
             await self._client.create(ref, obj)
 
+    async def open(self, queue: str) -> None:
+        async with self._room:
+            await self._client.patch(LOCAL_QUEUES, queue, {"spec": {"stopPolicy": "None"}}, "default")
+
     def spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -201,8 +205,7 @@ async def burst(plane: Plane, load: Load) -> str:
     watch = asyncio.create_task(runner.watch(await plane.revision()))
     start = time.perf_counter()
     for _, name in load.names:
-        patch = {"spec": {"stopPolicy": "None"}}
-        runner.spawn(_go(plane.client, name, patch))
+        runner.spawn(runner.open(name))
     await runner.over.wait()
     wall = time.perf_counter() - start
     watch.cancel()
@@ -211,10 +214,6 @@ async def burst(plane: Plane, load: Load) -> str:
         f" admitted and finished in {wall:.1f} s, {runner.total / wall:.0f}/s; {runner.evictions} preempted;"
         f" {await plane.figures()}"
     )
-
-
-async def _go(client: Client, name: str, patch: Object) -> None:
-    await client.patch(LOCAL_QUEUES, name, patch, "default")
 
 
 async def latency(plane: Plane, load: Load) -> str:
