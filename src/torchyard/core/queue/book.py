@@ -15,7 +15,7 @@ from torchyard.api.conditions import find
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.items import Item, Key, revision_of
 from torchyard.core.queue.nominee import Nominee
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.queues import Queue, read_groups
@@ -366,7 +366,7 @@ class Book:
             if name not in nodes:
                 node = nodes[name] = Node(name, read_groups(self._cohorts.get(name, {}))[1])
                 if parents.get(name) and name not in self.cycles:
-                    _attach(node, cohort(parents[name]))
+                    node.attach_to(cohort(parents[name]))
             return nodes[name]
 
         self.pools = {}
@@ -375,7 +375,7 @@ class Book:
             pool = self.pools[name] = Pool(queue, Node(name, queue.quotas), self.flavors)
             pool.inactive = self._why_inactive(queue)
             if queue.cohort and queue.cohort not in self.cycles:
-                _attach(pool.node, cohort(queue.cohort))
+                pool.node.attach_to(cohort(queue.cohort))
         self._neighbours = {}
         for pool in self.pools.values():
             self._neighbours.setdefault(pool.node.root, []).append(pool)
@@ -399,12 +399,3 @@ class Book:
         if queue.cohort in self.cycles:
             return words.COHORT_CYCLE, words.cannot_admit(words.cycle(self.cycles[queue.cohort]))
         return None
-
-
-def revision_of(obj: Object) -> int:
-    return int(obj["metadata"].get("resourceVersion") or 0)
-
-
-def _attach(node: Node, parent: Node) -> None:
-    node.parent = parent
-    parent.children.append(node)

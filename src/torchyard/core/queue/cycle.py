@@ -68,7 +68,7 @@ def cycle(book: Book, now: float) -> list[Decision]:
             promises.add(one)
             continue
         if not one.targets and not promises.leave_room_for(one):
-            if promises.are_all_against(one):
+            if promises.alone_are_against(one):
                 _keep_back(one)
                 decisions.append(Wait(one.item, one.lane, *one.lane.said))
         elif not one.targets and book.is_blocked:
@@ -122,13 +122,10 @@ class _Promises:
         if one.fits:
             return True
         root = one.pool.node.root
-        return self._fits_now(one) and _fits_without(one, list(self._freed.get(root, {}).values()))
+        return self.alone_are_against(one) and _fits_without(one, list(self._freed.get(root, {}).values()))
 
-    def are_all_against(self, one: Nominee) -> bool:
-        """Whether nothing but promises keeps a workload from being admitted."""
-        return self._fits_now(one)
-
-    def _fits_now(self, one: Nominee) -> bool:
+    def alone_are_against(self, one: Nominee) -> bool:
+        """Whether a workload fits now, and nothing but promises keeps it from being admitted."""
         return _fits_without(one, self._given.get(one.pool.node.root, []))
 
     def take_back(self) -> None:

@@ -54,7 +54,7 @@ class Item:
         self.obj = obj
         self.key: Key = (metadata.get("namespace", ""), metadata["name"])
         self.uid: str = metadata.get("uid", "")
-        self.revision = int(metadata.get("resourceVersion") or 0)
+        self.revision = revision_of(obj)
         self._known: Known = (
             before._known if before is not None and before._asks_like(obj) else shape_of(spec.get("podSets") or ())
         )
@@ -123,6 +123,10 @@ class Item:
     @property
     def job_uid(self) -> str:
         return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
+
+
+def revision_of(obj: Object) -> int:
+    return int(obj["metadata"].get("resourceVersion") or 0)
 
 
 def _key(text: str | None) -> Key | None:

@@ -45,6 +45,10 @@ class Node:
     def path(self) -> str:
         return f"{self.parent.path}/{self.name}" if self.parent is not None else f"/{self.name}"
 
+    def attach_to(self, parent: Node) -> None:
+        self.parent = parent
+        parent.children.append(self)
+
     def settle(self) -> None:
         """Work out what this subtree has, from the leaves up."""
         self.subtree = {key: quota.nominal for key, quota in self.quotas.items()}
