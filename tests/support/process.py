@@ -46,6 +46,10 @@ class Process:
     def running(self) -> bool:
         return self._child.poll() is None
 
+    @property
+    def returncode(self) -> int | None:
+        return self._child.poll()
+
     def last_words(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 

@@ -58,6 +58,9 @@ def up(
             "--engine", help="Run every image that podman or docker holds in it, not only those unknown here."
         ),
     ] = False,
+    keep_pods: Annotated[
+        bool, typer.Option("--keep-pods", help="When told to stop, let pods run on; the next `yard up` adopts them.")
+    ] = False,
     fsync: Annotated[
         str,
         typer.Option(metavar="MODE", help="normal: writes survive a crash of the plane; full: also a power cut."),
@@ -79,13 +82,16 @@ def up(
         queue_config=queue_config.absolute() if queue_config else None,
         gpu_product=assume_gpu_product,
         python=python,
+        keep_pods=keep_pods,
         engine=engine,
     )
     if detach:
         holder = process.start_detached(settings)
         _welcome(settings, holder.url)
         return
-    process.run(settings, lambda url: _welcome(settings, url))
+    pods = process.run(settings, lambda url: _welcome(settings, url))
+    more = f" and {_count(pods)}" if pods else "; pods run on" if keep_pods else ""
+    say(f"stopped the plane{more}")
 
 
 def _fsync(said: str) -> Literal["normal", "full"]:
@@ -114,9 +120,14 @@ def down(
     where = (state or default_state()).absolute()
     pid = process.stop(where)
     pods = 0 if keep_pods else process.stop_pods(where)
-    said = [f"process {pid}"] if pid else []
-    said += [f"{pods} pod{'s' if pods > 1 else ''}"] if pods else []
-    say(f"stopped {' and '.join(said)}" if said else f"no plane is running on {where}")
+    if pid:
+        say(f"stopped process {pid}" + (f" and {_count(pods)}" if pods else ""))
+    else:
+        say(f"no plane is running on {where}" + (f"; stopped {_count(pods)} that ran on without one" if pods else ""))
+
+
+def _count(pods: int) -> str:
+    return f"{pods} pod{'s' if pods > 1 else ''}"
 
 
 def status(state: State = None) -> None:

@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Coroutine
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from multidict import CIMultiDict
@@ -84,6 +85,8 @@ class Plane:
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
         self.agent: Agent | None = None
+        self.ends_pods = False  # whether pods end with the plane, and how many did
+        self.ended_pods = 0
         self._failed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Plane:
@@ -141,9 +144,17 @@ class Plane:
         if settings.node:
             from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it
 
-            self.agent = await make_agent(node_settings(settings, port), self.client("torchyard-node"), self.api)
+            node = node_settings(settings, port)
+            self.agent = await make_agent(node, self.client("torchyard-node"), self.api)
+            self._closing.push_async_callback(self._end_pods, node.root)  # after the agent has let go of them
             self._run("node", self.agent.run())
         lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
+
+    async def _end_pods(self, root: Path) -> None:
+        from torchyard.node.shutdown import stop_pods
+
+        if self.ends_pods:
+            self.ended_pods = await stop_pods(root)
 
     def _keep_log(self) -> None:
         """Let the pod that stands for the controllers have their log."""

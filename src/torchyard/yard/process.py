@@ -22,25 +22,39 @@ from torchyard.yard.settings import Settings, make_state
 # When a plane that has just started looks at its memory for the first time: not while its first client waits.
 CALM_SECONDS = 2.0
 STOP_SECONDS = 20.0
+# What `yard down` sends: end, and leave the pods to whoever sent this.
+LEAVE_PODS = signal.SIGUSR1
 _READY = "YARD_READY_FD"  # a detached plane tells its starter through this descriptor that it answers
 
 
-def run(settings: Settings, ready: Callable[[str], None]) -> None:
-    """Run the plane until SIGINT or SIGTERM; `ready` is called with its URL once it answers."""
+def run(settings: Settings, ready: Callable[[str], None]) -> int:
+    """Run the plane until it is told to stop; answers how many pods ended with it.
+
+    `ready` is called with its URL once it answers.
+    """
     gc.disable()  # until `calm_collector`: what the start makes is there to stay
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     prefer_uvloop()
-    asyncio.run(_run(settings, ready))
+    return asyncio.run(_run(settings, ready))
 
 
-async def _run(settings: Settings, ready: Callable[[str], None]) -> None:
+async def _run(settings: Settings, ready: Callable[[str], None]) -> int:
     from torchyard.yard.plane import Plane
 
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for one in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(one, stop.set)
-    async with Plane(settings) as plane:
+    plane = Plane(settings)
+
+    def told(which: signal.Signals) -> None:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(one)
+            signal.signal(one, signal.SIG_DFL)  # who asks again does not want to wait
+        plane.ends_pods = not settings.keep_pods and which != LEAVE_PODS
+        stop.set()
+
+    for one in (signal.SIGINT, signal.SIGTERM, LEAVE_PODS):
+        loop.add_signal_handler(one, told, one)
+    async with plane:
         loop.call_later(CALM_SECONDS, calm_collector)
         ready(plane.url)
         _tell_starter(plane.url)
@@ -50,6 +64,7 @@ async def _run(settings: Settings, ready: Callable[[str], None]) -> None:
         if failed.done():
             failed.result()
         failed.cancel()
+    return plane.ended_pods
 
 
 def _tell_starter(url: str) -> None:
@@ -96,6 +111,7 @@ def _arguments(settings: Settings) -> list[str]:
     arguments += ["--node-name", settings.node_name, "--assume-gpu-product", settings.gpu_product]
     arguments += ["--local-queues" if settings.local_queues else "--no-local-queues"]
     arguments += ["--engine"] if settings.engine else []
+    arguments += ["--keep-pods"] if settings.keep_pods else []
     if settings.queue_config is not None:
         arguments += ["--queue-config", str(settings.queue_config)]
     if settings.token_auth_file is not None:
@@ -115,17 +131,17 @@ def _last_words(log: Path, said_before: int) -> YardError:
 
 
 def stop(state: Path) -> int:
-    """Stop the plane of a state directory; answers its process id, or 0 if none ran."""
+    """Stop the plane of a state directory, not its pods; answers its process id, or 0 if none ran."""
     settings = Settings(state=state)
     holder = running(settings.lock)
     if holder is None or not holder.pid:
         return 0
-    os.kill(holder.pid, signal.SIGTERM)
+    os.kill(holder.pid, LEAVE_PODS)
     deadline = time.monotonic() + STOP_SECONDS
     while running(settings.lock) is not None:
         if time.monotonic() > deadline:
             raise YardError(
-                f"process {holder.pid} has not ended {STOP_SECONDS:.0f} s after SIGTERM",
+                f"process {holder.pid} has not ended {STOP_SECONDS:.0f} s after it was told to",
                 hint=f"see {settings.log}; `kill -9 {holder.pid}` loses nothing that was acknowledged",
             )
         time.sleep(0.02)

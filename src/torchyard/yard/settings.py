@@ -66,6 +66,7 @@ class Settings:
     queue_config: Path | None = None  # Kueue's Configuration, for those who want other times than it ships
     gpu_product: str = ""  # what feature discovery would call this machine's GPUs; empty: what they are
     python: str = ""  # the interpreter that mapped images run; empty: the active environment
+    keep_pods: bool = False  # let pods run on when the plane is told to stop
     engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here
 
     @property
