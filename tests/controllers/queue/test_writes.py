@@ -3,72 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.support import queues
 from tests.support.waiting import first_answer
 
-from torchyard.api.errors import StatusError
-from torchyard.api.queue import names
-from torchyard.api.queue.crd import definitions
-from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, COHORTS, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.cycle import Admit, cycle
-from torchyard.kube.client import Client, Ref
-from torchyard.kube.informers import Informers
-from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.kube.client import Client
 
 Object = dict[str, Any]
 KEY = ("default", "one")
-DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-
-
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    """Of a server where nobody but the test admits."""
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="namespace-controller")) as plane:
-        client = plane.client("test")
-        for one in definitions():
-            await client.create(DEFINITIONS, one)
-        for ref in (FLAVORS, CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, CHECKS, WORKLOADS):
-            await _served(client, ref)
-        made = (
-            (FLAVORS, "ResourceFlavor", queues.flavor()),
-            (CLUSTER_QUEUES, "ClusterQueue", queues.queue()),
-            (LOCAL_QUEUES, "LocalQueue", queues.local()),
-        )
-        for ref, kind, obj in made:
-            await client.create(ref, {"apiVersion": names.API_VERSION, "kind": kind, **obj})
-        workload = queues.workload(KEY[1])
-        workload["metadata"] = {"namespace": KEY[0], "name": KEY[1]}
-        await client.create(WORKLOADS, {"apiVersion": names.API_VERSION, "kind": "Workload", **workload})
-        yield client
-
-
-async def _served(client: Client, ref: Ref) -> None:
-    async def is_served() -> bool:
-        try:
-            await client.list(ref)
-        except StatusError:
-            return False
-        return True
-
-    await first_answer(is_served, ref.plural)
-
-
-@pytest.fixture
-async def state(client: Client) -> AsyncIterator[State]:
-    informers = Informers(client)
-    state = State(client, informers)
-    running = asyncio.create_task(informers.run())
-    await informers.synced()
-    yield state
-    running.cancel()
 
 
 def decided(state: State) -> Admit:

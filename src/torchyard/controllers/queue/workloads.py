@@ -21,6 +21,7 @@ class WorkloadController:
     def __init__(self, state: State, recorder: Recorder, metrics: Metrics, settings: Settings) -> None:
         self._state, self._recorder, self._metrics, self._settings = state, recorder, metrics, settings
         self._controller = Controller("kueue-workloads", self._reconcile, state.informers)
+        self.queue = self._controller.queue
         state.workloads.on_change(self._workload_changed)
         for informer in (state.cluster_queues, state.local_queues):
             informer.on_change(self._queue_changed)
@@ -34,18 +35,18 @@ class WorkloadController:
         outcome = self._look(obj)
         key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
         if outcome.status is not None or outcome.deactivate:
-            self._controller.queue.add(key)
+            self.queue.add(key)
         elif outcome.wake_after is not None:
-            self._controller.queue.add_after(key, outcome.wake_after)
+            self.queue.add_after(key, outcome.wake_after)
 
     def _queue_changed(self, _change: str, obj: Object, before: Object | None) -> None:
-        """A queue that was stopped may have to give back what it holds."""
-        policy = (obj.get("spec") or {}).get("stopPolicy")
-        if before is None or policy == (before.get("spec") or {}).get("stopPolicy"):
+        """A queue that stops may have to take back what it gave; one that opens has nothing to take."""
+        policy = _stop_policy(obj)
+        if policy == names.NO_STOP or (before is not None and policy == _stop_policy(before)):
             return
-        for item in list(self._state.book.items.values()):
-            if item.place:
-                self._controller.queue.add(item.key)
+        metadata = obj["metadata"]
+        for item in self._state.book.holders(metadata.get("namespace", ""), metadata["name"]):
+            self.queue.add(item.key)
 
     def _look(self, obj: Object) -> Outcome:
         has_owner = bool(obj["metadata"].get("ownerReferences"))
@@ -59,11 +60,7 @@ class WorkloadController:
             names.CLUSTER_QUEUE.kind: self._state.cluster_queues.get("", place) if place else None,
             names.LOCAL_QUEUE.kind: self._state.local_queues.get(namespace, name) if place else None,
         }
-        policies = {
-            kind: (queue.get("spec") or {}).get("stopPolicy", names.NO_STOP)
-            for kind, queue in found.items()
-            if queue is not None
-        }
+        policies = {kind: _stop_policy(queue) for kind, queue in found.items() if queue is not None}
         return {kind: policy for kind, policy in policies.items() if policy != names.NO_STOP}
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -99,3 +96,7 @@ class WorkloadController:
             waited = max(0.0, self._state.now() - item.reserved_at) if item is not None else 0.0
             self._recorder.event(about, "Normal", words.ADMITTED, words.admitted_event(queue, waited))
             self._metrics.admitted(queue, waited)
+
+
+def _stop_policy(queue: Object) -> str:
+    return (queue.get("spec") or {}).get("stopPolicy") or names.NO_STOP

@@ -293,6 +293,15 @@ class Book:
         for root, reclaim in again.items():
             self._wake_around(root, reclaim=reclaim)
 
+    def holders(self, namespace: str, queue: str) -> list[Item]:
+        """Who holds quota through a local queue or, without a namespace, of a cluster queue."""
+        if namespace:
+            return [one for one in self._at_door.get((namespace, queue), {}).values() if one.place]
+        pool = self.pools.get(queue)
+        if pool is None:  # new, and not built yet
+            return [one for one in self.items.values() if one.place == queue]
+        return list(pool.holding.values())
+
     def neighbours(self, pool: Pool) -> list[Pool]:
         """The pools that share quota with one, itself included."""
         return self._neighbours.get(pool.node.root, [pool])

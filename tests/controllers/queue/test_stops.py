@@ -1,0 +1,47 @@
+"""Queues that stop and open: only those are looked at again who hold what a queue that stops gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.waiting import first_answer
+
+from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
+from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.workloads import WorkloadController
+from torchyard.core.queue.cycle import cycle
+from torchyard.core.queue.lifecycle import Settings
+from torchyard.kube.client import Client, Ref
+
+QUEUES = {"a cluster queue": (CLUSTER_QUEUES, "team", ""), "a local queue": (LOCAL_QUEUES, "q", "default")}
+
+
+async def stop(client: Client, state: State, queue: tuple[Ref, str, str], policy: str) -> None:
+    """Until those who look after workloads know."""
+    ref, name, namespace = queue
+    informer = state.cluster_queues if ref is CLUSTER_QUEUES else state.local_queues
+    written = await client.patch(ref, name, {"spec": {"stopPolicy": policy}}, namespace)
+
+    async def seen() -> bool:
+        return informer.has_seen(written)
+
+    await first_answer(seen, f"{name} being told {policy}")
+
+
+@pytest.mark.parametrize("queue", QUEUES.values(), ids=QUEUES)
+async def test_nobody_is_looked_at_when_a_queue_opens_and_its_holders_are_when_it_stops(
+    queue: Any, state: State, client: Client
+) -> None:
+    controller = WorkloadController(state, state.recorder("test"), Metrics(), Settings())
+    await stop(client, state, queue, "Hold")
+    assert controller.queue.adds == 0  # nobody holds anything
+    await stop(client, state, queue, "None")
+    cycle(state.book, state.now())
+    assert state.book.items["default", "one"].place == "team"
+    assert controller.queue.adds == 0
+    await stop(client, state, queue, "HoldAndDrain")
+    assert controller.queue.adds == 1
+    await stop(client, state, queue, "None")
+    assert controller.queue.adds == 1
