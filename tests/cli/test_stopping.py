@@ -82,6 +82,35 @@ def test_down_ends_pods_or_keeps_them_whatever_the_plane_was_told_at_its_start(p
     assert yard("down", state=plane.state, timeout=PATIENCE).stdout.endswith(" and 1 pod\n")
 
 
+def test_a_job_need_not_count_a_pod_that_ended_with_the_plane(plane: Yard) -> None:
+    """As with a kubelet that shuts its node down: who ignores disruptions loses no try."""
+    server = plane.start()
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    container = {"name": "main", "image": "busybox", "command": ["sleep", "100000"]}
+    ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
+    spec = {
+        "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [ignored]},
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "patient"}, "spec": spec}
+    assert server.admin.post(jobs, job).status == 201
+
+    def pods(server: Server, phase: str) -> list[Any]:
+        found = server.admin.get(PODS, query={"labelSelector": "job-name=patient"}).json["items"]
+        return [one for one in found if one["status"].get("phase") == phase]
+
+    eventually(lambda: len(pods(server, "Running")) == 1, "a running pod", PATIENCE)
+    end(plane, signal.SIGTERM)
+    back = plane.start()
+    eventually(lambda: len(pods(back, "Failed")) == 1, "that the pod is known to have ended", PATIENCE)
+    eventually(lambda: len(pods(back, "Running")) == 1, "another try", PATIENCE)
+    (ended,) = pods(back, "Failed")
+    assert ended["status"]["reason"] == "Terminated"
+    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["message"] == "The node was stopped"
+    assert back.admin.get(f"{jobs}/patient").json["status"].get("failed", 0) == 0
+
+
 def test_who_asks_twice_does_not_wait(plane: Yard) -> None:
     uid = run_pod(plane.start())
     shim = asyncio.run(ShimClient(plane.state / "node" / "pods" / uid).hello())["pid"]

@@ -30,7 +30,7 @@ async def stop_pods(root: Path) -> int:
 async def _stop(shim: ShimClient) -> bool:
     try:
         async with await shim.channel() as channel:
-            await shim.shutdown()
+            await shim.shutdown(node_stops=True)
             with contextlib.suppress(YardError):
                 await channel.receive()  # its end
     except YardError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -255,6 +256,18 @@ def test_a_pod_past_its_deadline_has_failed() -> None:
     status = pod_status(pod("a"), over, now=NOW)
     assert (status["phase"], status["reason"], status["message"]) == ("Failed", "DeadlineExceeded", "too long")
     assert "terminated" in status["containerStatuses"][0]["state"]
+
+
+@pytest.mark.parametrize(("policy", "phase", "disrupted"), [("Never", "Failed", True), ("OnFailure", "Running", False)])
+def test_a_pod_that_ended_for_good_with_its_node_is_called_disrupted(policy: str, phase: str, disrupted: bool) -> None:
+    seen = view(a=exited(0), b=replace(exited(137), node_stopped=True))
+    status = pod_status(pod("a", "b", policy=policy), seen, now=NOW)
+    words = "Pod was terminated in response to imminent node shutdown."
+    assert (status["phase"], status.get("reason") == "Terminated") == (phase, disrupted)
+    assert status.get("message") == (words if disrupted else None)
+    assert conditions(status).get("DisruptionTarget") == (("True", "TerminationByKubelet") if disrupted else None)
+    again = pod_status({**pod("a", "b", policy=policy), "status": status}, seen, now=NOW + 60)
+    assert again == status
 
 
 def test_a_deadline_is_told_when_the_last_container_has_stopped() -> None:

@@ -19,7 +19,9 @@ from torchyard.core.pod.view import (
     main_containers,
 )
 
-CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+# What the kubelet's graceful node shutdown says of a pod, and in its condition DisruptionTarget.
+NODE_SHUTDOWN = ("Terminated", "Pod was terminated in response to imminent node shutdown.")
+BY_KUBELET = "TerminationByKubelet"
 
 
 def moment(seconds: float) -> str:
@@ -35,8 +37,8 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
     phase = _phase(pod, view, before, inits, mains)
     # a pod deleted before its containers began has failed, though its conditions still tell how far it came
     status["phase"] = "Failed" if phase == "Pending" and _is_stopped(pod, [*inits, *mains]) else phase
-    if view.ended and phase == "Failed":
-        status["reason"], status["message"] = view.ended
+    if phase == "Failed" and (words := view.ended or (NODE_SHUTDOWN if _fell_with_node(view) else None)):
+        status["reason"], status["message"] = words
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
     if view.host_ip:
@@ -199,6 +201,10 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     return "Failed" if policy == "Never" else "Running"
 
 
+def _fell_with_node(view: PodView) -> bool:
+    return any(one.last and one.last.node_stopped for one in view.containers.values())
+
+
 def _is_stopped(pod: Object, statuses: list[Object]) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp")) and not any("running" in one["state"] for one in statuses)
 
@@ -228,9 +234,11 @@ def _conditions(
     wanted["Ready"] = _gates(pod, before) or ready if ready[0] else ready
     wanted["ContainersReady"] = ready
     wanted["PodScheduled"] = (True, "", "")
+    if phase == "Failed" and not view.ended and _fell_with_node(view):
+        wanted["DisruptionTarget"] = (True, BY_KUBELET, NODE_SHUTDOWN[1])
     known: Mapping[str, Object] = {one["type"]: one for one in before.get("conditions") or ()}
     generation = pod["metadata"].get("generation")
-    conditions = [one for kind, one in known.items() if kind not in CONDITIONS]
+    conditions = [one for kind, one in known.items() if kind not in wanted]
     for kind, (holds, reason, message) in wanted.items():
         condition = _condition(kind, holds, known.get(kind), generation=generation, now=now)
         condition |= ({"reason": reason} if reason else {}) | ({"message": message} if message else {})

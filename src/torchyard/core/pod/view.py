@@ -24,6 +24,7 @@ class Attempt:
     signal: int = 0
     reason: str = ""
     message: str = ""
+    node_stopped: bool = False  # it was ended because its node was stopped
 
     @property
     def exited(self) -> bool:

@@ -56,7 +56,7 @@ class PodHome:
     def _attempt(self, container: Object, read: record.Record) -> Attempt:
         message = read.get("message") or ""
         if read["state"] == record.EXITED and not message:
-            message = self._last_words(container, read)
+            message = self._last_words(container, read) or (record.NODE_STOPPED if read.get("nodeStopped") else "")
         return Attempt(
             number=read["attempt"],
             id=read["id"],
@@ -68,6 +68,7 @@ class PodHome:
             signal=read.get("signal", 0),
             reason=read.get("reason", ""),
             message=message,
+            node_stopped=read.get("nodeStopped", False),
         )
 
     def _last_words(self, container: Object, read: record.Record) -> str:

@@ -134,8 +134,9 @@ class ShimClient:
         link.setblocking(False)
         return link
 
-    async def shutdown(self) -> None:
-        await self._ask({"op": "shutdown"})
+    async def shutdown(self, *, node_stops: bool = False) -> None:
+        """Kill every container and end. Those that the whole node ends with are marked so in their records."""
+        await self._ask({"op": "shutdown", "node_stops": node_stops})
 
 
 class ClusterNetwork:

@@ -26,6 +26,7 @@ class Container:
         self.pid = 0
         self.failure = -1
         self.over_memory = False
+        self.node_stops = False
         self._groups = memory.Groups(launch["cgroups"])
         self.record: record.Record = {
             "container": self.name,
@@ -102,6 +103,8 @@ class Container:
         self.record |= {"state": record.EXITED, "exitCode": 128 + signal if signal else code, "reason": reason}
         if signal:
             self.record["signal"] = signal
+        if self.node_stops and code:
+            self.record["nodeStopped"] = True
         self.record["finishedAt"] = pump.stamp()
         self._close()
 

@@ -14,6 +14,7 @@ Record = dict[str, Any]
 
 STARTING, RUNNING, EXITED = "starting", "running", "exited"
 LOST = "The process that supervised the container was killed"
+NODE_STOPPED = "The node was stopped"
 
 
 def container_directory(pod: str, container: str) -> str:

@@ -167,6 +167,7 @@ class Shim(Server):
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self._stopping = True
         for container in self._containers.values():
+            container.node_stops = message.get("node_stops", False)
             self._kill(container, signal.SIGKILL)
         self.answer(channel, {})
         self._end_if_empty()
