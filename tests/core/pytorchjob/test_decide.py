@@ -324,6 +324,25 @@ def test_a_running_job_has_no_time_to_live() -> None:
     assert look(job(run={"ttlSecondsAfterFinished": 0}, status=STARTED), pod(M, 0), now=99).delete_job is False
 
 
+@pytest.mark.parametrize(
+    ("workers", "told"),
+    [
+        (1, "Worker.replicas is 1, but elasticPolicy.minReplicas is 2: training waits until there are as many"),
+        (2, None),
+        (4, None),
+        (5, "Worker.replicas is 5, but elasticPolicy.maxReplicas is 4: no more take part, the others wait for a place"),
+    ],
+)
+def test_more_or_fewer_workers_than_the_elastic_policy_has_room_for_are_made_and_told_of(
+    workers: int, told: str | None
+) -> None:
+    decision = look(job(master=None, worker=workers, elasticPolicy={"minReplicas": 2, "maxReplicas": 4}))
+    found = [one for one in decision.events if one.reason == "ReplicasOutOfRange"]
+    assert [(one.kind, one.message) for one in found] == ([("Warning", told)] if told else [])
+    assert all(one.once for one in found)
+    assert len([one for one in decision.create if one["kind"] == "Pod"]) == workers
+
+
 def test_troubles_of_pods_are_told_once_each() -> None:
     stuck = pod(W, 0, "Pending")
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}

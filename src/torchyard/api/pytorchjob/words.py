@@ -33,6 +33,7 @@ POD_GROUP_DELETED, POD_GROUP_NOT_DELETED = "SuccessfulDeletePodGroup", "FailedDe
 EXITED = "ExitedWithCode"
 TERMINATED = "JobTerminated"
 RESTART_POLICY_SET = "SetPodTemplateRestartPolicy"
+OUT_OF_RANGE = "ReplicasOutOfRange"  # ours: upstream says nothing
 SCHEDULER_SET = "SetPodTemplateSchedulerName"
 
 POD_GROUP_GOES = "Job has been terminated. Deleting PodGroup"
@@ -132,6 +133,13 @@ def not_created(why: str) -> str:
 
 def not_deleted(why: str) -> str:
     return f"Error deleting: {why}"
+
+
+def out_of_range(workers: int, least: int, most: int) -> str:
+    there = f"Worker.replicas is {workers}, but elasticPolicy."
+    if workers > most:
+        return f"{there}maxReplicas is {most}: no more take part, the others wait for a place"
+    return f"{there}minReplicas is {least}: training waits until there are as many"
 
 
 def pod_hindered(pod: str, message: str) -> str:

@@ -1,11 +1,11 @@
-"""Events about what goes wrong in pods, so that the job itself tells it: exits, images that do not come, no room."""
+"""Events about what goes wrong, so that the job itself tells it: exits, images that do not come, no room, its size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from torchyard.api.pytorchjob import words
+from torchyard.api.pytorchjob import names, words
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.view import View, container_restarts, exit_code, is_terminating, phase
 
@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 
 def events(view: View) -> list[Event]:
-    found: list[Event] = []
+    found = _size(view)
     for pod in view.pods.values():
         metadata = pod["metadata"]
         code = exit_code(pod)
@@ -26,6 +26,16 @@ def events(view: View) -> list[Event]:
                 for reason, message in _hindrances(pod)
             ]
     return found
+
+
+def _size(view: View) -> list[Event]:
+    """Upstream takes any number of workers, `kubectl scale` included, and leaves it to the rendezvous; so do we."""
+    policy = view.elastic
+    workers = int((view.replicas.get(names.WORKER) or {}).get("replicas") or 0)
+    if policy is None or policy["minReplicas"] <= workers <= policy["maxReplicas"]:
+        return []
+    message = words.out_of_range(workers, policy["minReplicas"], policy["maxReplicas"])
+    return [Event("Warning", words.OUT_OF_RANGE, message, (view.job["metadata"]["uid"], words.OUT_OF_RANGE, message))]
 
 
 def _hindrances(pod: Object) -> Iterator[tuple[str, str]]:
