@@ -61,7 +61,8 @@ class Assignment:
     pod_sets: list[PodSetAssignment] = field(default_factory=list)
     usage: Amounts = field(default_factory=dict)
     borrows: int = 0  # how far up in the cohorts
-    short: Amounts = field(default_factory=dict)  # what fits only after preemption, or when somebody finishes
+    short: Amounts = field(default_factory=dict)  # what of the flavors it would get others have to give back first
+    missed: Amounts = field(default_factory=dict)  # what there was too little of, in any flavor that was tried
     reason: str = words.WAITING
 
     @property
@@ -123,11 +124,13 @@ class Plan:
                 return result
             made.usage = {name: amount * count for name, amount in step.per_pod.items()}
             for part in step.parts:
-                best = self._best(part if only is None else part.within(only), made.usage, node, result.usage)
+                choices = part if only is None else part.within(only)
+                best, missed = self._best(choices, made.usage, node, result.usage)
                 made.reasons += best.reasons
                 result.mode = min(result.mode, best.mode)
                 result.borrows = max(result.borrows, best.borrows)
                 result.short.update(best.short)
+                result.missed.update(missed)
                 if best.mode is Mode.NO_FIT:
                     result.reason = best.why
                     return result
@@ -163,7 +166,7 @@ class Plan:
     def needs(self, node: Node, assignment: Assignment) -> Amounts:
         """What must be available of one of these keys before another look can come to another answer."""
         if len(self._steps) == 1:
-            return assignment.short
+            return assignment.missed
         # Which flavor is left for a pod set depends on those the sets before it got: anything more may change it.
         keys = {
             (name, resource)
@@ -175,7 +178,8 @@ class Plan:
         }
         return {key: node.available(key) + 1 for key in keys}
 
-    def _best(self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts) -> _Attempt:
+    def _best(self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts) -> tuple[_Attempt, Amounts]:
+        """With it, what there was too little of in all the flavors that were tried."""
         queue, attempts = self._queue, []
         for name, refusal in part.flavors:
             if refusal:
@@ -190,13 +194,13 @@ class Plan:
             if attempt.mode is Mode.PREEMPT and queue.stop_at_preemption:
                 break
         if len(attempts) == 1:
-            return attempts[0]
+            return attempts[0], attempts[0].short
         best = max(attempts, key=self._preference)
-        if best.mode is not Mode.FIT:
-            best.reasons = [said for one in attempts for said in one.reasons]
-            best.short = {key: amount for one in attempts for key, amount in one.short.items()}
-            best.why = next((one.why for one in attempts if one.why == words.WAITING), attempts[0].why)
-        return best
+        if best.mode is Mode.FIT:
+            return best, {}
+        best.reasons = [said for one in attempts for said in one.reasons]
+        best.why = next((one.why for one in attempts if one.why == words.WAITING), attempts[0].why)
+        return best, {key: amount for one in attempts for key, amount in one.short.items()}
 
     def _preference(self, attempt: _Attempt) -> tuple[int, int, int]:
         if self._queue.prefer_preemption:

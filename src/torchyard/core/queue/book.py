@@ -236,7 +236,8 @@ class Book:
         """Quota was given back under this root: whoever it may help is looked at again."""
         around = self._neighbours.get(root, ())
         for pool in around:
-            if pool.queue.name in self.claims and not self._is_awaited(self.claims[pool.queue.name]):
+            claim = self.claims.get(pool.queue.name)
+            if claim is not None and (claim.fits or not self._stands(claim)):
                 self.awake[pool.queue.name] = None
         others = [pool for pool in around if pool.queue.name not in self.claims]
         opened, is_more = open_lanes(root, others, reclaim=reclaim)
@@ -252,24 +253,26 @@ class Book:
         self.claims[one.pool.queue.name] = one
         self.rests(one.pool)
 
-    def still_waits(self, pool: Pool, head: tuple[Lane, Item] | None) -> bool:
-        """Whether the first of a pool waits for what others give back; if not, its claim is void."""
+    def claim_of(self, pool: Pool, head: tuple[Lane, Item] | None) -> Nominee | None:
+        """What the first of a pool was promised, if it is there or still to come; a claim of any other is void."""
         claim = self.claims.get(pool.queue.name)
-        if claim is None:
-            return False
-        is_first = head is not None and head[1].asks_as(claim.item)
-        if is_first and self._is_awaited(claim):
-            return True
+        if claim is None or (head is not None and head[1].asks_as(claim.item) and self._stands(claim)):
+            return claim
+        self.end_claim(pool)
+        return None
+
+    def end_claim(self, pool: Pool) -> None:
         del self.claims[pool.queue.name]
         self._again[pool.node.root] = True  # what was kept for it others may have
-        return False
 
-    def _is_awaited(self, claim: Nominee) -> bool:
-        """Whether there is more to come, and needed."""
+    def _stands(self, claim: Nominee) -> bool:
+        is_same = self.replaced_by(claim.item, claim.pool) is claim.replaced
+        return is_same and (claim.fits or self._is_more_to_come(claim))
+
+    def _is_more_to_come(self, claim: Nominee) -> bool:
         known = (self.items.get(target.item.key) for target in claim.targets)
         left = [one for one in known if one is not None and one.place]
-        is_same = self.replaced_by(claim.item, claim.pool) is claim.replaced
-        return bool(left) and all(one.is_evicted for one in left) and is_same and not claim.fits
+        return bool(left) and all(one.is_evicted for one in left)
 
     def rests(self, pool: Pool) -> None:
         """Nobody of this pool gets any of what is there: it may serve those that were not looked at."""

@@ -150,9 +150,13 @@ def _fits_without(one: Nominee, parts: list[_Part]) -> bool:
 def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | None:
     """The first workload of a pool that fits, with or without preemption; the lanes before it are blocked."""
     found = pool.head()
-    if book.still_waits(pool, found):
+    claim = book.claim_of(pool, found)
+    if claim is not None and not claim.fits:
         book.rests(pool)
         return None
+    if claim is not None and found is not None:
+        book.end_claim(pool)
+        return claim.come_true(*found)
     while found is not None:
         lane, item = found
         replaced = book.replaced_by(item, pool)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from torchyard.core.queue.assign import Assignment
+from torchyard.core.queue.assign import Assignment, Mode
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Target
@@ -30,6 +30,18 @@ class Nominee:
         available = self.pool.node.available
         with without(self.replaced, self.pool):
             return all(amount <= available(key) for key, amount in self.assignment.usage.items())
+
+    def come_true(self, lane: Lane, item: Item) -> Nominee:
+        """The same workload as it is now, with the flavors that others gave back for it.
+
+        Kueue would choose them anew. What a pod set gets depends on what is free for it and for those before it: a new
+        choice can miss what was freed, those who gave it back take it again, and are preempted again, for ever.
+        """
+        node, usage = self.pool.node, self.assignment.usage
+        with without(self.replaced, self.pool):
+            borrows = max((node.distance(key, amount) for key, amount in usage.items()), default=0)
+        assignment = replace(self.assignment, mode=Mode.FIT, borrows=borrows)
+        return replace(self, lane=lane, item=item, assignment=assignment, targets=[])
 
 
 @contextmanager
