@@ -96,6 +96,7 @@ class World:
     def __init__(self, *objects: Object) -> None:
         self.book = Book(lambda _namespace: {})
         self.objects: dict[str, Object] = {}
+        self._preempted: dict[str, str] = {}  # why
         self.put(*objects)
 
     def put(self, *objects: Object) -> None:
@@ -121,6 +122,8 @@ class World:
                 name = one.item.key[1]
                 self.objects[name] = admitted(self.objects[name], one)
                 self.book.put(self.objects[name])
+            elif isinstance(one, Preempt):
+                self._preempted.update((target.item.key[1], target.reason) for target in one.targets)
         return decisions
 
     def settle(self, *, evict: bool = True) -> list[str]:
@@ -141,7 +144,9 @@ class World:
     def give_back(self, name: str) -> None:
         obj = self.objects[name]
         metadata = {**obj["metadata"], "resourceVersion": str(next(_numbers))}
-        self.objects[name] = {**obj, "metadata": metadata, "status": {}}
+        why = self._preempted.pop(name, "")
+        conditions = [{"type": words.PREEMPTED, "status": "True", "reason": why}] if why else []
+        self.objects[name] = {**obj, "metadata": metadata, "status": {"conditions": conditions}}
         self.book.put(self.objects[name])
 
     def finish(self, name: str) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.core.queue.cycle import Admit, Decision, Preempt
+from torchyard.api.queue import words
+from torchyard.core.queue.cycle import Admit, Decision, Preempt, Wait
 
 LOWER = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 
@@ -112,3 +113,54 @@ def test_what_will_be_left_is_given_to_nobody_before_it_is_there() -> None:
     assert (preempted(found), admitted(found)) == (["a"], ["own"])
     world.give_back("a")
     assert sorted(admitted(rounds(world))) == ["borrower", "first"]
+
+
+def two_that_want_the_same() -> tuple[World, list[Decision]]:
+    """A borrower of four cpus, and the owners of two each: only one of them can have it evicted."""
+    shared: Any = {"cohort": "all", "preemption": LOWER}
+    world = World(flavor(), *(queue(name, cpu=cpu, **shared) for name, cpu in (("a", 2), ("b", 2), ("c", 1))))
+    world.put(*(local(name, name) for name in "abc"), workload("borrower", cpu=4, queue="c"))
+    rounds(world)
+    world.put(workload("first", cpu=2, queue="a", at=1), workload("second", cpu=2, queue="b", at=2))
+    world.put(workload("small", cpu=1, queue="b", at=3))
+    return world, rounds(world)
+
+
+def test_a_second_preemptor_of_the_same_targets_is_not_passed_by_others_of_its_queue() -> None:
+    world, found = two_that_want_the_same()
+    assert preempted(found) == ["borrower"]
+    assert admitted(found) == [], "there is a cpu that the small one could have"
+    told = [(one.item.key[1], one.reason, one.message) for one in found if isinstance(one, Wait)]
+    assert told[-1] == ("second", words.WAITING, "Workload has overlapping preemption targets with another workload")
+    world.give_back("borrower")
+    assert admitted(rounds(world)) == ["first", "second", "small"]
+
+
+def test_a_second_preemptor_waits_without_being_looked_at_all_the_time() -> None:
+    world, _ = two_that_want_the_same()
+    assert not world.book.awake
+    assert rounds(world) == []
+
+
+def test_when_the_first_preemptor_goes_away_the_second_takes_its_turn() -> None:
+    world, _ = two_that_want_the_same()
+    world.finish("first")
+    found = rounds(world)
+    assert [(one.item.key[1], one.reason) for one in found if isinstance(one, Wait)] == [
+        ("second", words.WAITING_FOR_PREEMPTED)
+    ]
+    world.give_back("borrower")
+    assert admitted(rounds(world)) == ["second", "small"]
+
+
+def test_who_would_fit_but_for_what_is_kept_is_not_passed_either() -> None:
+    world = World(flavor(), queue("mine", cpu=4, cohort="all", preemption=LOWER), queue("theirs", cpu=2, cohort="all"))
+    world.put(local("mine", "mine"), local("theirs", "theirs"))
+    world.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=1, queue="mine"))
+    rounds(world)
+    world.put(workload("large", cpu=4, priority=9, queue="mine"))
+    assert preempted(rounds(world)) == ["a"]
+    world.put(workload("medium", cpu=2, queue="theirs", at=1), workload("small", cpu=1, queue="theirs", at=2))
+    assert admitted(rounds(world)) == [], "there will be a cpu left that the small one could have"
+    world.give_back("a")
+    assert admitted(rounds(world)) == ["large", "small"]

@@ -54,6 +54,7 @@ class Book:
         self._again: dict[Node, bool] = {}  # to be looked at once more in this round; whether for reclaim too
         self._unready: set[Key] = set()  # those that hold quota and whose pods are not all ready
         self._held_back: dict[str, None] = {}  # pools whose first waits for those
+        self._behind: dict[str, None] = {}  # pools whose first waits for what others claim
 
     def put_queue(self, obj: Object) -> None:
         queue = Queue.of(obj)
@@ -239,6 +240,9 @@ class Book:
             claim = self.claims.get(pool.queue.name)
             if claim is not None and (claim.fits or not self._stands(claim)):
                 self.awake[pool.queue.name] = None
+            if pool.queue.name in self._behind:
+                del self._behind[pool.queue.name]
+                self.awake[pool.queue.name] = None
         others = [pool for pool in around if pool.queue.name not in self.claims]
         opened, is_more = open_lanes(root, others, reclaim=reclaim)
         for pool in opened:
@@ -250,8 +254,14 @@ class Book:
 
     def claim(self, one: Nominee) -> None:
         """Others give quota back for it. Kueue looks at it again before all others of its queue, until it has it."""
+        one.has_claim = True
         self.claims[one.pool.queue.name] = one
         self.rests(one.pool)
+
+    def step_back(self, pool: Pool) -> None:
+        """What its first needs is claimed by others: it is looked at again when there is more, or a claim less."""
+        self.awake.pop(pool.queue.name, None)
+        self._behind[pool.queue.name] = None
 
     def claim_of(self, pool: Pool, head: tuple[Lane, Item] | None) -> Nominee | None:
         """What the first of a pool was promised, if it is there or still to come; a claim of any other is void."""
@@ -357,7 +367,7 @@ class Book:
             return False
         self._is_stale = False
         self._build_tree()
-        self._left, self._again, self.joined, self.claims = {}, {}, {}, {}
+        self._left, self._again, self.joined, self.claims, self._behind = {}, {}, {}, {}, {}
         self.outside.clear()
         self.pending.clear()
         self.awake = {}

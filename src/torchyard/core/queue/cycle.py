@@ -66,27 +66,24 @@ def cycle(book: Book, now: float) -> list[Decision]:
     for one in sorted([*nominees, *claims], key=lambda each: each.order):
         if book.claims.get(one.pool.queue.name) is one:
             promises.add(one)
-            continue
-        if not one.targets and not promises.leave_room_for(one):
-            if promises.alone_are_against(one):
-                _keep_back(one)
-                decisions.append(Wait(one.item, one.lane, *one.lane.said))
-        elif not one.targets and book.is_blocked:
-            book.hold_back(one.pool)
-            decisions.append(Wait(one.item, one.lane, words.WAITING_FOR_PODS, words.OTHERS_NOT_READY))
-        elif not one.targets:
-            if one.replaced is not None:
-                book.retire(one.replaced)
-            book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)
-            decisions.append(Admit(one.item, one.pool.queue.name, one.assignment, one.replaced))
-        elif taken.isdisjoint(target.item.key for target in one.targets):
+        elif not taken.isdisjoint(target.item.key for target in one.targets):
+            decisions.append(_step_back(book, one, words.SAME_TARGETS))
+        elif not promises.leave_room_for(one):
+            if promises.alone_are_against(one):  # else somebody was admitted meanwhile, and it is looked at once more
+                decisions.append(_step_back(book, one, words.NO_LONGER_FITS))
+        elif one.targets:
             taken.update(target.item.key for target in one.targets)
             decisions.append(_preemption(book, one))
             book.claim(one)
             promises.add(one)
-        else:  # others were promised some of it
-            _block(one.lane, one.pool, one.assignment, one.replaced)
-            decisions.append(_wait_for_preempted(one))
+        elif book.is_blocked:
+            book.hold_back(one.pool)
+            decisions.append(Wait(one.item, one.lane, words.WAITING_FOR_PODS, words.OTHERS_NOT_READY))
+        else:
+            if one.replaced is not None:
+                book.retire(one.replaced)
+            book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)
+            decisions.append(Admit(one.item, one.pool.queue.name, one.assignment, one.replaced))
     book.look_again()
     promises.take_back()
     return decisions
@@ -110,23 +107,27 @@ class _Promises:
         gone = [target.item.key for target in one.targets]
         if one.replaced is not None:
             gone.append(one.replaced.key)
-        for key in gone:
-            item = self._book.items.get(key)
-            if item is not None and item.place in self._book.pools:
-                freed[key] = self._book.pools[item.place].node, item.held
+        freed.update((key, held) for key in gone if (held := self._held_by(key)) is not None)
         self._given.setdefault(root, []).append((one.pool.node, one.assignment.usage))
         one.pool.node.add(one.assignment.usage)
 
     def leave_room_for(self, one: Nominee) -> bool:
-        """Whether a workload fits now, and also when all promises are kept."""
-        if one.fits:
+        """Whether a workload fits now, or when its targets are gone, and also when all promises are kept."""
+        if not one.targets and one.fits:
             return True
-        root = one.pool.node.root
-        return self.alone_are_against(one) and _fits_without(one, list(self._freed.get(root, {}).values()))
+        freed = [*self._freed.get(one.pool.node.root, {}).values(), *self._held_by_targets(one)]
+        return (bool(one.targets) or self.alone_are_against(one)) and _fits_without(one, freed)
 
     def alone_are_against(self, one: Nominee) -> bool:
-        """Whether a workload fits now, and nothing but promises keeps it from being admitted."""
-        return _fits_without(one, self._given.get(one.pool.node.root, []))
+        """Whether nothing but promises keeps a workload from being admitted, now or when its targets are gone."""
+        return _fits_without(one, [*self._given.get(one.pool.node.root, ()), *self._held_by_targets(one)])
+
+    def _held_by_targets(self, one: Nominee) -> list[_Part]:
+        return [held for target in one.targets if (held := self._held_by(target.item.key)) is not None]
+
+    def _held_by(self, key: Key) -> _Part | None:
+        item = self._book.items.get(key)
+        return (self._book.pools[item.place].node, item.held) if item and item.place in self._book.pools else None
 
     def take_back(self) -> None:
         for parts in self._given.values():
@@ -204,11 +205,11 @@ def _preemption(book: Book, one: Nominee) -> Decision:
     return Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path)
 
 
-def _keep_back(one: Nominee) -> None:
-    """What is there is promised to others: it is looked at again when there is more."""
-    lane, node = one.lane, one.pool.node
-    lane.is_blocked, lane.needs = True, {key: node.available(key) + 1 for key in one.assignment.usage}
-    lane.said = words.WAITING, words.NO_LONGER_FITS
+def _step_back(book: Book, one: Nominee, why: str) -> Wait:
+    """Others before it were promised what it needs. As in Kueue, nobody of its queue passes it meanwhile."""
+    book.step_back(one.pool)
+    one.lane.said = words.WAITING, why
+    return Wait(one.item, one.lane, *one.lane.said)
 
 
 def _wait_for_preempted(one: Nominee) -> Wait:

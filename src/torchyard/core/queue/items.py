@@ -121,6 +121,12 @@ class Item:
         return -self.priority, self.queued_at, self.key
 
     @property
+    def was_outranked(self) -> bool:
+        """Whether it lost its quota to a more important workload that borrows."""
+        preempted = find((self.obj.get("status") or {}).get("conditions") or (), words.PREEMPTED)
+        return preempted is not None and preempted["status"] == "True" and preempted["reason"] == words.WHILE_BORROWING
+
+    @property
     def job_uid(self) -> str:
         return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
 

@@ -20,10 +20,12 @@ class Nominee:
     assignment: Assignment
     targets: list[Target]
     replaced: Item | None  # the running workload whose quota it takes over
+    has_claim: bool = False  # others were told to give back what it gets
 
     @property
-    def order(self) -> tuple[int, int, float, Key]:
-        return self.assignment.borrows, *self.item.order
+    def order(self) -> tuple[bool, int, int, float, Key]:
+        """Kueue's, with its gate PrioritizePreemptorWorkloads: what is freed for one nobody else gets."""
+        return not self.has_claim, self.assignment.borrows, *self.item.order
 
     @property
     def fits(self) -> bool:

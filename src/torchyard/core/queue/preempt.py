@@ -32,21 +32,24 @@ def targets(item: Item, pool: Pool, assignment: Assignment, cohort: Iterable[Poo
     if not found:
         return []
     own = [one for one in found if one[1] is pool]
+    # Kueue would let it. But what it takes from its own queue to borrow with goes the same way again, and when a weaker
+    # one of its queue then reclaims what is theirs, all three go round for ever.
+    may_borrow = not item.was_outranked
     attempt = _Attempt(pool, assignment.usage, keys)
     if len(own) == len(found):
-        return attempt.fewest(own, may_borrow=True)
+        return attempt.fewest(own, may_borrow=may_borrow)
     if policy.borrow:
         limit = item.priority
         if policy.threshold is not None and policy.threshold < limit:
             limit = policy.threshold + 1
         if not is_under:
             found = [one for one in found if one[1] is pool or one[0].priority < limit]
-        return attempt.fewest(found, may_borrow=True, below=limit)
+        return attempt.fewest(found, may_borrow=may_borrow, below=limit)
     if is_under:
         chosen = attempt.fewest(found, may_borrow=False)
         if chosen:
             return chosen
-    return attempt.fewest(own, may_borrow=True)
+    return attempt.fewest(own, may_borrow=may_borrow)
 
 
 _Candidate = tuple[Item, Pool]
@@ -64,10 +67,12 @@ def _candidates(
     if policy.reclaim == names.NEVER:
         return
     for other in cohort:
-        if other is pool or not any(other.node.is_borrowing(key) for key in keys):
+        borrowed = [key for key in keys if other.node.is_borrowing(key)] if other is not pool else []
+        if not borrowed:
             continue
         for one in other.holding.values():
-            if (policy.reclaim == names.ANY or one.priority < item.priority) and not keys.isdisjoint(one.held):
+            may_go = policy.reclaim == names.ANY or one.priority < item.priority
+            if may_go and any(key in one.held for key in borrowed):
                 yield one, other
 
 
@@ -96,7 +101,8 @@ class _Attempt:
         for item, where in candidates:
             reason = words.IN_QUEUE
             if where is not self._pool:
-                if not any(where.node.is_borrowing(key) for key in self._keys):
+                # Kueue asks whether it borrows anything that is needed, and then takes its own of something else, too.
+                if not any(key in self._keys and where.node.is_borrowing(key) for key in item.held):
                     continue
                 reason = words.IN_COHORT
                 if below is not None and item.priority >= below:
