@@ -31,6 +31,7 @@ from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEU
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load as connection
+from torchyard.kube.process import prefer_uvloop
 
 Object = dict[str, Any]
 AT_ONCE = 24
@@ -249,6 +250,7 @@ def main() -> None:
     parser.add_argument("--cohorts", type=int, default=5)
     parser.add_argument("--queues", type=int, default=6, help="queues per cohort")
     parser.add_argument("--per-queue", type=int, default=500, help="workloads per queue; a multiple of 10")
+    prefer_uvloop()
     asyncio.run(_measure(parser.parse_args()))
 
 

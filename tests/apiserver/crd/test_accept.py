@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchyard.api.queue.crd import definitions
-from torchyard.apiserver.crd.schema.accept import acceptor_of
+from torchyard.apiserver.crd.schema.accept import acceptor_of, settler_of
+from torchyard.apiserver.crd.schema.defaulting import default_value
 from torchyard.apiserver.crd.schema.lists import duplicate_faults
 from torchyard.apiserver.crd.schema.node import INT_OR_STRING, compile_schema
+from torchyard.apiserver.crd.schema.prune import prune_value
 from torchyard.apiserver.crd.schema.validation import ABSENT, schema_faults
 
 Object = dict[str, Any]
@@ -54,8 +57,20 @@ def merged(*parts: Object) -> Object:
     return {name: value for part in parts for name, value in part.items()}
 
 
+# what decides whether a value stays as it is; none of it makes one valid or wrong
+ways = optional(
+    **{
+        "default": st.sampled_from(["a", 1, {"a": 1}, []]),
+        "x-kubernetes-preserve-unknown-fields": st.booleans(),
+        "x-kubernetes-embedded-resource": st.booleans(),
+    }
+)
+
+
 def typed(types: tuple[str, ...], rules: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
-    return st.builds(merged, st.sampled_from([{"type": one} for one in types]), rules, optional(nullable=st.booleans()))
+    return st.builds(
+        merged, st.sampled_from([{"type": one} for one in types]), rules, optional(nullable=st.booleans()), ways
+    )
 
 
 def lists_of(items: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
@@ -68,7 +83,7 @@ def lists_of(items: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
         ]
     )
     rules = optional(items=items, minItems=limits, maxItems=limits)
-    return st.builds(merged, st.sampled_from([{"type": "array"}, {}]), unique, rules)
+    return st.builds(merged, st.sampled_from([{"type": "array"}, {}]), unique, rules, ways)
 
 
 def objects_of(inner: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
@@ -79,7 +94,7 @@ def objects_of(inner: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
         minProperties=st.integers(0, 2),
         maxProperties=st.integers(0, 4),
     )
-    return st.builds(merged, st.sampled_from([{"type": "object"}, {}]), rules)
+    return st.builds(merged, st.sampled_from([{"type": "object"}, {}]), rules, ways)
 
 
 def alternatives_of(inner: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
@@ -123,6 +138,20 @@ def test_what_is_accepted_has_no_fault_whatever_it_replaces(data: st.DataObject)
         for before in (ABSENT, old, value):
             assert schema_faults(value, node, old=before) == []
         assert duplicate_faults(value, node) == []
+
+
+@given(st.data())
+@SETTINGS
+def test_what_is_settled_is_accepted_and_stays_as_it_is(data: st.DataObject) -> None:
+    schema = data.draw(schemas)
+    value = data.draw(likely(schema))
+    node = compile_schema(schema)
+    if settler_of(node)(value):
+        left = prune_value(deepcopy(value), node)
+        default_value(left, node)
+        assert left == value
+        assert str(left) == str(value)  # 1 and 1.0 are not the same here
+        assert acceptor_of(node)(value)
 
 
 STRING: Object = {"type": "string"}
@@ -189,6 +218,46 @@ def test_what_is_wrong_or_hard_to_tell_is_not_accepted(schema: Object, value: An
     assert not acceptor_of(compile_schema(schema))(value)
 
 
+NAMED: Object = {"type": "object", "properties": {"a": STRING}}
+DEFAULTED: Object = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}
+KEPT: Object = {"x-kubernetes-preserve-unknown-fields": True}
+UNSETTLED: list[tuple[Object, Any]] = [
+    (NAMED, {"b": 1}),
+    ({"type": "object", "properties": {"a": NAMED}}, {"a": {"a": "x", "b": 1}}),
+    ({"type": "object", "additionalProperties": NAMED}, {"k": {"b": 1}}),
+    ({"type": "array", "items": NAMED}, [{"a": "x"}, {"b": 1}]),
+    (DEFAULTED, {}),
+    ({"type": "array", "items": DEFAULTED}, [{"a": "x"}, {}]),
+    ({"type": "object", "properties": {"a": {"type": "string", "nullable": True}}}, {"a": None}),
+    ({"type": "number"}, 2.0),
+    ({"type": "object", "additionalProperties": True} | KEPT, {"k": {"b": 1}}),
+    # an alternative names a field only to judge it
+    ({"type": "object", "anyOf": [{"properties": {"b": STRING}}]}, {"b": "x"}),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), UNSETTLED)
+def test_what_would_be_pruned_or_defaulted_is_not_settled(schema: Object, value: Any) -> None:
+    assert not settler_of(compile_schema(schema))(value)
+
+
+SETTLED: list[tuple[Object, Any]] = [
+    (NAMED, {}),
+    (NAMED, {"a": "x"}),
+    (DEFAULTED, {"a": "y"}),
+    (NAMED | KEPT, {"b": {"c": [1.0, None]}}),
+    ({"type": "object", "additionalProperties": STRING}, {"k": "v"}),
+    ({"type": "number"}, 2.5),
+    (KEYED, [{"name": "a", "n": 1}, {"name": "b"}]),
+    (NAMED | {"anyOf": [{"required": ["a"]}]}, {"a": "x"}),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), SETTLED)
+def test_what_is_whole_is_settled(schema: Object, value: Any) -> None:
+    assert settler_of(compile_schema(schema))(value)
+
+
 def test_the_status_of_an_admitted_workload_is_accepted_at_once() -> None:
     crd = next(one for one in definitions() if one["spec"]["names"]["plural"] == "workloads")
     status = compile_schema(crd["spec"]["versions"][1]["schema"]["openAPIV3Schema"]).properties["status"]
@@ -197,4 +266,5 @@ def test_the_status_of_an_admitted_workload_is_accepted_at_once() -> None:
     one = {"name": "main", "flavors": {"cpu": "rf"}, "resourceUsage": {"cpu": "1", "memory": 2}, "count": 1}
     value = {"conditions": [condition], "admission": {"clusterQueue": "q", "podSetAssignments": [one]}}
     assert acceptor_of(status)(value)
+    assert settler_of(status)(value)
     assert not acceptor_of(status)({**value, "conditions": [condition, condition]})

@@ -49,6 +49,20 @@ async def test_an_eviction_follows_the_admission_it_ends(state: State, client: C
     assert not state.is_writing(KEY)
 
 
+async def test_who_labelled_a_workload_still_owns_the_label_when_it_is_admitted(state: State, client: Client) -> None:
+    labelled = await client.patch(WORKLOADS, "one", {"metadata": {"labels": {"a": "b"}}}, "default")
+
+    async def seen() -> bool:
+        return state.workloads.has_seen(labelled)
+
+    await first_answer(seen, "the label")
+    decision = decided(state)
+    written = await state.write_next(state.turn(KEY), decision.item.obj, reserved(state, decision))
+    assert written is not None
+    owned = [entry["fieldsV1"] for entry in written["metadata"]["managedFields"] if "subresource" not in entry]
+    assert [fields["f:metadata"] for fields in owned] == [{"f:labels": {".": {}, "f:a": {}}}]
+
+
 async def test_until_it_is_written_news_do_not_undo_what_was_decided(state: State, client: Client) -> None:
     decision = decided(state)
     turn = state.turn(KEY)

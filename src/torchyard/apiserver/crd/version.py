@@ -13,7 +13,7 @@ from torchyard.apiserver.crd.columns import printer_columns
 from torchyard.apiserver.crd.jsonpath import JSONPath
 from torchyard.apiserver.crd.scale import ScalePaths, scale_faults
 from torchyard.apiserver.crd.schema import defaulting
-from torchyard.apiserver.crd.schema.accept import acceptor_of
+from torchyard.apiserver.crd.schema.accept import Acceptor, acceptor_of, settler_of
 from torchyard.apiserver.crd.schema.lists import duplicate_faults
 from torchyard.apiserver.crd.schema.metadata import coerce, embedded_faults
 from torchyard.apiserver.crd.schema.node import Node, compile_schema
@@ -109,10 +109,16 @@ class CustomVersion:
             found += repeated
         return found + self._rule_faults(obj, old, found)
 
-    def validate_status(self, obj: Object, old: Object) -> list[Fault]:
-        """The faults of a status change; the rest of the object is what it was."""
+    @cached_property
+    def settles(self) -> Acceptor:
+        """Whether a status is valid for sure and stays as it is when it is pruned and defaulted."""
         status = self.root.properties.get("status")
-        is_fine = status is None or "status" not in obj or acceptor_of(status)(obj["status"])
+        return _never if status is None or status.embedded_below else settler_of(status)
+
+    def validate_status(self, obj: Object, old: Object, *, is_settled: bool = False) -> list[Fault]:
+        """The faults of a status change; the rest of the object is what it was. `is_settled`: see `settles`."""
+        status = self.root.properties.get("status")
+        is_fine = is_settled or status is None or "status" not in obj or acceptor_of(status)(obj["status"])
         found: list[Fault] = []
         if status is not None and not is_fine:
             found = [_in_status(one) for one in schema_faults(obj["status"], status, old=old.get("status", ABSENT))]
@@ -125,6 +131,10 @@ class CustomVersion:
     def _rule_faults(self, obj: Object, old: Object | None, known: list[Fault]) -> list[Fault]:
         rules = self._rules
         return [] if rules is None else rules.faults(obj, ABSENT if old is None else old, known)
+
+
+def _never(_: Any) -> bool:
+    return False
 
 
 def _in_status(fault: Fault) -> Fault:

@@ -28,11 +28,13 @@ from torchyard.apiserver.verbs.patch.content import (
     read_patch,
 )
 from torchyard.apiserver.verbs.patch.gotext import type_name
+from torchyard.apiserver.verbs.patch.merge import merged
 from torchyard.apiserver.verbs.update import change
 
 Object = dict[str, Any]
 
 _ABOUT_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_STATUS_ALONE = frozenset({"status"})
 
 _NO_KIND = (
     "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
@@ -46,7 +48,7 @@ async def patch(api: Api, call: Call, body: bytes, content_type: str) -> tuple[R
     if read.type == APPLY:
         return await _apply(api, call, read)
     if _is_about_status(call, read):
-        return await change(api, call, lambda obj: patched(call, read, _with_own_status(obj)), replaces=True), False
+        return await change(api, call, lambda obj: _status_patched(call, read, obj), replaces=True), False
     return await change(api, call, lambda obj: patched(call, read, obj)), False
 
 
@@ -54,6 +56,17 @@ def _is_about_status(call: Call, patch: Patch) -> bool:
     """Whether all that a patch can change in place later is the status: what merging leaves alone stays shared."""
     is_status = call.resource.custom is not None and call.subresource == "status"
     return is_status and patch.type == MERGE and patch.read.keys() <= _ABOUT_STATUS
+
+
+def _status_patched(call: Call, patch: Patch, obj: Object) -> Object:
+    """What most patches of a status leave needs no look beyond the first, and so may share its parts with others."""
+    if patch.read.keys() == _STATUS_ALONE and not patch.faults:
+        status = merged(obj.get("status"), patch.read["status"])
+        if call.resource.custom.settles(status):
+            call.settled = status
+            return {**obj, "metadata": dict(obj["metadata"]), "status": status}
+    call.settled = None
+    return patched(call, patch, _with_own_status(obj))
 
 
 def _with_own_status(obj: Object) -> Object:

@@ -125,8 +125,10 @@ async def _checked(
     is_status = call.subresource == "status"
     prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
     carry_over(new, old)
+    is_settled = False
     if is_status and storage.custom is not None:
-        new = _with_status_only(behaviour, new, old)
+        is_settled = call.resource is storage and "status" in new and new["status"] is call.settled
+        new = _with_status_only(None if is_settled else behaviour, new, old)
     else:
         behaviour.default(new)
     if not recorded:
@@ -135,6 +137,7 @@ async def _checked(
     if validate is None:
         prepare(new, old)
     if await api.admission.mutate(api, call, "UPDATE", new, old):
+        is_settled = False
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
@@ -145,12 +148,19 @@ async def _checked(
     allocator = api.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation and not is_status:
         allocator.allocate(api, new, old)
-    found = validate_metadata_update(
-        metadata, old["metadata"], built_in=storage.custom is None and behaviour.qualified_finalizers
-    )
-    rules = validate or (behaviour.validate_status if is_status else behaviour.validate_update)
+    found: list[faults.Fault] = []
+    if not (is_status and storage.custom is not None and validate is None):
+        # the status of a custom resource comes with the metadata of before, put back by `prepare`
+        found = validate_metadata_update(
+            metadata, old["metadata"], built_in=storage.custom is None and behaviour.qualified_finalizers
+        )
     if not call.trusted:
-        found += rules(new, old)
+        if validate is not None:
+            found += validate(new, old)
+        elif is_settled:
+            found += storage.custom.validate_status(new, old, is_settled=True)
+        else:
+            found += (behaviour.validate_status if is_status else behaviour.validate_update)(new, old)
     if found:
         raise call.invalid(metadata["name"], found)
     if not is_status and _is_news(behaviour, new, old):
@@ -162,11 +172,12 @@ async def _checked(
     return new
 
 
-def _with_status_only(behaviour: Behaviour, new: Object, old: Object) -> Object:
+def _with_status_only(defaults: Behaviour | None, new: Object, old: Object) -> Object:
     """What is not its status stays what it was, whatever was sent: so nothing need look at a whole custom resource."""
     kept = {name: part for name, part in old.items() if name not in ("metadata", "status")}
     sent = {"status": new["status"]} if "status" in new else {}
-    behaviour.default(sent)
+    if defaults is not None:
+        defaults.default(sent)
     return {**kept, "metadata": new["metadata"], **({"status": sent["status"]} if "status" in sent else {})}
 
 

@@ -74,7 +74,11 @@ def _custom(call: Call, body: bytes, content_type: str) -> Object:
     else:
         obj, twice = parse(body, content_type, resource.gvk), []
         document.check_custom_kind(obj, resource.gvk)
+    if call.subresource == "status" and resource.custom.settles(obj.get("status")):
+        call.settled = obj.pop("status")
     unknown = [f'unknown field "{path}"' for path in resource.custom.prune(obj)]
+    if call.settled is not None:
+        obj["status"] = call.settled
     for sentence in document.judged(twice + unknown, resource.gvk, call.validation):
         call.warn(sentence)
     return obj

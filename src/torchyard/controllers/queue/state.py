@@ -226,10 +226,14 @@ class State(Workloads):
 
 
 def _only_status(obj: Object, status: Object) -> Object:
-    """All that the status endpoint looks at: the rest of a workload, templates and all, need not travel."""
+    """All that the status endpoint looks at: the rest of a workload, templates and all, need not travel.
+
+    What is left out of the metadata counts as given up by those who set it, though it stays: so all of it is sent.
+    """
     metadata = obj["metadata"]
-    who = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion")}
-    return {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": who, "status": status}
+    if "managedFields" in metadata:
+        metadata = {name: part for name, part in metadata.items() if name != "managedFields"}
+    return {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": metadata, "status": status}
 
 
 def _job_of(workload: Object) -> list[str]:

@@ -87,6 +87,7 @@ class Node:
     plain_passed: int = 0
     exact: type | None = None  # a Python type that is of the schema's type for sure
     accepts: Callable[[Any], bool] | None = None  # compiled by `accept` when it is first asked for
+    settles: Callable[[Any], bool] | None = None  # likewise
     counted: bool = False  # in an alternative: how many checks pass decides which faults are told
     # whether this node or one below it ...
     defaults_below: bool = False
