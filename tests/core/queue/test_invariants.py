@@ -11,7 +11,7 @@ from tests.support.queues import World, flavor, group, is_never_exceeded, local,
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.assign import Mode
 from torchyard.core.queue.cycle import Admit, Preempt
-from torchyard.core.queue.preempt import targets
+from torchyard.core.queue.preempt import Borrowers, targets
 
 Object = dict[str, Any]
 POLICIES = st.fixed_dictionaries(
@@ -159,7 +159,7 @@ def test_preemption_takes_nothing_it_does_not_need(data: st.DataObject, configur
             if assignment.mode is not Mode.PREEMPT:
                 continue
             before = usage_of(world)
-            chosen = targets(item, pool, assignment, book.neighbours(pool))
+            chosen = targets(item, pool, assignment, Borrowers(book.neighbours))
             assert usage_of(world) == before, "looking changed the quotas"
             held = [(book.pools[one.item.place].node, one.item.held) for one in chosen]
             for node, amounts in held:

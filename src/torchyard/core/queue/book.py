@@ -18,6 +18,7 @@ from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key, revision_of
 from torchyard.core.queue.nominee import Nominee
 from torchyard.core.queue.pool import Lane, Pool
+from torchyard.core.queue.preempt import Borrowers
 from torchyard.core.queue.queues import Queue, read_groups
 from torchyard.core.queue.quota import Node, cycles
 from torchyard.core.queue.wake import open_lanes
@@ -46,6 +47,7 @@ class Book:
         self.untold: dict[Key, None] = {}  # of those outside: who was not told why
         self.claims: dict[str, Nominee] = {}  # by pool: the first of it, while others give back what it needs
         self.joined: dict[Lane, None] = {}  # lanes that somebody joined who is to be told what the others were
+        self.borrowers = Borrowers(self.neighbours)  # since the last refresh: for those who only look
         self._at_door: dict[Key, dict[Key, Item]] = {}  # workloads by local queue
         self._is_stale = False
         self._neighbours: dict[Node, list[Pool]] = {}
@@ -358,6 +360,7 @@ class Book:
     def refresh(self) -> bool:
         """Take note of what was given back; rebuild if the configuration changed. Answers whether it did."""
         released, self._released = self._released, {}
+        self.borrowers = Borrowers(self.neighbours)
         if not self.is_blocked:
             self.awake |= self._held_back
             self._held_back = {}

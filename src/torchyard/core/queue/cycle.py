@@ -177,7 +177,7 @@ def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | 
     if assignment.mode is Mode.FIT:
         return Nominee(item, pool, lane, assignment, [], replaced)
     if assignment.mode is Mode.PREEMPT:
-        chosen = targets(item, pool, assignment, book.neighbours(pool))
+        chosen = targets(item, pool, assignment, book.borrowers)
         if chosen:
             return Nominee(item, pool, lane, assignment, chosen, replaced)
     smaller = lane.plan.assign_partly(pool.node)

@@ -6,14 +6,16 @@ each is given back that turns out not to be needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from heapq import merge
 from typing import NamedTuple
 
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts, FlavorResource
 from torchyard.core.queue.assign import Assignment
-from torchyard.core.queue.items import Item
+from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Pool
+from torchyard.core.queue.quota import Node
 
 
 class Target(NamedTuple):
@@ -21,59 +23,87 @@ class Target(NamedTuple):
     reason: str
 
 
-def targets(item: Item, pool: Pool, assignment: Assignment, cohort: Iterable[Pool]) -> list[Target]:
+_Candidate = tuple[Item, Pool]
+
+
+class Borrowers:
+    """Those who hold what their queue borrows, found once for all who look in a round.
+
+    In a cohort of a hundred queues they would be found and sorted a hundred times else. Nothing may be given or taken
+    between one look and the next.
+    """
+
+    def __init__(self, neighbours: Callable[[Pool], Iterable[Pool]]) -> None:
+        self._neighbours = neighbours
+        self._found: dict[tuple[Node, frozenset[FlavorResource]], list[_Candidate]] = {}
+
+    def around(self, pool: Pool, keys: frozenset[FlavorResource], *, below: int | None) -> Iterator[_Candidate]:
+        """Those around `pool` that borrow some of these, with less priority than `below`, in the order to be taken."""
+        where = pool.node.root, keys
+        if where not in self._found:
+            # Its own are there for the others: whether it borrows is not known while one of them is thought away.
+            around = (
+                one for one in self._neighbours(pool) if one is pool or any(one.node.is_borrowing(key) for key in keys)
+            )
+            self._found[where] = sorted(
+                ((item, one) for one in around for item in one.holding.values() if not keys.isdisjoint(item.held)),
+                key=_order,
+            )
+        for item, one in self._found[where]:
+            if below is not None and item.priority >= below:
+                if not item.is_evicted:
+                    return
+            elif one is not pool and _borrows(item, one, keys):
+                yield item, one
+
+
+def targets(item: Item, pool: Pool, assignment: Assignment, borrowers: Borrowers) -> list[Target]:
     """Empty: nothing that may be taken helps. The quotas are as before when this returns."""
     keys = frozenset(assignment.short)
     policy = pool.queue.preemption
-    is_under = all(pool.node.usage.get(key, 0) < pool.node.nominal(key) for key in keys)
-    # A queue that uses its nominal quota already takes nothing from others, unless it may while borrowing.
-    others = cohort if is_under or policy.borrow else ()
-    found = sorted(_candidates(item, pool, keys, others), key=lambda one: _order(one, pool))
-    if not found:
-        return []
-    own = [one for one in found if one[1] is pool]
+    own = sorted(_own(item, pool, keys), key=_order)
     # Kueue would let it. But what it takes from its own queue to borrow with goes the same way again, and when a weaker
     # one of its queue then reclaims what is theirs, all three go round for ever.
     may_borrow = not item.was_outranked
     attempt = _Attempt(pool, assignment.usage, keys)
-    if len(own) == len(found):
+    is_under = all(pool.node.usage.get(key, 0) < pool.node.nominal(key) for key in keys)
+    below = None if policy.reclaim == names.ANY else item.priority
+    # A queue that uses its nominal quota already takes nothing from others, unless it may while borrowing.
+    may_reclaim = policy.reclaim != names.NEVER and (is_under or policy.borrow)
+    if not may_reclaim or next(borrowers.around(pool, keys, below=below), None) is None:
         return attempt.fewest(own, may_borrow=may_borrow)
     if policy.borrow:
         limit = item.priority
         if policy.threshold is not None and policy.threshold < limit:
             limit = policy.threshold + 1
         if not is_under:
-            found = [one for one in found if one[1] is pool or one[0].priority < limit]
+            below = limit
+        found = _merged(borrowers.around(pool, keys, below=below), own, pool)
         return attempt.fewest(found, may_borrow=may_borrow, below=limit)
-    if is_under:
-        chosen = attempt.fewest(found, may_borrow=False)
-        if chosen:
-            return chosen
-    return attempt.fewest(own, may_borrow=may_borrow)
+    chosen = attempt.fewest(_merged(borrowers.around(pool, keys, below=below), own, pool), may_borrow=False)
+    return chosen or attempt.fewest(own, may_borrow=may_borrow)
 
 
-_Candidate = tuple[Item, Pool]
-
-
-def _candidates(
-    item: Item, pool: Pool, keys: frozenset[FlavorResource], cohort: Iterable[Pool]
-) -> Iterable[_Candidate]:
+def _own(item: Item, pool: Pool, keys: frozenset[FlavorResource]) -> Iterator[_Candidate]:
     policy = pool.queue.preemption
-    if policy.within != names.NEVER:
-        is_weaker = _weaker(item, newer_too=policy.within == names.LOWER_OR_NEWER)
-        for one in pool.holding.values():
-            if one.key != item.replaces and is_weaker(one) and not keys.isdisjoint(one.held):
-                yield one, pool
-    if policy.reclaim == names.NEVER:
+    if policy.within == names.NEVER:
         return
-    for other in cohort:
-        borrowed = [key for key in keys if other.node.is_borrowing(key)] if other is not pool else []
-        if not borrowed:
-            continue
-        for one in other.holding.values():
-            may_go = policy.reclaim == names.ANY or one.priority < item.priority
-            if may_go and any(key in one.held for key in borrowed):
-                yield one, other
+    is_weaker = _weaker(item, newer_too=policy.within == names.LOWER_OR_NEWER)
+    for one in pool.holding.values():
+        if one.key != item.replaces and is_weaker(one) and not keys.isdisjoint(one.held):
+            yield one, pool
+
+
+def _merged(others: Iterator[_Candidate], own: list[_Candidate], pool: Pool) -> Iterable[_Candidate]:
+    """Both in the order to be taken: of those evicted already and of the rest, the others' first."""
+    if not own:
+        return others
+    return merge(others, own, key=lambda one: (not one[0].is_evicted, one[1] is pool))
+
+
+def _borrows(item: Item, pool: Pool, keys: frozenset[FlavorResource]) -> bool:
+    """Kueue asks whether its queue borrows anything that is needed, and then takes its own of something else, too."""
+    return any(key in keys and pool.node.is_borrowing(key) for key in item.held)
 
 
 def _weaker(item: Item, *, newer_too: bool) -> Callable[[Item], bool]:
@@ -85,24 +115,23 @@ def _weaker(item: Item, *, newer_too: bool) -> Callable[[Item], bool]:
     return is_weaker
 
 
-def _order(candidate: _Candidate, pool: Pool) -> tuple[bool, bool, int, float, tuple[str, str]]:
-    item, where = candidate
-    return not item.is_evicted, where is pool, item.priority, -item.reserved_at, item.key
+def _order(candidate: _Candidate) -> tuple[bool, int, float, Key]:
+    item, _ = candidate
+    return not item.is_evicted, item.priority, -item.reserved_at, item.key
 
 
 class _Attempt:
     def __init__(self, pool: Pool, usage: Amounts, keys: frozenset[FlavorResource]) -> None:
         self._pool, self._usage, self._keys = pool, usage, keys
 
-    def fewest(self, candidates: list[_Candidate], *, may_borrow: bool, below: int | None = None) -> list[Target]:
+    def fewest(self, candidates: Iterable[_Candidate], *, may_borrow: bool, below: int | None = None) -> list[Target]:
         """`below`: while the pool borrows, it takes from others only what has less priority than this."""
         taken: list[tuple[Target, Pool]] = []
         fits = False
         for item, where in candidates:
             reason = words.IN_QUEUE
             if where is not self._pool:
-                # Kueue asks whether it borrows anything that is needed, and then takes its own of something else, too.
-                if not any(key in self._keys and where.node.is_borrowing(key) for key in item.held):
+                if not _borrows(item, where, self._keys):
                     continue
                 reason = words.IN_COHORT
                 if below is not None and item.priority >= below:
