@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from torchyard.core.queue.amounts import Amounts
@@ -13,6 +15,7 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         queue = ("cluster_queue",)
+        self._of = cache(lambda figure, *labels: figure.labels(*labels))  # to find one costs more than to count
         self._attempts = Histogram(
             "kueue_admission_attempt_duration_seconds", "Time of a round.", ("result",), registry=registry
         )
@@ -55,19 +58,19 @@ class Metrics:
 
     def attempt(self, seconds: float, success: bool) -> None:
         result = "success" if success else "inadmissible"
-        self._attempts.labels(result).observe(seconds)
-        self._attempt_count.labels(result).inc()
+        self._of(self._attempts, result).observe(seconds)
+        self._of(self._attempt_count, result).inc()
 
     def composed(self, kind: str, seconds: float) -> None:
         self._creations.labels(kind).observe(seconds)
 
     def reserved(self, queue: str, seconds: float) -> None:
-        self._reserved.labels(queue).inc()
-        self._reserved_waits.labels(queue).observe(seconds)
+        self._of(self._reserved, queue).inc()
+        self._of(self._reserved_waits, queue).observe(seconds)
 
     def admitted(self, queue: str, seconds: float) -> None:
-        self._admitted.labels(queue).inc()
-        self._waits.labels(queue).observe(seconds)
+        self._of(self._admitted, queue).inc()
+        self._of(self._waits, queue).observe(seconds)
 
     def evicted(self, queue: str, reason: str) -> None:
         self._evicted.labels(queue, reason).inc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from torchyard.api import quantity
@@ -21,6 +22,7 @@ def milli(text: str | int | float) -> int:
     return quantity.parse(text).milli
 
 
+@lru_cache(maxsize=4096)  # thousands ask for the same
 def shown(resource: str, amount: int) -> str:
     format = Format.BINARY if resource.startswith(_BINARY) else Format.DECIMAL
     return str(Quantity(amount * _MILLI, format))
