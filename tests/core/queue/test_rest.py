@@ -125,6 +125,19 @@ def test_who_lost_what_it_borrowed_does_not_preempt_to_borrow_again() -> None:
     assert said == ["weak goes", "middle comes", "middle goes", "strong comes", "strong goes", "weak comes"]
 
 
+def test_whom_an_owner_took_it_back_from_does_not_preempt_the_owner_to_borrow_again() -> None:
+    owner = {"reclaimWithinCohort": "Any"}
+    borrower: Any = {**owner, "borrowWithinCohort": {"policy": "LowerPriority"}}
+    world = World(flavor(), queue("mine", cpu=2, cohort="all", preemption=borrower))
+    world.put(queue("theirs", cpu=4, cohort="all", preemption=owner), local("mine", "mine"), local("theirs", "theirs"))
+    for name, cpu, priority in (("own", 2, 2), ("more", 3, 1), ("less", 1, 0)):
+        world.put(workload(name, cpu=cpu, priority=priority, queue="theirs"))
+    assert happened(world) == ["own comes", "more comes", "less comes"]
+    world.put(workload("strong", cpu=4, queue="mine", priority=9))
+    taken, given_back = ["less goes", "more goes", "strong comes"], ["strong goes", "less comes", "more comes"]
+    assert happened(world) == [*taken, *given_back]
+
+
 def some_configuration(random: Random) -> list[Object]:
     made: list[Object] = [flavor("one"), flavor("two")]
     for name in QUEUES:

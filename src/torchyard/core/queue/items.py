@@ -121,10 +121,10 @@ class Item:
         return -self.priority, self.queued_at, self.key
 
     @property
-    def was_outranked(self) -> bool:
-        """Whether it lost its quota to a more important workload that borrows."""
+    def has_lost_a_loan(self) -> bool:
+        """Whether others of the cohort took back what it had borrowed, and it has not been admitted since."""
         preempted = find((self.obj.get("status") or {}).get("conditions") or (), words.PREEMPTED)
-        return preempted is not None and preempted["status"] == "True" and preempted["reason"] == words.WHILE_BORROWING
+        return preempted is not None and preempted["status"] == "True" and preempted["reason"] != words.IN_QUEUE
 
     @property
     def job_uid(self) -> str:

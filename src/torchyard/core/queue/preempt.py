@@ -62,9 +62,8 @@ def targets(item: Item, pool: Pool, assignment: Assignment, borrowers: Borrowers
     keys = frozenset(assignment.short)
     policy = pool.queue.preemption
     own = sorted(_own(item, pool, keys), key=_order)
-    # Kueue would let it. But what it takes from its own queue to borrow with goes the same way again, and when a weaker
-    # one of its queue then reclaims what is theirs, all three go round for ever.
-    may_borrow = not item.was_outranked
+    # Kueue would let it borrow again, lose it again, and preempt again, for ever.
+    may_borrow = not item.has_lost_a_loan
     attempt = _Attempt(pool, assignment.usage, keys)
     is_under = all(pool.node.usage.get(key, 0) < pool.node.nominal(key) for key in keys)
     below = None if policy.reclaim == names.ANY else item.priority
