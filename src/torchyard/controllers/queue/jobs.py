@@ -16,6 +16,7 @@ from torchyard.controllers.queue.compose import Composer, NoSuchClass
 from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.state import SOON, Workloads
+from torchyard.controllers.queue.why import Reasons
 from torchyard.core.queue import lifecycle, slices
 from torchyard.core.queue.items import seconds
 from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
@@ -47,6 +48,7 @@ class JobController:
         sources: list[Informer] = [self._jobs, *self._composer.informers, *state.informers]
         self._controller = Controller(words.framework(adapter.framework), self._reconcile, sources)
         self._written: dict[Key, Object] = {}
+        self._reasons = Reasons()
         self._jobs.on_change(lambda _change, job, _before: self._look(job["metadata"]["namespace"], job))
         state.workloads.on_change(self._workload_changed)
 
@@ -57,9 +59,10 @@ class JobController:
         if queue_of(job):
             self._controller.queue.add((namespace, job["metadata"]["name"]))
 
-    def _workload_changed(self, _change: str, obj: Object, _before: Object | None) -> None:
+    def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         for one in obj["metadata"].get("ownerReferences") or ():
             if one.get("controller") and one["kind"] == self._adapter.kind:
+                self._reasons.seen(change, obj)
                 self._controller.queue.add((obj["metadata"]["namespace"], one["name"]))
 
     def _current(self, key: Key) -> Object | None:
@@ -222,7 +225,10 @@ class JobController:
             await self._state.write(key_of(workload), workload, status)
 
     async def _follow(self, job: Object, workload: Object) -> None:
-        """A job that waits may still change its size, its queue and its priority."""
+        """A job that waits is told why, and may still change its size, its queue and its priority."""
+        why = self._reasons.news(workload)
+        if why is not None:
+            self._tell(job, "Warning", *why, once=True)
         try:
             wanted = self._composer.workload(job)
         except YardError as error:
@@ -237,6 +243,6 @@ class JobController:
         await self._client.update(WORKLOADS, changed)
         self._tell(job, "Normal", words.UPDATED, words.updated(*key_of(workload)))
 
-    def _tell(self, job: Object, kind: Any, reason: str, message: str) -> None:
+    def _tell(self, job: Object, kind: Any, reason: str, message: str, *, once: bool = False) -> None:
         about = {**job, "apiVersion": self._ref.api_version, "kind": self._adapter.kind}
-        self.recorder.event(about, kind, reason, message)
+        self.recorder.event(about, kind, reason, message, once=once)

@@ -11,6 +11,7 @@ from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.state import SOON, State
+from torchyard.controllers.queue.why import Reasons
 from torchyard.core.queue import lifecycle, pods
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
@@ -25,6 +26,7 @@ class PodController:
         self._pods = informers.of(
             PODS, labels=f"{names.MANAGED}=true", indexes={"queue-group": lambda one: (_group_key(one),)}
         )
+        self._reasons = Reasons()
         self.recorder = state.recorder(words.framework("pod"))
         sources: list[Informer] = [self._pods, *state.informers]
         self._controller = Controller(words.framework("pod"), self._reconcile, sources)
@@ -34,8 +36,9 @@ class PodController:
     async def run(self) -> None:
         await self._controller.run()
 
-    def _workload_changed(self, _change: str, obj: Object, _before: Object | None) -> None:
+    def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         if any(one["kind"] == "Pod" for one in obj["metadata"].get("ownerReferences") or ()):
+            self._reasons.seen(change, obj)
             self._controller.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -62,6 +65,8 @@ class PodController:
             await self._evict(key, workload, alive)
         elif is_true(conditions, words.ADMITTED) and status.get("admission"):
             await self._start(workload, alive)
+        elif (why := self._reasons.news(workload)) is not None:
+            self._tell(alive, "Warning", *why, once=True)
         return None
 
     async def _compose(self, key: Key, members: list[Object]) -> None:
@@ -127,9 +132,9 @@ class PodController:
         await self._state.write(key, workload, lifecycle.finish(workload, reason, said, self._state.now()))
         self._tell(members, "Normal", words.JOB_FINISHED, words.finished(*key))
 
-    def _tell(self, members: list[Object], kind: Any, reason: str, message: str) -> None:
+    def _tell(self, members: list[Object], kind: Any, reason: str, message: str, *, once: bool = False) -> None:
         for pod in members:
-            self.recorder.event({**pod, "apiVersion": "v1", "kind": "Pod"}, kind, reason, message)
+            self.recorder.event({**pod, "apiVersion": "v1", "kind": "Pod"}, kind, reason, message, once=once)
 
 
 def _key(pod: Object) -> Key:

@@ -1,0 +1,133 @@
+"""Why a job waits is told where its user looks first: at the job, once for every reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support import queues
+from tests.support.pytorchjobs import job as pytorchjob
+
+from torchyard.api.queue import words
+from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS
+from torchyard.controllers.queue.why import Reasons
+from torchyard.kube.refs import EVENTS, JOBS, PODS
+
+Object = dict[str, Any]
+Cluster = Any
+UNKNOWN = {"kueue.x-k8s.io/queue-name": "nope"}
+NO_SUCH_QUEUE = "LocalQueue nope doesn't exist; queues of this namespace: q"
+
+
+async def told(cluster: Cluster, kind: str, name: str, reason: str) -> Object:
+    """The event about an object, when it is there."""
+
+    async def there() -> Object | None:
+        return next(iter(await about(cluster, kind, name, reason)), None)
+
+    found: Object = await cluster.until(there, f"{reason} about {kind} {name}")
+    return found
+
+
+async def about(cluster: Cluster, kind: str, name: str, reason: str) -> list[Object]:
+    listed = (await cluster.client.list(EVENTS, "default")).items
+    of_it = [one for one in listed if (one["involvedObject"]["kind"], one["involvedObject"]["name"]) == (kind, name)]
+    return [one for one in of_it if one["reason"] == reason and "kueue" in one["source"]["component"]]
+
+
+WAITS: dict[str, tuple[Object, str, str]] = {
+    "an unknown queue": ({"labels": UNKNOWN}, words.MISCONFIGURED, NO_SUCH_QUEUE),
+    "no room now": ({"cpu": 2}, words.WAITING, "insufficient unused quota for cpu in flavor default, 1 more needed"),
+    "no room ever": ({"cpu": 9}, words.TOO_BIG, "it will never fit: ask for less, or raise the quota of ClusterQueue"),
+}
+
+
+@pytest.mark.parametrize(("fields", "reason", "said"), WAITS.values(), ids=WAITS)
+async def test_a_job_says_why_it_waits(cluster: Cluster, fields: Object, reason: str, said: str) -> None:
+    await cluster.with_queue()
+    await cluster.job("first")
+    await cluster.running("first")
+    await cluster.job("train", **fields)
+    event = await told(cluster, "Job", "train", reason)
+    assert said in event["message"]
+    assert (event["type"], event["source"]["component"]) == ("Warning", "batch/job-kueue-controller")
+
+
+async def test_a_reason_is_told_once_however_its_words_change(cluster: Cluster) -> None:
+    await cluster.with_queue()
+    await cluster.job("train", labels=UNKNOWN)
+    await told(cluster, "Job", "train", words.MISCONFIGURED)
+    await cluster.make("LocalQueue", queues.local("another"))
+    message = f"{NO_SUCH_QUEUE.removesuffix('q')}another, q"
+
+    async def is_known() -> bool:
+        return bool((await cluster.condition("train", words.QUOTA_RESERVED, "False"))["message"] == message)
+
+    await cluster.until(is_known, "the other queue in the words for it")
+    await cluster.job("last", labels=UNKNOWN)
+    await told(cluster, "Job", "last", words.MISCONFIGURED)  # so that what was to be told before it was
+    events = await about(cluster, "Job", "train", words.MISCONFIGURED)
+    assert [(one["message"], one["count"]) for one in events] == [(NO_SUCH_QUEUE, 1)]
+
+
+async def test_the_next_reason_is_told_too(cluster: Cluster) -> None:
+    await cluster.with_queue()
+    await cluster.job("train", labels=UNKNOWN)
+    await told(cluster, "Job", "train", words.MISCONFIGURED)
+    stopped = {"spec": {"stopPolicy": "Hold"}}
+    await cluster.client.patch(LOCAL_QUEUES, "q", stopped, "default")
+    await cluster.client.patch(JOBS, "train", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "default")
+    assert (await told(cluster, "Job", "train", words.SUSPENDED))["message"] == "LocalQueue q is stopped"
+
+
+async def test_a_pytorchjob_says_why_it_waits(cluster: Cluster) -> None:
+    await cluster.with_queue()
+    body = pytorchjob(master=1, worker=2)
+    body["metadata"] = {"name": "train", "namespace": "default", "labels": UNKNOWN}
+    await cluster.client.create(PYTORCHJOBS, body)
+    event = await told(cluster, "PyTorchJob", "train", words.MISCONFIGURED)
+    assert event["message"] == NO_SUCH_QUEUE
+    assert event["source"]["component"] == "kubeflow.org/pytorchjob-kueue-controller"
+
+
+async def test_every_pod_of_a_group_says_why_it_waits(cluster: Cluster) -> None:
+    await cluster.with_queue()
+    for name in ("a", "b"):
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "labels": {**UNKNOWN, "kueue.x-k8s.io/pod-group-name": "pair"},
+            "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+        }
+        spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
+        await cluster.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    for name in ("a", "b"):
+        assert (await told(cluster, "Pod", name, words.MISCONFIGURED))["message"] == NO_SUCH_QUEUE
+
+
+def a_workload(status: str, reason: str, message: str, *, evicted: str = "") -> Object:
+    conditions = [{"type": words.QUOTA_RESERVED, "status": status, "reason": reason, "message": message}]
+    if evicted:
+        conditions.append({"type": words.EVICTED, "status": "True", "reason": "Preempted", "message": evicted})
+    return {"metadata": {"uid": "u"}, "status": {"conditions": conditions}}
+
+
+def test_who_was_admitted_and_waits_again_is_told_again() -> None:
+    reasons, waiting = Reasons(), a_workload("False", words.WAITING, "no room")
+    assert reasons.news(waiting) == (words.WAITING, "no room")
+    assert reasons.news(waiting) is None
+    reasons.seen("MODIFIED", a_workload("True", words.QUOTA_RESERVED, "here it is"))
+    assert reasons.news(waiting) == (words.WAITING, "no room")
+
+
+def test_who_was_stopped_is_not_told_the_same_as_a_reason_to_wait() -> None:
+    reasons = Reasons()
+    assert reasons.news(a_workload("False", words.PENDING, "preempted", evicted="preempted")) is None
+    assert reasons.news(a_workload("False", words.WAITING, "no room", evicted="preempted")) == (
+        words.WAITING,
+        "no room",
+    )
+
+
+def test_whose_workload_was_not_looked_at_is_told_nothing() -> None:
+    assert Reasons().news({"metadata": {"uid": "u"}}) is None
