@@ -172,7 +172,10 @@ def _change(state: Path | None, job: str, namespace: str, change: Callable[[Clie
     where = namespace or _here(state)
 
     async def work(client: Client) -> None:
-        await change(client, _find(await _places(client), job, where))
+        place = _find(await _places(client), job, where)
+        if place.state == "Finished":
+            raise YardError(f"{job} has finished and is in no line any more", hint="create it anew to run it again")
+        await change(client, place)
 
     _run(state, work)
 
@@ -196,7 +199,13 @@ def hold(job: Job, namespace: Namespace = "", state: State = None) -> None:
 @app.command("resume")
 def resume(job: Job, namespace: Namespace = "", state: State = None) -> None:
     """Put a job that was on hold back in line."""
-    _change(state, job, namespace, _set_active(True))
+
+    async def change(client: Client, place: Place) -> None:
+        if place.item.is_active:
+            raise YardError(f"{job} is not on hold", hint=f"`yard queue why {job}` says how it is")
+        await _set_active(True)(client, place)
+
+    _change(state, job, namespace, change)
     say(f"{job} waits in its queue again")
 
 

@@ -99,6 +99,7 @@ def test_a_job_is_held_resumed_and_moved(plane: Yard) -> None:
     eventually(lambda: said(plane, "why", "last").startswith("Held"), "the hold")
     assert "again" in said(plane, "resume", "last")
     eventually(lambda: said(plane, "why", "last").startswith("Pending"), "the resumption")
+    assert yard("queue", "resume", "last", state=plane.state).stderr.startswith("error: last is not on hold\n")
     assert "other" in said(plane, "move", "last", "other")
 
     def moved() -> bool:
@@ -143,3 +144,20 @@ def test_figures_have_the_names_of_kueue(plane: Yard) -> None:
         "apiserver_request_total{",
     ):
         assert name in text
+
+
+def test_what_has_finished_is_neither_held_nor_moved(plane: Yard) -> None:
+    server = plane.server()
+    over = {"metadata": {"name": "over"}, "spec": queues.workload("over")["spec"]}
+    make(server, "Workload", "/namespaces/default/workloads", over)
+    condition = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": "done"}
+    finished = {"status": {"conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}
+
+    def has_ended() -> bool:
+        server.admin.patch(f"{WORKLOADS}/over/status", finished)  # again, if the plane wrote in between
+        return said(plane, "why", "over") == "Finished: done\n"
+
+    eventually(has_ended, "its end")
+    for change in (("hold", "over"), ("resume", "over"), ("move", "over", "other")):
+        done = yard("queue", *change, state=plane.state)
+        assert done.stderr.startswith("error: over has finished and is in no line any more\n"), done
