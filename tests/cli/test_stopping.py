@@ -111,6 +111,23 @@ def test_a_job_need_not_count_a_pod_that_ended_with_the_plane(plane: Yard) -> No
     assert back.admin.get(f"{jobs}/patient").json["status"].get("failed", 0) == 0
 
 
+def test_the_status_tells_of_a_node_that_was_deleted_and_a_new_start_brings_it_back(plane: Yard) -> None:
+    """A kubelet, too, registers only when it starts."""
+    plane.flags = ("--node", "--node-name", "here")
+
+    def node() -> str:
+        return yard("status", state=plane.state, timeout=PATIENCE).stdout.partition("node:")[2].strip()
+
+    server = plane.start()
+    eventually(lambda: node() == "here, ready", "a node", PATIENCE)
+    server.admin.delete("/api/v1/nodes/here")
+    assert node().startswith("here, not registered; if it was deleted, `yard down --keep-pods` and `yard up` bring it")
+    yard("down", "--keep-pods", state=plane.state, timeout=PATIENCE)
+    plane.stop()
+    plane.start()
+    eventually(lambda: node() == "here, ready", "the node again", PATIENCE)
+
+
 def test_who_asks_twice_does_not_wait(plane: Yard) -> None:
     uid = run_pod(plane.start())
     shim = asyncio.run(ShimClient(plane.state / "node" / "pods" / uid).hello())["pid"]

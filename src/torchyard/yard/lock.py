@@ -18,6 +18,7 @@ class Holder:
     pid: int
     url: str = ""
     started: str = ""
+    node: str = ""  # what its node is called; empty: it has none
 
 
 class AlreadyRunning(YardError):

@@ -148,7 +148,8 @@ class Plane:
             self.agent = await make_agent(node, self.client("torchyard-node"), self.api)
             self._closing.push_async_callback(self._end_pods, node.root)  # after the agent has let go of them
             self._run("node", self.agent.run())
-        lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC))))
+        node_name = settings.node_name if settings.node else ""
+        lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
 
     async def _end_pods(self, root: Path) -> None:
         from torchyard.node.shutdown import stop_pods

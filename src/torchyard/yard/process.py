@@ -22,6 +22,7 @@ from torchyard.yard.settings import Settings, make_state
 # When a plane that has just started looks at its memory for the first time: not while its first client waits.
 CALM_SECONDS = 2.0
 STOP_SECONDS = 20.0
+ANSWER_SECONDS = 5.0
 # What `yard down` sends: end, and leave the pods to whoever sent this.
 LEAVE_PODS = signal.SIGUSR1
 _READY = "YARD_READY_FD"  # a detached plane tells its starter through this descriptor that it answers
@@ -168,7 +169,25 @@ def inspect(state: Path) -> dict[str, str] | None:
         "since": holder.started or "starting",
         "kubeconfig": str(settings.kubeconfig),
         "store": f"{_size(settings.database) / 1e6:.1f} MB",
+        **({"node": asyncio.run(_node(settings, holder.node))} if holder.node else {}),
     }
+
+
+async def _node(settings: Settings, name: str) -> str:
+    """How the node is. Like a kubelet, it does not register again when somebody deletes its object."""
+    from torchyard.core.node.health import ready
+    from torchyard.kube.connect import connected
+    from torchyard.kube.kubeconfig import load
+    from torchyard.kube.refs import NODES
+
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS), connected(load(settings.kubeconfig), "yard") as client:
+            found = await client.find(NODES, name)
+    except (YardError, TimeoutError) as error:
+        return f"{name}; the plane does not say how it is: {str(error) or 'it does not answer'}"
+    if found is None:
+        return f"{name}, not registered; if it was deleted, `yard down --keep-pods` and `yard up` bring it back"
+    return f"{name}, {'ready' if ready(found) == 'True' else 'not ready'}"
 
 
 def _size(database: Path) -> int:
