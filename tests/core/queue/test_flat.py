@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from tests.support.queues import World, flavor, local, queue, workload
 
+from torchyard.core.queue.book import Book
 from torchyard.core.queue.cycle import Preempt
 from torchyard.core.queue.items import Item
 
@@ -62,3 +64,54 @@ def test_who_borrows_is_asked_once_in_a_round_however_many_want_their_own_back()
     decisions = world.round()
     assert any(isinstance(one, Preempt) for one in decisions)
     assert lent.times == 1
+
+
+def waiting_at(door: str) -> World:
+    """A queue that has no quota, five that wait in it at the door `q`, and one that asks for another."""
+    world = World(flavor(), queue(cpu=0), local(), *(workload(f"w{number}") for number in range(5)))
+    world.put(workload("other", queue=door))
+    world.settle()
+    return world
+
+
+def looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of those whose place is asked for from now on."""
+    asked: list[str] = []
+    why_outside = Book.why_outside
+
+    def ask(book: Book, item: Item) -> Any:
+        asked.append(item.key[1])
+        return why_outside(book, item)
+
+    monkeypatch.setattr(Book, "why_outside", ask)
+    return asked
+
+
+def test_a_new_door_has_only_those_looked_at_who_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = waiting_at("new")
+    asked = looked_at(world, monkeypatch)
+    world.put(local("new"))
+    world.settle()
+    assert asked == ["other"]
+    assert not world.book.outside
+    world.book.drop("LocalQueue", ("default", "new"))
+    world.settle()
+    assert asked == ["other", "other"]
+    assert list(world.book.outside) == [("default", "other")]
+
+
+def test_who_asks_for_a_door_that_is_not_there_is_told_of_one_that_came() -> None:
+    world = waiting_at("missing")
+    assert "new" not in world.book.outside["default", "other"][1]
+    world.put(local("new"))
+    assert "new" in world.book.outside["default", "other"][1]
+
+
+def test_a_namespace_has_only_its_own_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = waiting_at("q")
+    asked = looked_at(world, monkeypatch)
+    world.book.namespace_changed("elsewhere")
+    world.settle()
+    assert asked == []
+    world.book.namespace_changed("default")
+    assert sorted(asked) == ["other", "w0", "w1", "w2", "w3", "w4"]

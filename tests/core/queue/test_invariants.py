@@ -213,7 +213,9 @@ def test_the_order_is_the_same_however_they_arrive(data: st.DataObject, configur
 @settings(max_examples=25)
 @given(st.data(), configurations())
 def test_a_book_kept_up_to_date_is_the_book_made_anew(data: st.DataObject, configuration: list[Object]) -> None:
-    world, doors = World(*configuration), dict[str, Object]()
+    world = World(*configuration)
+    doors = {one["metadata"]["name"]: one for one in configuration if "clusterQueue" in one["spec"]}
+    others = [one for one in configuration if "clusterQueue" not in one["spec"]]
     for number in range(data.draw(st.integers(1, 20))):
         world.put(data.draw(jobs(number)))
         if data.draw(st.booleans()):
@@ -222,9 +224,13 @@ def test_a_book_kept_up_to_date_is_the_book_made_anew(data: st.DataObject, confi
             world.finish(data.draw(st.sampled_from(sorted(world.objects))))
         if data.draw(st.integers(0, 3)) == 0:
             name = data.draw(st.sampled_from(QUEUES))
-            doors[name] = local(name, name, stopPolicy=data.draw(st.sampled_from(["None", "Hold"])))
-            world.put(doors[name])
-    fresh = World(*configuration, *doors.values(), *world.objects.values())
+            policy = data.draw(st.sampled_from(["None", "Hold", "gone"]))
+            if policy == "gone" and doors.pop(name, None) is not None:
+                world.book.drop("LocalQueue", ("default", name))
+            elif policy != "gone":
+                doors[name] = local(name, name, stopPolicy=policy)
+                world.put(doors[name])
+    fresh = World(*others, *doors.values(), *world.objects.values())
     fresh.book.refresh()
     world.book.refresh()
     assert usage_of(world) == usage_of(fresh)

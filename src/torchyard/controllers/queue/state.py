@@ -221,7 +221,7 @@ class State(Workloads):
 
     def _namespace_changed(self, _change: str, obj: Object, before: Object | None) -> None:
         if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
-            self.book.namespace_changed()
+            self.book.namespace_changed(obj["metadata"]["name"])
             self.changed()
 
 

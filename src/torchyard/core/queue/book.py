@@ -1,13 +1,15 @@
 """The book of all queues: kept up to date change by change, so that a decision costs what it changes and no more.
 
 Whoever owns the book tells it of objects that came, changed or went, and asks `cycle` what to do. A change of
-configuration (queues, flavors, cohorts, checks) is rare and rebuilds everything.
+configuration (cluster queues, flavors, cohorts, checks) is rare and rebuilds everything. Namespaces and local queues
+come and go with the people who use them: theirs alone are looked at.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torchyard.api import selectors
@@ -49,7 +51,7 @@ class Book:
         self.joined: dict[Lane, None] = {}  # lanes that somebody joined who is to be told what the others were
         self.borrowers = Borrowers(self.neighbours)  # since the last refresh: for those who only look
         self._at_door: dict[Key, dict[Key, Item]] = {}  # workloads by local queue
-        self._is_stale = False
+        self._is_stale = True  # nothing is built yet
         self._neighbours: dict[Node, list[Pool]] = {}
         self._released: dict[Node, None] = {}
         self._left: dict[Node, None] = {}  # where more wait than what is there can serve
@@ -79,19 +81,31 @@ class Book:
 
     def put_local(self, obj: Object) -> None:
         metadata = obj["metadata"]
-        key, spec = (metadata["namespace"], metadata["name"]), obj.get("spec") or {}
-        if self._is_stale or key not in self.local:
-            self._replace(self.local, key, spec)
-        elif self.local[key] != spec:
-            self._reopen(key, spec)
+        door, spec = (metadata["namespace"], metadata["name"]), obj.get("spec") or {}
+        if self.local.get(door) != spec:
+            self._change_door(door, spec)
 
-    def _reopen(self, door: Key, spec: Object) -> None:
+    def _change_door(self, door: Key, spec: Object | None) -> None:
         """Only those who wait at this door are looked at anew: to look at all would cost each door as much as all."""
-        mine = [one for one in self._at_door.get(door, {}).values() if not one.place]
+        known = self.local.get(door)
+        doors = [door]
+        if known is None or spec is None:  # who asks for a queue that is not there is told which ones are
+            doors += (one for one in self._at_door if one[0] == door[0] and one not in self.local and one != door)
+        with self._anew(doors):
+            if spec is None:
+                del self.local[door]
+            else:
+                self.local[door] = spec
+        self.changed.update(one.get("clusterQueue", "") for one in (known, spec) if one is not None)
+
+    @contextmanager
+    def _anew(self, doors: Iterable[Key]) -> Iterator[None]:
+        """Who waits at these doors is taken out, and comes in again after something changed for them."""
+        known = {} if self._is_stale else self._at_door  # all will be looked at anyway
+        mine = [one for door in doors for one in known.get(door, {}).values() if not one.place]
         for item in mine:
             self._take_out(item)
-        self.changed.update(each.get("clusterQueue", "") for each in (self.local[door], spec))
-        self.local[door] = spec
+        yield
         for item in mine:
             self._bring_in(item)
 
@@ -102,18 +116,23 @@ class Book:
 
     def drop(self, kind: str, name: Any) -> None:
         """A piece of configuration is gone; `name` is a key for local queues."""
+        if kind == names.LOCAL_QUEUE.kind:
+            if name in self.local:
+                self._change_door(name, None)
+            return
         known: dict[str, dict[Any, Any]] = {
             names.CLUSTER_QUEUE.kind: self._queues,
             names.FLAVOR.kind: self.flavors,
             names.COHORT.kind: self._cohorts,
             names.CHECK.kind: self._checks,
-            names.LOCAL_QUEUE.kind: self.local,
         }
         if known[kind].pop(name, None) is not None:
             self._is_stale = True
 
-    def namespace_changed(self) -> None:
-        self._is_stale = True
+    def namespace_changed(self, name: str) -> None:
+        """It came, or has other labels: queues that did not take its workloads may do so now, or no more."""
+        with self._anew([door for door in self._at_door if door[0] == name]):
+            pass
 
     def put(self, obj: Object, *, again: bool = False) -> Item:
         """A workload as it is now; what is older than what is known changes nothing.

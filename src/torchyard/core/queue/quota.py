@@ -50,12 +50,16 @@ class Node:
         parent.children.append(self)
 
     def settle(self) -> None:
-        """Work out what this subtree has, from the leaves up."""
+        """Work out what this subtree has, from the leaves up; afterwards a node knows its parent only.
+
+        So a tree that is built anew is gone at once, and not when somebody looks for garbage.
+        """
         self.subtree = {key: quota.nominal for key, quota in self.quotas.items()}
         for child in self.children:
             child.settle()
             for key, amount in child.subtree.items():
                 self.subtree[key] = self.subtree.get(key, 0) + amount - child.guaranteed.get(key, 0)
+        self.children = []
         lending = {key: quota.lending for key, quota in self.quotas.items() if quota.lending is not None}
         self.guaranteed = {key: max(0, self.subtree.get(key, 0) - limit) for key, limit in lending.items()}
 
