@@ -81,7 +81,7 @@ async def test_a_running_job_that_grows_waits_for_the_larger_size(cluster: Clust
     await cluster.running("train")
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 3}}, "default")
     said = (await cluster.condition("train", words.QUOTA_RESERVED, "False", words.TOO_BIG))["message"]
-    assert "request > maximum capacity (3 > 2)" in said
+    assert "current podset request (3) > maximum capacity (2)" in said
     await cluster.running("train", is_running=False)
     await cluster.events(words.DELETED)
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 2}}, "default")

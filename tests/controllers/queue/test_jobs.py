@@ -226,7 +226,8 @@ WAITS = {
     ),
     "a job no queue ever holds": (
         {"cpu": 99},
-        "insufficient quota for cpu in flavor default, request > maximum capacity (99 > 2);"
+        "insufficient quota for cpu in flavor default, previously considered podsets requests (0)"
+        " + current podset request (99) > maximum capacity (2);"
         " it will never fit: ask for less, or raise the quota of ClusterQueue team",
     ),
 }

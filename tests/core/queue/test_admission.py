@@ -86,7 +86,41 @@ def test_a_selector_for_other_hardware_matches_no_flavor() -> None:
     wish["template"]["spec"]["nodeSelector"] = {"kind": "gold"}
     reason, said = waits(World(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"]
     assert reason == words.NO_FLAVOR
-    assert "flavor spot doesn't match node affinity, flavor fast doesn't match node affinity" in said
+    assert "flavor fast doesn't match node affinity, flavor spot doesn't match node affinity" in said
+
+
+def test_a_selector_says_nothing_about_flavors_without_its_key() -> None:
+    wish = pod_set(cpu=2)
+    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
+    plain = flavor("plain", {"zone": "a"})
+    both = group(("plain", [quota("cpu", 2)]), ("fast", [quota("cpu", 2)]))
+    world = World(plain, FLAVORS[1], queue("team", both), local(), workload("a", wish), workload("b", wish, at=1))
+    assert world.settle() == ["a", "b"]
+    assert [next(iter(world.book.items["default", name].held)) for name in "ab"] == [("plain", "cpu"), ("fast", "cpu")]
+
+
+def test_of_several_flavors_the_easiest_reason_is_told() -> None:
+    """As Kueue weighs them: waiting, then too big, then no match."""
+    wish = pod_set(cpu=3)
+    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
+    assert waits(World(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"][0] == words.TOO_BIG
+
+
+def test_every_pod_set_that_waits_is_named() -> None:
+    policy = {"withinClusterQueue": "LowerPriority"}
+    world = World(flavor(), queue(cpu=4, preemption=policy), local(), workload("a", cpu=3, priority=5))
+    world.settle()
+    world.put(workload("b", pod_set("x", cpu=2), pod_set("y", cpu=1), at=1))
+    assert waits(world)["b"][1] == (
+        "couldn't assign flavors to pod set x: insufficient unused quota for cpu in flavor default, 1 more needed; "
+        "couldn't assign flavors to pod set y: insufficient unused quota for cpu in flavor default, 2 more needed"
+    )
+
+
+def test_what_no_quota_covers_has_no_flavor() -> None:
+    reason, said = waits(World(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1))))["a"]
+    assert reason == words.NO_FLAVOR
+    assert said.endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
 
 
 def test_a_taint_must_be_tolerated() -> None:

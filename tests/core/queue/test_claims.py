@@ -46,6 +46,15 @@ def test_what_is_given_back_piece_by_piece_is_kept_for_whom_it_is_given_back() -
     assert admitted(rounds(world)) == ["large"]
 
 
+def test_it_is_told_what_it_waits_for() -> None:
+    world = World(flavor(), queue(cpu=4, preemption=LOWER), local(), workload("a", cpu=3))
+    rounds(world)
+    world.put(workload("large", cpu=4, priority=9))
+    told = [(one.reason, one.message) for one in rounds(world) if isinstance(one, Wait)]
+    why = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
+    assert told == [(words.WAITING_FOR_PREEMPTED, f"{why}. Pending the preemption of 1 workload(s)")]
+
+
 def test_who_comes_meanwhile_does_not_pass_either() -> None:
     world = with_a_large_one()
     world.put(workload("small", cpu=1, at=5))

@@ -49,6 +49,7 @@ BACKOFF_OVER = "The workload backoff was finished"
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"
 SAME_TARGETS = "Workload has overlapping preemption targets with another workload"
 OTHERS_NOT_READY = "waiting for all admitted workloads to be in PodsReady condition"
+CREATE_IT = "; create it, or use a queue that leads to another: `kubectl get localqueues` shows where they lead"
 IS_REACTIVATED = "The workload was reactivated"
 NOT_MATCHING = "No matching Workload; restoring pod templates according to existing Workload"
 IS_DELETED = "Workload is deleted"
@@ -130,8 +131,6 @@ def insufficient(resource: str, flavor: str, missing: str) -> str:
 
 
 def beyond(resource: str, flavor: str, *, before: str, asked: str, limit: str) -> str:
-    if before == "0":
-        return f"insufficient quota for {resource} in flavor {flavor}, request > maximum capacity ({asked} > {limit})"
     return (
         f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests ({before})"
         f" + current podset request ({asked}) > maximum capacity ({limit})"
@@ -192,8 +191,8 @@ def preempted(reason: str, *, uid: str, job_uid: str, preemptor_path: str, preem
     )
 
 
-def waiting_for_preempted(count: int) -> str:
-    return f"Workload is waiting for {count} preempted workload(s) to end"
+def waiting_for_preempted(why: str, count: int) -> str:
+    return f"{why}. Pending the preemption of {count} workload(s)"
 
 
 def pods_ready_timeout(namespace: str, name: str) -> str:

@@ -189,7 +189,7 @@ class Admission:
         item.told = message
         status = lifecycle.wait(item.obj, reason, message, self._state.now())
         if await self._state.write(item.key, item.obj, status) is not None:
-            self._tell_about(item, "Warning", words.PENDING, message)
+            self._tell_about(item, "Warning", reason, message)
 
     def _hint(self, item: Item, reason: str) -> str:
         """What helps; on the plane's own queue which hardware this machine has, for those who ask for another."""

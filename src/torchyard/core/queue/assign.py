@@ -18,6 +18,9 @@ from torchyard.core.queue.queues import Group, Queue
 from torchyard.core.queue.quota import Node
 from torchyard.core.queue.shapes import PodSet, Shape
 
+# Of the reasons against each of several flavors the one that is told: what passes most easily.
+_LIGHTEST_FIRST = (words.WAITING, words.TOO_BIG, words.NO_FLAVOR)
+
 
 class Mode(IntEnum):
     """The larger the better."""
@@ -67,10 +70,8 @@ class Assignment:
 
     @property
     def message(self) -> str:
-        for one in self.pod_sets:
-            if one.reasons:
-                return words.not_assigned(one.name, ", ".join(str(said) for said in one.reasons))
-        return ""
+        said = ((one.name, ", ".join(sorted(map(str, one.reasons)))) for one in self.pod_sets if one.reasons)
+        return "; ".join(words.not_assigned(name, why) for name, why in said)
 
 
 @dataclass
@@ -120,7 +121,7 @@ class Plan:
             result.pod_sets.append(made)
             if step.uncovered and count:
                 made.reasons.append(words.uncovered(step.uncovered))
-                result.mode, result.reason = Mode.NO_FIT, words.MISCONFIGURED
+                result.mode, result.reason = Mode.NO_FIT, words.NO_FLAVOR
                 return result
             made.usage = {name: amount * count for name, amount in step.per_pod.items()}
             for part in step.parts:
@@ -199,7 +200,7 @@ class Plan:
         if best.mode is Mode.FIT:
             return best, {}
         best.reasons = [said for one in attempts for said in one.reasons]
-        best.why = next((one.why for one in attempts if one.why == words.WAITING), attempts[0].why)
+        best.why = min((one.why for one in attempts), key=_LIGHTEST_FIRST.index)
         return best, {key: amount for one in attempts for key, amount in one.short.items()}
 
     def _preference(self, attempt: _Attempt) -> tuple[int, int, int]:
@@ -249,17 +250,14 @@ def _step(pod_set: PodSet, queue: Queue, flavors: Mapping[str, Flavor]) -> _Step
 
 
 def _choices(pod_set: PodSet, group: Group, flavors: Mapping[str, Flavor]) -> tuple[tuple[str, str], ...]:
-    keys = frozenset(key for name in group.flavors if name in flavors for key in flavors[name].labels)
-    return tuple((name, _refusal(pod_set, flavors.get(name), name, keys)) for name in group.flavors)
+    return tuple((name, _refusal(pod_set, flavors.get(name), name)) for name in group.flavors)
 
 
-def _refusal(pod_set: PodSet, flavor: Flavor | None, name: str, keys: frozenset[str]) -> str:
+def _refusal(pod_set: PodSet, flavor: Flavor | None, name: str) -> str:
     if flavor is None:
         return words.flavor_missing(name)
     taint = untolerated(flavor, pod_set)
     if taint is not None:
         said = f"{{{taint['key']} {taint.get('value') or ''} {taint['effect']} <nil>}}"
         return words.untolerated(said, name)
-    if keys and not matches(flavor, pod_set, keys):
-        return words.no_affinity(name)
-    return ""
+    return "" if matches(flavor, pod_set) else words.no_affinity(name)

@@ -360,7 +360,7 @@ class Book:
         name = local.get("clusterQueue", "")
         pool = self.pools.get(name)
         if pool is None:
-            return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name)
+            return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name) + words.CREATE_IT
         if pool.queue.stop != names.NO_STOP:
             return words.SUSPENDED, words.stopped(names.CLUSTER_QUEUE.kind, name)
         if pool.inactive is not None:

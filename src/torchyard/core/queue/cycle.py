@@ -73,7 +73,7 @@ def cycle(book: Book, now: float) -> list[Decision]:
                 decisions.append(_step_back(book, one, words.NO_LONGER_FITS))
         elif one.targets:
             taken.update(target.item.key for target in one.targets)
-            decisions.append(_preemption(book, one))
+            decisions += _preemption(book, one)
             book.claim(one)
             promises.add(one)
         elif book.is_blocked:
@@ -195,14 +195,17 @@ def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None
     lane.is_blocked, lane.needs = True, needs
 
 
-def _preemption(book: Book, one: Nominee) -> Decision:
+def _preemption(book: Book, one: Nominee) -> list[Decision]:
+    """It waits for all its targets; only those are told to go who were not yet."""
+    said = words.waiting_for_preempted(one.assignment.message, len(one.targets))
+    decisions: list[Decision] = [Wait(one.item, one.lane, words.WAITING_FOR_PREEMPTED, said)]
     fresh = [target for target in one.targets if not target.item.is_evicted]
-    if not fresh:
-        return _wait_for_preempted(one)
-    paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
+    if fresh:
+        paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
+        decisions.append(Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path))
     for target in fresh:
         target.item.is_evicted = True  # told once
-    return Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path)
+    return decisions
 
 
 def _step_back(book: Book, one: Nominee, why: str) -> Wait:
@@ -210,7 +213,3 @@ def _step_back(book: Book, one: Nominee, why: str) -> Wait:
     book.step_back(one.pool)
     one.lane.said = words.WAITING, why
     return Wait(one.item, one.lane, *one.lane.said)
-
-
-def _wait_for_preempted(one: Nominee) -> Wait:
-    return Wait(one.item, one.lane, words.WAITING_FOR_PREEMPTED, words.waiting_for_preempted(len(one.targets)))

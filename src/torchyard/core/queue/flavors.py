@@ -49,19 +49,19 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def matches(flavor: Flavor, pod_set: PodSet, keys: frozenset[str]) -> bool:
+def matches(flavor: Flavor, pod_set: PodSet) -> bool:
     """Whether the pods' wishes for nodes agree with the flavor's labels.
 
-    Only keys that flavors of the resource group have are looked at: the others are the scheduler's business.
+    Only the keys that this flavor has are looked at, as by Kueue: the others are the scheduler's business.
     """
     labels = flavor.labels
-    if any(labels.get(key) != value for key, value in pod_set.selector.items() if key in keys):
+    if any(labels.get(key, value) != value for key, value in pod_set.selector.items()):
         return False
-    return not pod_set.terms or any(_term_matches(term, labels, keys) for term in pod_set.terms)
+    return not pod_set.terms or any(_term_matches(term, labels) for term in pod_set.terms)
 
 
-def _term_matches(term: Object, labels: Mapping[str, str], keys: frozenset[str]) -> bool:
-    return all(_expression(one, labels) for one in term.get("matchExpressions") or () if one["key"] in keys)
+def _term_matches(term: Object, labels: Mapping[str, str]) -> bool:
+    return all(_expression(one, labels) for one in term.get("matchExpressions") or () if one["key"] in labels)
 
 
 def _expression(one: Object, labels: Mapping[str, str]) -> bool:
