@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.kubernetes import ROOT
+from tests.support.waiting import eventually
 from tests.support.yard import yard
 
 import torchyard
@@ -52,6 +53,18 @@ def test_a_plane_is_reached_wherever_it_listens(host: str, address: str, tmp_pat
     assert (listed.returncode, listed.stderr) == (0, "")
 
 
+def test_a_plane_needs_no_operator_and_says_so(plane: Path) -> None:
+    config = str(plane / "kubeconfig")
+
+    def is_told() -> bool:
+        said = _run("doctor", "--kubeconfig", config)
+        return "operator:                this plane looks after PyTorchJobs and queues itself" in said
+
+    eventually(is_told, "the pod that stands for its controllers", 60)
+    refused = _ended("install", "--kubeconfig", config, "--image", "any")
+    assert (refused.returncode, refused.stderr.startswith("error: this is a plane, which looks")) == (1, True)
+
+
 def test_a_second_plane_on_the_same_state_says_so_and_leaves_the_first_alone(plane: Path) -> None:
     for more in ((), ("--detach",)):
         second = yard("up", "--port", "0", *more, state=plane, timeout=60)
@@ -84,6 +97,8 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("image", "inspect", "nobody"), "error: no image named nobody was built here"),
         (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
         (("restore", "/"), "error: cannot read /: Is a directory"),
+        (("restore", "/bin/true"), "is not a Torchyard store\nhint: name a file that `yard backup` wrote\n"),
+        (("image", "save", "nobody", "-o", "x.tar"), 'error: "docker.io/library/nobody:latest" is not here, and this'),
         (("up", "--no-node", "--host", "no.such.host.invalid"), "error: cannot listen on no.such.host.invalid: "),
         (("up", "--node-name", "Bad Name"), "error: --node-name: a lowercase RFC 1123 subdomain must consist of"),
         (("up", "--assume-gpu-product", "a b"), "error: --assume-gpu-product: a valid label must be"),
@@ -168,7 +183,12 @@ def test_elastic_is_the_runtimes_own_command_line() -> None:
 
 
 def _run(*arguments: str) -> str:
+    done = _ended(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _ended(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torchyard.cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
-    return done.stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)

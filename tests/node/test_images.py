@@ -85,7 +85,7 @@ def test_an_unknown_image_says_how_to_have_it(store: ImageStore) -> None:
         store.resolve("nobody/knows:1")
     assert refused.value.code == "ErrImagePull"
     # what an event has before it: Failed to pull image "nobody/knows:1"
-    assert refused.value.message == 'this node has no registry to pull "docker.io/nobody/knows:1" from'
+    assert refused.value.message == '"docker.io/nobody/knows:1" is not here, and this node has no registry to pull from'
 
 
 def test_a_users_own_table_comes_first(store: ImageStore) -> None:

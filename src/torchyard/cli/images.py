@@ -97,8 +97,10 @@ def save(
     """Write an image as an OCI archive that containerd and docker load."""
     from torchyard.node.images.archive import save as write
 
+    store = _store(state)
+    store.resolve(name)  # what is not here is said at once
     say(f"packing {name}; programs of this machine that it stands on are packed along, which may take minutes")
-    say(f"saved {name} to {write(_store(state), name, output.absolute())}")
+    say(f"saved {name} to {write(store, name, output.absolute())}")
 
 
 @app.command("load")

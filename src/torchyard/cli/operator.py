@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from torchyard.api.errors import YardError
 from torchyard.cli.options import say
 from torchyard.cli.target import Context, Kubeconfig, ask
 from torchyard.operator import settings as names
@@ -116,6 +117,7 @@ def install(
     from torchyard.operator import install as installing
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
     from torchyard.operator.queues import look
+    from torchyard.operator.report import is_plane
 
     to = Installation(
         image,
@@ -130,6 +132,9 @@ def install(
         return
 
     async def work(client: Client) -> None:
+        if await is_plane(client):
+            said = "this is a plane, which looks after PyTorchJobs itself; nothing is to be installed"
+            raise YardError(said, hint="name a cluster with --context or --kubeconfig")
         if crds_only:
             await installing.install(client, None, say)
             return

@@ -23,7 +23,7 @@ Object = dict[str, Any]
 # A new namespace has no account for its pods yet.
 _ACCOUNT_SECONDS = 0.2
 NAMESPACE, NAME = "kubeflow", "training-operator-0"
-CONTAINER = "training-operator"
+CONTAINER, IMAGE = "training-operator", "torchyard.dev/training-operator:embedded"
 LABELS = {"control-plane": "kubeflow-training-operator"}
 
 
@@ -60,7 +60,7 @@ class OperatorMirror:
         now = to_rfc3339(self._clock())
         container = {
             "name": CONTAINER,
-            "image": _IMAGE,
+            "image": IMAGE,
             "imageID": "",
             "ready": True,
             "started": True,
@@ -74,14 +74,11 @@ class OperatorMirror:
         return {"phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": [container]}
 
 
-_IMAGE = "torchyard.dev/training-operator:embedded"
-
-
 def _pod() -> Object:
     # The name of a scheduler that is not there keeps the pod off every node.
     spec = {
         "schedulerName": "none",
         "automountServiceAccountToken": False,
-        "containers": [{"name": CONTAINER, "image": _IMAGE, "imagePullPolicy": "Never"}],
+        "containers": [{"name": CONTAINER, "image": IMAGE, "imagePullPolicy": "Never"}],
     }
     return {"metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS}, "spec": spec}

@@ -7,6 +7,7 @@ from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.pytorchjob import names
+from torchyard.controllers import mirror
 from torchyard.core.queue.presence import Mode
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.refs import LEASES, PODS
@@ -27,7 +28,7 @@ async def findings(client: Client, namespace: str) -> list[Finding]:
     """One line per question; one that cannot be answered says why. `namespace`: where the user's jobs would go."""
     version = await client.raw("GET", "/version")
     found: list[Finding] = [("cluster", True, f"Kubernetes {version.get('gitVersion', '?')}")]
-    for what, question in _QUESTIONS.items():
+    for what, question in (_OF_A_PLANE if await is_plane(client) else _QUESTIONS).items():
         try:
             works, words = await question(client, namespace)
         except StatusError as error:
@@ -36,6 +37,15 @@ async def findings(client: Client, namespace: str) -> list[Finding]:
             works, words = False, str(error)
         found.append((what, works, words))
     return found
+
+
+async def is_plane(client: Client) -> bool:
+    """Whether this is a plane of `yard up` that looks after PyTorchJobs itself, as far as one may see."""
+    try:
+        pod = await client.find(PODS, mirror.NAME, mirror.NAMESPACE)
+    except StatusError:
+        return False
+    return pod is not None and pod["spec"]["containers"][0]["image"] == mirror.IMAGE
 
 
 async def _kind(client: Client, _: str) -> tuple[bool, str]:
@@ -58,6 +68,10 @@ async def _operator(client: Client, _: str) -> tuple[bool, str]:
     lease = await client.find(LEASES, LEASE, deployment["metadata"]["namespace"])
     holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
     return ready > 0, f"{copies}; {holder or 'nobody'} leads"
+
+
+async def _plane(_client: Client, _: str) -> tuple[bool, str]:
+    return True, "this plane looks after PyTorchJobs and queues itself; nothing is to be installed"
 
 
 async def _webhook(client: Client, _: str) -> tuple[bool, str]:
@@ -102,3 +116,4 @@ _QUESTIONS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {
     "gang schedulers": _gangs,
     "queues": _queues,
 }
+_OF_A_PLANE = {"PyTorchJobs": _kind, "your rights": _yours, "operator": _plane}

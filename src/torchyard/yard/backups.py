@@ -22,7 +22,10 @@ def backup(state: Path, target: Path) -> int:
 
 def restore(state: Path, source: Path, *, replace: bool = False) -> int:
     """Put a backup in place of a stopped plane's store, which is kept beside it; answers the revision restored."""
-    revision = verify(source)
+    try:
+        revision = verify(source)
+    except YardError as error:
+        raise YardError(error.message, hint="name a file that `yard backup` wrote", code=error.code) from error
     settings = Settings(state=state)
     make_state(state)
     lock = StateLock(settings.lock)

@@ -41,7 +41,8 @@ def describe(executable: str) -> Python:
         prefix, base, itself, version, has_torch = json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as failed:
         hint = "name one with --python, such as the bin/python of an environment"
-        raise ImageError(f"{executable} is no working Python interpreter: {failed}", hint=hint) from failed
+        why = failed.strerror if isinstance(failed, OSError) else failed
+        raise ImageError(f"{executable} is no working Python interpreter: {why}", hint=hint) from failed
     real = Path(itself).resolve().parent.parent
     return Python(Path(itself), version, tuple(sorted({Path(prefix), Path(base), real})), has_torch)
 

@@ -47,7 +47,7 @@ class ImageStore:
         if found is None:
             short = full.removeprefix("docker.io/").removeprefix("library/")
             raise ImageError(
-                f'this node has no registry to pull "{full}" from',
+                f'"{full}" is not here, and this node has no registry to pull from',
                 hint=f"build it with: yard image build -t {short} DIR, "
                 f"or map it with: yard image map {short} pytorch/pytorch",
             )
