@@ -11,12 +11,14 @@ Object = dict[str, Any]
 def slim(obj: Object) -> Object:
     """The object itself, without managedFields and with texts that many objects share.
 
-    Of thousands of pods every third byte is a text that another pod has too. Of metadata only labels and owners are: a
-    name and a uid are everybody's own.
+    Of thousands of pods every third byte is a text that another pod has too. Of metadata only some parts are: a name
+    and a uid are everybody's own.
     """
     _slim_metadata(obj["metadata"])
     for name, part in obj.items():
-        if name != "metadata" and (part.__class__ is dict or part.__class__ is list):
+        if part.__class__ is str:
+            obj[name] = _same(part)
+        elif name != "metadata" and (part.__class__ is dict or part.__class__ is list):
             _share(part)
     return obj
 
@@ -26,6 +28,9 @@ def _slim_metadata(metadata: Object) -> None:
     for name in ("labels", "ownerReferences"):
         if part := metadata.get(name):
             _share(part)
+    for name in ("namespace", "creationTimestamp"):
+        if part := metadata.get(name):
+            metadata[name] = _same(part)
 
 
 def _share(part: Any) -> None:

@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from torchyard.api.conditions import find, is_true
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts, milli
@@ -101,10 +103,18 @@ class Item:
         return mine == theirs and self.held == other.held
 
     def share(self) -> None:
-        """Have one copy of pod sets that many workloads have: they are most of what a workload is."""
+        """Have one copy of what many workloads have: pod sets are most of what one is that waits or runs.
+
+        Those that ended are the most in number, and stay as they are: theirs are also what they were given, and when.
+        """
         spec, first = self.obj.get("spec") or {}, self._known.pod_sets
         if spec.get("podSets") is not first and spec.get("podSets") == first:
             spec["podSets"] = first
+        if self.is_finished:
+            status = self.obj["status"]
+            status["conditions"] = [_same(orjson.dumps(one)) for one in status["conditions"]]
+            if status.get("admission"):
+                status["admission"] = _same(orjson.dumps(status["admission"]))
 
     @property
     def shape(self) -> Shape:
@@ -129,6 +139,13 @@ class Item:
     @property
     def job_uid(self) -> str:
         return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
+
+
+@lru_cache(maxsize=4096)
+def _same(written: bytes) -> Object:
+    """One object for all that are written alike."""
+    found: Object = orjson.loads(written)
+    return found
 
 
 def revision_of(obj: Object) -> int:
