@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 # Figures follow events with a delay, and take a tenth of the time while there is somebody to admit.
-_DELAY, _REST, _LONGEST_REST = 0.1, 9.0, 20.0
+_DELAY, _REST, _LONGEST_REST = 0.1, 9.0, 60.0
 
 
 class Figures:
@@ -40,8 +40,16 @@ class Figures:
                 await self._write_changed()
             except YardError as error:
                 log.warning("figures of queues: %s", error)
-            if self._state.is_busy():
-                await asyncio.sleep(min((time.perf_counter() - started) * _REST, _LONGEST_REST))
+            await self._rest(min((time.perf_counter() - started) * _REST, _LONGEST_REST))
+
+    async def _rest(self, seconds: float) -> None:
+        """Only while others are busy: who looks at a calm queue is not shown what was."""
+        end = time.perf_counter() + seconds
+        while self._state.is_busy():
+            left = end - time.perf_counter()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, _DELAY))
 
     async def _write_changed(self) -> None:
         book = self._state.book

@@ -1,0 +1,43 @@
+"""The figures of queues give way to who is being admitted, and to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.support.waiting import first_answer
+
+from torchyard.controllers.queue import figures
+from torchyard.controllers.queue.figures import Figures
+from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.refs import CLUSTER_QUEUES
+from torchyard.controllers.queue.state import State
+from torchyard.core.queue.cycle import cycle
+from torchyard.kube.client import Client
+
+
+def shown(client: Client, reserving: int) -> Callable[[], Awaitable[bool]]:
+    async def is_shown() -> bool:
+        queue = await client.get(CLUSTER_QUEUES, "team")
+        return bool((queue.get("status") or {}).get("reservingWorkloads") == reserving)
+
+    return is_shown
+
+
+async def test_a_rest_however_long_ends_when_nobody_is_being_admitted_any_more(
+    state: State, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_REST", "_LONGEST_REST"):
+        monkeypatch.setattr(figures, name, 1e9)
+    is_busy = [True]
+    monkeypatch.setattr(state, "is_busy", lambda: is_busy[0])
+    state.book.refresh()
+    running = asyncio.create_task(Figures(state, Metrics()).run())
+    state.changed()
+    await first_answer(shown(client, 0), "the figures of before")
+    cycle(state.book, state.now())
+    state.changed()
+    is_busy[0] = False
+    await first_answer(shown(client, 1), "the figures of now")
+    running.cancel()
