@@ -6,7 +6,7 @@ is to weigh amounts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -28,6 +28,19 @@ class Mode(IntEnum):
     NO_FIT = 0
     PREEMPT = 1
     FIT = 2
+
+
+class Chance(IntEnum):
+    """Whether those who hold a flavor can be made to give it back. The larger the better."""
+
+    NONE = 0
+    PREEMPTION = 1
+    RECLAMATION = 2
+    NOT_NEEDED = 3
+
+
+# For so much of something: whether it can be had, and how far up in the cohorts it is borrowed then.
+Outlook = Callable[[FlavorResource, int], tuple[Chance, int]]
 
 
 class Short(NamedTuple):
@@ -80,6 +93,7 @@ class _Attempt:
 
     flavor: str
     mode: Mode = Mode.FIT
+    chance: Chance = Chance.NOT_NEEDED
     borrows: int = 0
     short: Amounts = field(default_factory=dict)
     reasons: list[str | Short] = field(default_factory=list)
@@ -91,6 +105,11 @@ class _Part(NamedTuple):
 
     per_pod: dict[str, int]
     flavors: tuple[tuple[str, str], ...]  # name, and why not
+    is_a_choice: bool  # whether there are several
+
+    @classmethod
+    def of(cls, per_pod: dict[str, int], flavors: tuple[tuple[str, str], ...]) -> _Part:
+        return cls(per_pod, flavors, sum(not refusal for _, refusal in flavors) > 1)
 
     def within(self, only: frozenset[str]) -> _Part:
         kept = ((name, refusal if name in only else words.other_flavor(name)) for name, refusal in self.flavors)
@@ -110,9 +129,17 @@ class Plan:
         self._steps = tuple(_step(one, queue, flavors) for one in shape.pod_sets)
 
     def assign(
-        self, node: Node, counts: Mapping[str, int] | None = None, *, only: frozenset[str] | None = None
+        self,
+        node: Node,
+        counts: Mapping[str, int] | None = None,
+        *,
+        only: frozenset[str] | None = None,
+        outlook: Outlook | None = None,
     ) -> Assignment:
-        """`counts` asks for fewer pods than the shape says, `only` for these flavors and no others."""
+        """`counts` asks for fewer pods than the shape says, `only` for these flavors and no others.
+
+        `outlook` helps to choose between flavors that are full.
+        """
         result = Assignment()
         for step in self._steps:
             pod_set = step.pod_set
@@ -126,7 +153,7 @@ class Plan:
             made.usage = {name: amount * count for name, amount in step.per_pod.items()}
             for part in step.parts:
                 choices = part if only is None else part.within(only)
-                best, missed = self._best(choices, made.usage, node, result.usage)
+                best, missed = self._best(choices, made.usage, node, result.usage, outlook)
                 made.reasons += best.reasons
                 result.mode = min(result.mode, best.mode)
                 result.borrows = max(result.borrows, best.borrows)
@@ -179,20 +206,22 @@ class Plan:
         }
         return {key: node.available(key) + 1 for key in keys}
 
-    def _best(self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts) -> tuple[_Attempt, Amounts]:
+    def _best(
+        self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts, outlook: Outlook | None
+    ) -> tuple[_Attempt, Amounts]:
         """With it, what there was too little of in all the flavors that were tried."""
-        queue, attempts = self._queue, []
+        attempts: list[_Attempt] = []
+        if not part.is_a_choice:
+            outlook = None
         for name, refusal in part.flavors:
             if refusal:
                 attempt = _Attempt(name, Mode.NO_FIT, reasons=[refusal], why=words.NO_FLAVOR)
             else:
                 attempt = _Attempt(name)
                 for resource in part.per_pod:
-                    self._weigh(node, attempt, (name, resource), usage[resource], taken)
+                    self._weigh(node, attempt, (name, resource), usage[resource], taken=taken, outlook=outlook)
             attempts.append(attempt)
-            if attempt.mode is Mode.FIT and (attempt.borrows == 0 or queue.stop_at_borrowing):
-                break
-            if attempt.mode is Mode.PREEMPT and queue.stop_at_preemption:
+            if self._is_good_enough(attempt):
                 break
         if len(attempts) == 1:
             return attempts[0], attempts[0].short
@@ -203,12 +232,30 @@ class Plan:
         best.why = min((one.why for one in attempts), key=_LIGHTEST_FIRST.index)
         return best, {key: amount for one in attempts for key, amount in one.short.items()}
 
-    def _preference(self, attempt: _Attempt) -> tuple[int, int, int]:
-        if self._queue.prefer_preemption:
-            return int(attempt.mode is not Mode.NO_FIT), -attempt.borrows, attempt.mode
-        return int(attempt.mode is not Mode.NO_FIT), attempt.mode, -attempt.borrows
+    def _is_good_enough(self, attempt: _Attempt) -> bool:
+        """Whether no other flavor is tried."""
+        if attempt.mode is Mode.NO_FIT or attempt.chance is Chance.NONE:
+            return False
+        if attempt.mode is Mode.PREEMPT and not self._queue.stop_at_preemption:
+            return False
+        return attempt.borrows == 0 or self._queue.stop_at_borrowing
 
-    def _weigh(self, node: Node, attempt: _Attempt, key: FlavorResource, amount: int, taken: Amounts) -> None:
+    def _preference(self, attempt: _Attempt) -> tuple[bool, bool, int, int]:
+        is_possible, has_chance = attempt.mode is not Mode.NO_FIT, attempt.chance is not Chance.NONE
+        if self._queue.prefer_preemption:
+            return is_possible, has_chance, -attempt.borrows, attempt.chance
+        return is_possible, has_chance, attempt.chance, -attempt.borrows
+
+    def _weigh(
+        self,
+        node: Node,
+        attempt: _Attempt,
+        key: FlavorResource,
+        amount: int,
+        *,
+        taken: Amounts,
+        outlook: Outlook | None,
+    ) -> None:
         """Whether the quota of one flavor and resource is enough, now or ever."""
         before = taken.get(key, 0)
         needed = before + amount
@@ -227,8 +274,11 @@ class Plan:
         policy = self._queue.preemption
         may_preempt = policy.within != names.NEVER or (node.parent is not None and policy.reclaim != names.NEVER)
         if may_preempt and (needed <= node.nominal(key) or policy.borrow):
-            attempt.mode = min(attempt.mode, Mode.PREEMPT)
-            attempt.borrows = max(attempt.borrows, node.distance(key, needed))
+            chance, borrows = Chance.RECLAMATION, node.distance(key, needed)
+            if outlook is not None:
+                chance, borrows = outlook(key, needed)
+            attempt.mode, attempt.chance = min(attempt.mode, Mode.PREEMPT), min(attempt.chance, chance)
+            attempt.borrows = max(attempt.borrows, borrows)
         else:
             attempt.mode = Mode.NO_FIT
 
@@ -245,7 +295,7 @@ def _step(pod_set: PodSet, queue: Queue, flavors: Mapping[str, Flavor]) -> _Step
             by_group.setdefault(group, {})[name] = per_pod[name]
         elif per_pod[name]:
             uncovered = uncovered or name
-    parts = [_Part(asked, _choices(pod_set, queue.groups[index], flavors)) for index, asked in by_group.items()]
+    parts = [_Part.of(asked, _choices(pod_set, queue.groups[index], flavors)) for index, asked in by_group.items()]
     return _Step(pod_set, per_pod, tuple(parts), uncovered)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchyard.api.queue import words
-from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.assign import Assignment, Mode
+from torchyard.core.queue.amounts import Amounts, FlavorResource
+from torchyard.core.queue.assign import Assignment, Chance, Mode, Outlook
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.nominee import Nominee, without
@@ -104,10 +106,10 @@ class _Promises:
     def add(self, one: Nominee) -> None:
         root = one.pool.node.root
         freed = self._freed.setdefault(root, {})
-        gone = [target.item.key for target in one.targets]
+        gone = _keys(one.targets)
         if one.replaced is not None:
             gone.append(one.replaced.key)
-        freed.update((key, held) for key in gone if (held := self._held_by(key)) is not None)
+        freed.update(_held_by(self._book, gone))
         self._given.setdefault(root, []).append((one.pool.node, one.assignment.usage))
         one.pool.node.add(one.assignment.usage)
 
@@ -115,19 +117,13 @@ class _Promises:
         """Whether a workload fits now, or when its targets are gone, and also when all promises are kept."""
         if not one.targets and one.fits:
             return True
-        freed = [*self._freed.get(one.pool.node.root, {}).values(), *self._held_by_targets(one)]
-        return (bool(one.targets) or self.alone_are_against(one)) and _fits_without(one, freed)
+        freed = {**self._freed.get(one.pool.node.root, {}), **_held_by(self._book, _keys(one.targets))}
+        return (bool(one.targets) or self.alone_are_against(one)) and _fits_without(one, freed.values())
 
     def alone_are_against(self, one: Nominee) -> bool:
         """Whether nothing but promises keeps a workload from being admitted, now or when its targets are gone."""
-        return _fits_without(one, [*self._given.get(one.pool.node.root, ()), *self._held_by_targets(one)])
-
-    def _held_by_targets(self, one: Nominee) -> list[_Part]:
-        return [held for target in one.targets if (held := self._held_by(target.item.key)) is not None]
-
-    def _held_by(self, key: Key) -> _Part | None:
-        item = self._book.items.get(key)
-        return (self._book.pools[item.place].node, item.held) if item and item.place in self._book.pools else None
+        own = _held_by(self._book, _keys(one.targets)).values()
+        return _fits_without(one, [*self._given.get(one.pool.node.root, ()), *own])
 
     def take_back(self) -> None:
         for parts in self._given.values():
@@ -138,14 +134,31 @@ class _Promises:
 _Part = tuple[Node, Amounts]
 
 
-def _fits_without(one: Nominee, parts: list[_Part]) -> bool:
+def _fits_without(one: Nominee, parts: Collection[_Part]) -> bool:
+    with _thought_away(parts):
+        return one.fits
+
+
+@contextmanager
+def _thought_away(parts: Collection[_Part]) -> Iterator[None]:
     for node, amounts in parts:
         node.remove(amounts)
     try:
-        return one.fits
+        yield
     finally:
         for node, amounts in parts:
             node.add(amounts)
+
+
+def _keys(gone: list[Target]) -> list[Key]:
+    return [target.item.key for target in gone]
+
+
+def _held_by(book: Book, gone: list[Key]) -> dict[Key, _Part]:
+    """What they hold, as far as they still do."""
+    items = (book.items.get(key) for key in gone)
+    held = ((one, book.pools.get(one.place)) for one in items if one is not None)
+    return {one.key: (pool.node, one.held) for one, pool in held if pool is not None}
 
 
 def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | None:
@@ -173,12 +186,14 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | No
 
 def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | None) -> Nominee | Wait:
     only = None if replaced is None else frozenset(flavor for flavor, _ in replaced.held)
-    assignment = lane.plan.assign(pool.node, only=only)
+    assignment = lane.plan.assign(pool.node, only=only, outlook=_outlook(book, item, pool))
     if assignment.mode is Mode.FIT:
         return Nominee(item, pool, lane, assignment, [], replaced)
     if assignment.mode is Mode.PREEMPT:
         chosen = targets(item, pool, assignment, book.borrowers)
         if chosen:
+            with _thought_away(_held_by(book, _keys(chosen)).values()):
+                assignment.borrows = pool.node.farthest(assignment.usage)
             return Nominee(item, pool, lane, assignment, chosen, replaced)
     smaller = lane.plan.assign_partly(pool.node)
     if smaller is not None:
@@ -186,6 +201,22 @@ def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | 
     _block(lane, pool, lane.plan.assign_least(pool.node) or assignment, replaced)
     lane.said = assignment.reason, assignment.message
     return Wait(item, lane, *lane.said)
+
+
+def _outlook(book: Book, item: Item, pool: Pool) -> Outlook:
+    """Kueue's oracle: whom a workload could preempt if it asked for nothing but this."""
+
+    def look(key: FlavorResource, amount: int) -> tuple[Chance, int]:
+        alone = {key: amount}
+        found = targets(item, pool, Assignment(usage=alone, short=alone), book.borrowers)
+        with _thought_away(_held_by(book, _keys(found)).values()):
+            borrows = pool.node.farthest(alone)
+        if not found:
+            return Chance.NONE, borrows
+        is_own = any(target.reason == words.IN_QUEUE for target in found)
+        return Chance.PREEMPTION if is_own else Chance.RECLAMATION, borrows
+
+    return look
 
 
 def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None) -> None:

@@ -39,9 +39,8 @@ class Nominee:
         Kueue would choose them anew. What a pod set gets depends on what is free for it and for those before it: a new
         choice can miss what was freed, those who gave it back take it again, and are preempted again, for ever.
         """
-        node, usage = self.pool.node, self.assignment.usage
         with without(self.replaced, self.pool):
-            borrows = max((node.distance(key, amount) for key, amount in usage.items()), default=0)
+            borrows = self.pool.node.farthest(self.assignment.usage)
         assignment = replace(self.assignment, mode=Mode.FIT, borrows=borrows)
         return replace(self, lane=lane, item=item, assignment=assignment, targets=[])
 

@@ -98,6 +98,9 @@ class Node:
             level, node = level + 1, node.parent
         return level
 
+    def farthest(self, amounts: Mapping[FlavorResource, int]) -> int:
+        return max((self.distance(key, amount) for key, amount in amounts.items()), default=0)
+
     def add(self, amounts: Mapping[FlavorResource, int]) -> None:
         for key, amount in amounts.items():
             self._add(key, amount)
