@@ -159,6 +159,8 @@ def test_a_named_file_must_exist_and_no_config_at_all_says_what_to_do(tmp_path: 
         load(tmp_path / "nope")
     with pytest.raises(ConfigError, match=r"no cluster is named, and there is no .*yard up"):
         load(environ=environ(home=tmp_path))
+    with pytest.raises(ConfigError, match=r"there is no context 'far', since there is no .*--kubeconfig"):
+        load(context="far", environ={"HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,10 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
         return in_cluster(environ)
     where = ", ".join(str(one) for one in files)
     if not any(one.exists() for one in files):
+        if context:
+            raise ConfigError(
+                f"there is no context {context!r}, since there is no {where}", hint="name its file with --kubeconfig"
+            )
         raise ConfigError(f"no cluster is named, and there is no {where}", hint="start a plane: yard up")
     return connection(config, context, where=where)
 

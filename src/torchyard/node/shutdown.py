@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from pathlib import Path
 
 from torchyard.api.errors import YardError
-from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient
+from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient, ShimSilent
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.sources import NFS, volumes_of
+
+log = logging.getLogger(__name__)
 
 
 async def stop_pods(root: Path) -> int:
@@ -33,6 +36,9 @@ async def _stop(shim: ShimClient) -> bool:
             await shim.shutdown(node_stops=True)
             with contextlib.suppress(YardError):
                 await channel.receive()  # its end
+    except ShimSilent as error:
+        log.warning("a pod may run on: %s", error)
+        return False
     except YardError:
         return False
     return True

@@ -166,12 +166,14 @@ def test_a_bad_token_file_is_refused_with_the_line(tmp_path: Path, text: str, me
         read_token_file(path)
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe,a,1"])
-def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "No such file or directory$"), (b"\xff\xfe,a,1", "'utf-8' codec can't decode")]
+)
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, why: str) -> None:
     path = tmp_path / "tokens.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(YardError, match=r"the token file .*tokens\.csv cannot be read"):
+    with pytest.raises(YardError, match=rf"the token file .*tokens\.csv cannot be read: {why}"):
         read_token_file(path)
 
 

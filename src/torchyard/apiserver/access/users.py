@@ -118,7 +118,9 @@ def read_token_file(path: Path) -> dict[str, User]:
     """Users by token from kube-apiserver's CSV format: `token,user,uid[,"group1,group2"]`."""
     try:
         rows = list(csv.reader(io.StringIO(path.read_text())))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise YardError(f"the token file {path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
         raise YardError(f"the token file {path} cannot be read: {error}") from error
     users: dict[str, User] = {}
     for number, row in enumerate(rows, 1):

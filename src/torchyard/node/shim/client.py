@@ -23,6 +23,12 @@ class ShimGone(YardError):
     code = "ShimGone"
 
 
+class ShimSilent(YardError):
+    """Somebody listens there and does not answer: stopped, or stuck."""
+
+    code = "ShimSilent"
+
+
 class ShimRefused(YardError):
     """The shim answered, and the answer is no."""
 
@@ -46,6 +52,8 @@ class Channel:
             return cls(wire.connect(str(directory), name, timeout=ANSWER_SECONDS))
         except (FileNotFoundError, ConnectionError) as failed:
             raise ShimGone(f"nothing listens on {name} of {directory.name}") from failed
+        except TimeoutError as failed:
+            raise _silent(directory, name) from failed
 
     def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
         try:
@@ -90,15 +98,22 @@ class Channel:
         self.close()
 
 
+def _silent(directory: Path, name: str) -> ShimSilent:
+    return ShimSilent(f"{name} of {directory.name} did not answer within {ANSWER_SECONDS:.0f} s")
+
+
 async def ask(
     directory: Path, name: str, message: dict[str, Any], files: Sequence[int] = ()
 ) -> tuple[dict[str, Any], list[int]]:
     """One question, one answer."""
     async with await Channel.open(directory, name) as channel:
         channel.send(message, files)
-        # not wait_for: before Python 3.12 it can swallow a cancellation
-        async with asyncio.timeout(ANSWER_SECONDS):
-            answer, received = await channel.receive()
+        try:
+            # not wait_for: before Python 3.12 it can swallow a cancellation
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer, received = await channel.receive()
+        except TimeoutError as failed:
+            raise _silent(directory, name) from failed
     if "error" in answer:
         raise ShimRefused(answer["error"], number=answer.get("errno", 0))
     return answer, received
