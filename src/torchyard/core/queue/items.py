@@ -112,9 +112,9 @@ class Item:
             spec["podSets"] = first
         if self.is_finished:
             status = self.obj["status"]
-            status["conditions"] = [_same(orjson.dumps(one)) for one in status["conditions"]]
+            status["conditions"] = [_first_like(one) for one in status["conditions"]]
             if status.get("admission"):
-                status["admission"] = _same(orjson.dumps(status["admission"]))
+                status["admission"] = _first_like(status["admission"])
 
     @property
     def shape(self) -> Shape:
@@ -141,8 +141,12 @@ class Item:
         return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
 
 
+def _first_like(part: Object) -> Object:
+    return _same(orjson.dumps(part).decode())  # as text it takes what it needs: the bytes come with room to spare
+
+
 @lru_cache(maxsize=4096)
-def _same(written: bytes) -> Object:
+def _same(written: str) -> Object:
     """One object for all that are written alike."""
     found: Object = orjson.loads(written)
     return found
