@@ -21,8 +21,9 @@ from torchyard.core.queue.items import Item, Key, revision_of
 from torchyard.core.queue.nominee import Nominee
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Borrowers
-from torchyard.core.queue.queues import Queue, read_groups
-from torchyard.core.queue.quota import Node, cycles
+from torchyard.core.queue.queues import Queue
+from torchyard.core.queue.quota import Node
+from torchyard.core.queue.tree import build
 from torchyard.core.queue.wake import open_lanes
 
 Object = dict[str, Any]
@@ -388,7 +389,7 @@ class Book:
                 self._wake_around(root, reclaim=True)
             return False
         self._is_stale = False
-        self._build_tree()
+        self.pools, self._neighbours, self.cycles = build(self._queues, self.flavors, self._cohorts, self._checks)
         self._left, self._again, self.joined, self.claims, self._behind = {}, {}, {}, {}, {}
         self.outside.clear()
         self.pending.clear()
@@ -400,46 +401,3 @@ class Book:
         self.changed.update(self.pools)
         self.changed.update(spec.get("clusterQueue", "") for spec in self.local.values())
         return True
-
-    def _build_tree(self) -> None:
-        parents = {name: spec.get("parentName") or "" for name, spec in self._cohorts.items()}
-        self.cycles = cycles({name: parent for name, parent in parents.items() if parent})
-        nodes: dict[str, Node] = {}
-
-        def cohort(name: str) -> Node:
-            if name not in nodes:
-                node = nodes[name] = Node(name, read_groups(self._cohorts.get(name, {}))[1])
-                if parents.get(name) and name not in self.cycles:
-                    node.attach_to(cohort(parents[name]))
-            return nodes[name]
-
-        self.pools = {}
-        for name in sorted(self._queues):
-            queue = self._queues[name]
-            pool = self.pools[name] = Pool(queue, Node(name, queue.quotas), self.flavors)
-            pool.inactive = self._why_inactive(queue)
-            if queue.cohort and queue.cohort not in self.cycles:
-                pool.node.attach_to(cohort(queue.cohort))
-        self._neighbours = {}
-        for pool in self.pools.values():
-            self._neighbours.setdefault(pool.node.root, []).append(pool)
-        for root in self._neighbours:
-            root.settle()
-
-    def _why_inactive(self, queue: Queue) -> Why | None:
-        if queue.is_terminating:
-            return words.TERMINATING, words.cannot_admit("clusterQueue is terminating")
-        if queue.stop != names.NO_STOP:
-            return words.STOPPED, words.cannot_admit("is stopped")
-        missing = [name for name in queue.flavors if name not in self.flavors]
-        if missing:
-            return words.FLAVOR_MISSING, words.cannot_admit(words.flavors_missing(missing))
-        absent = [one.name for one in queue.checks if one.name not in self._checks]
-        if absent:
-            return words.CHECK_MISSING, words.cannot_admit(words.checks_missing(absent))
-        inactive = [one.name for one in queue.checks if not self._checks[one.name]["active"]]
-        if inactive:
-            return words.CHECK_INACTIVE, words.cannot_admit(words.checks_inactive(inactive))
-        if queue.cohort in self.cycles:
-            return words.COHORT_CYCLE, words.cannot_admit(words.cycle(self.cycles[queue.cohort]))
-        return None
