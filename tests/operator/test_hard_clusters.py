@@ -66,7 +66,9 @@ async def test_an_older_server_that_lists_only_is_listed(old: Installed, caplog:
     async with running(old) as operator:
         await _succeeds(old, namespace)
         assert not denied(operator)
-    assert not [one for one in caplog.records if one.levelno >= logging.WARNING], caplog.text
+    # a definition that was just taken in may be refused for a moment, by any server
+    said = [one for one in caplog.records if "storage is (re)initializing" not in one.getMessage()]
+    assert not [one for one in said if one.levelno >= logging.WARNING], caplog.text
 
 
 @pytest.mark.parametrize("off", [HOUR, -HOUR], ids=["ahead", "behind"])
