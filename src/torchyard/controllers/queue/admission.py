@@ -23,7 +23,8 @@ from torchyard.kube.recorder import Recorder
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-_WRITES_AT_ONCE = 64
+# Few at once: all that are begun together are answered together, and whoever waits for the first of them waits for all.
+_WRITES_AT_ONCE = 8
 # Telling those who wait why they do must not keep others from being admitted.
 _REST = 9.0
 
