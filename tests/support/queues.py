@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from torchyard.api.queue import words
@@ -139,6 +140,35 @@ class World:
             is_over = not any(isinstance(one, Admit) for one in decisions) and not (evict and preempted)
             if is_over and not self.book.awake:
                 return order
+        raise AssertionError("it does not come to rest")
+
+    def happens(self, *, rounds: int = 40) -> list[str]:
+        """Who comes and who goes until there is nothing more to look at; who is preempted gives back at once."""
+        said: list[str] = []
+        for _ in range(rounds):
+            for one in self.round():
+                if isinstance(one, Admit):
+                    said.append(f"{one.item.key[1]} comes")
+                elif isinstance(one, Preempt):
+                    said += [f"{target.item.key[1]} goes" for target in one.targets]
+                    for target in one.targets:
+                        self.give_back(target.item.key[1])
+            if not self.book.awake:
+                return said
+        raise AssertionError(f"it does not come to rest: {said}")
+
+    def go_on(self, late: dict[str, None], gives: Callable[[], bool], *, rounds: int) -> None:
+        """Rounds until nothing happens; `late` are those who are preempted and have not given back yet."""
+        for _ in range(rounds):
+            decisions = self.round()
+            late.update((t.item.key[1], None) for one in decisions if isinstance(one, Preempt) for t in one.targets)
+            given = [name for name in late if gives()]
+            for name in given:
+                del late[name]
+                self.give_back(name)
+            assert is_never_exceeded(self.book)
+            if not given and not self.book.awake:
+                return
         raise AssertionError("it does not come to rest")
 
     def give_back(self, name: str) -> None:

@@ -112,26 +112,13 @@ def test_nobody_starves_however_late_quota_is_given_back(data: st.DataObject, co
         one["spec"].pop("queueingStrategy", None)
     world, late = World(*configuration), dict[str, None]()
 
-    def go_on(*, everything: bool) -> None:
-        for _ in range(1000):
-            decisions = world.round()
-            late.update((t.item.key[1], None) for one in decisions if isinstance(one, Preempt) for t in one.targets)
-            given = [name for name in late if everything or data.draw(st.booleans())]
-            for name in given:
-                del late[name]
-                world.give_back(name)
-            assert is_never_exceeded(world.book)
-            if not given and not world.book.awake:
-                return
-        raise AssertionError("it does not come to rest")
-
     for number in range(data.draw(st.integers(1, 12))):
         world.put(data.draw(jobs(number, most_sets=1)))
-        go_on(everything=False)
-    go_on(everything=True)
+        world.go_on(late, lambda: data.draw(st.booleans()), rounds=1000)
+    world.go_on(late, lambda: True, rounds=1000)
     while world.holding():
         world.finish(min(world.holding()))
-        go_on(everything=True)
+        world.go_on(late, lambda: True, rounds=1000)
     for pool in world.book.pools.values():
         for item in pool.waiting.values():
             assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT

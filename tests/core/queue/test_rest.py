@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,7 +11,6 @@ from tests.support.queues import (
     World,
     flavor,
     group,
-    is_never_exceeded,
     local,
     pod_set,
     queue,
@@ -19,7 +19,6 @@ from tests.support.queues import (
 )
 
 from torchyard.core.queue.assign import Mode
-from torchyard.core.queue.cycle import Admit, Preempt
 
 Object = dict[str, Any]
 QUEUES = ("qa", "qb", "qc")
@@ -32,31 +31,15 @@ def of_two_flavors(name: str, one: int, two: int, preemption: Object | None = No
     return [queue(name, group(*quotas), cohort="all", preemption=preemption or {}), local(name, name)]
 
 
-def happened(world: World, *, rounds: int = 40) -> list[str]:
-    """Rounds until there is nothing more to look at; who is preempted gives back at once."""
-    said: list[str] = []
-    for _ in range(rounds):
-        for one in world.round():
-            if isinstance(one, Admit):
-                said.append(f"{one.item.key[1]} comes")
-            elif isinstance(one, Preempt):
-                said += [f"{target.item.key[1]} goes" for target in one.targets]
-                for target in one.targets:
-                    world.give_back(target.item.key[1])
-        if not world.book.awake:
-            return said
-    raise AssertionError(f"it does not come to rest: {said}")
-
-
 def test_a_preemptor_gets_the_flavors_that_were_freed_for_it() -> None:
     """Its first pod set would rather have the flavor that is freed for the second."""
     quotas = (("one", [quota("cpu", 2)]), ("two", [quota("cpu", 1)]))
     team = queue("team", group(*quotas), preemption={"withinClusterQueue": "LowerPriority"})
     world = World(flavor("one"), flavor("two"), team, local())
     world.put(workload("low", cpu=2))
-    assert happened(world) == ["low comes"]
+    assert world.happens() == ["low comes"]
     world.put(workload("high", pod_set("first", cpu=1), pod_set("second", cpu=2), priority=9))
-    assert happened(world) == ["low goes", "high comes"]
+    assert world.happens() == ["low goes", "high comes"]
     held = world.book.items["default", "high"].held
     assert held == {("two", "cpu"): 1000, ("one", "cpu"): 2000}
 
@@ -67,11 +50,11 @@ def test_what_was_freed_is_not_for_others_of_the_cohort() -> None:
     borrows: Any = {**shared["preemption"], "borrowWithinCohort": {"policy": "LowerPriority"}}
     world = World(flavor(), queue("mine", cpu=2, cohort="all", preemption=borrows), queue("theirs", cpu=2, **shared))
     world.put(local("mine", "mine"), local("theirs", "theirs"), workload("weak", cpu=2, queue="mine", at=3))
-    assert happened(world) == ["weak comes"]
+    assert world.happens() == ["weak comes"]
     world.put(workload("older", cpu=3, queue="theirs", priority=3, at=1))
-    assert happened(world) == []
+    assert world.happens() == []
     world.put(workload("strong", cpu=3, queue="mine", priority=3, at=2))
-    assert happened(world) == ["weak goes", "strong comes"]
+    assert world.happens() == ["weak goes", "strong comes"]
 
 
 def test_nobody_is_preempted_for_what_was_just_given_away() -> None:
@@ -80,9 +63,9 @@ def test_nobody_is_preempted_for_what_was_just_given_away() -> None:
         flavor(), queue("mine", cpu=2, cohort="all", preemption=borrows), queue("theirs", cpu=2, cohort="all")
     )
     world.put(local("mine", "mine"), local("theirs", "theirs"), workload("low", cpu=2, queue="mine"))
-    assert happened(world) == ["low comes"]
+    assert world.happens() == ["low comes"]
     world.put(workload("large", cpu=4, queue="mine", priority=9), workload("own", cpu=2, queue="theirs"))
-    assert happened(world) == ["own comes"]
+    assert world.happens() == ["own comes"]
 
 
 def test_what_is_reclaimed_is_what_the_workload_gets() -> None:
@@ -91,11 +74,11 @@ def test_what_is_reclaimed_is_what_the_workload_gets() -> None:
     world = World(flavor("one"), flavor("two"))
     world.put(*of_two_flavors("qa", 2, 0), *of_two_flavors("qb", 2, 2, reclaims), *of_two_flavors("qc", 0, 0))
     world.put(workload("at-home", cpu=2, queue="qa"), workload("of-one", cpu=2, queue="qc", priority=5))
-    assert sorted(happened(world)) == ["at-home comes", "of-one comes"]
+    assert sorted(world.happens()) == ["at-home comes", "of-one comes"]
     world.put(workload("of-two", cpu=2, queue="qa"))
-    assert happened(world) == ["of-two comes"]
+    assert world.happens() == ["of-two comes"]
     world.put(workload("owner", cpu=2, queue="qb"))
-    assert happened(world) == ["of-one goes", "owner comes"]
+    assert world.happens() == ["of-one goes", "owner comes"]
 
 
 def test_nothing_is_reclaimed_from_those_who_borrow_something_else() -> None:
@@ -103,11 +86,11 @@ def test_nothing_is_reclaimed_from_those_who_borrow_something_else() -> None:
     world = World(flavor("one"), flavor("two"))
     world.put(*of_two_flavors("qa", 3, 1, reclaims), *of_two_flavors("qb", 0, 2))
     world.put(workload("borrowed", cpu=3, queue="qb"))
-    assert happened(world) == ["borrowed comes"]
+    assert world.happens() == ["borrowed comes"]
     world.put(workload("at-home", cpu=2, queue="qb"))
-    assert happened(world) == ["at-home comes"]
+    assert world.happens() == ["at-home comes"]
     world.put(workload("wants-both", pod_set("first", cpu=3), pod_set("second", cpu=2), queue="qa", priority=9))
-    assert happened(world) == []
+    assert world.happens() == []
 
 
 def test_who_lost_what_it_borrowed_does_not_preempt_to_borrow_again() -> None:
@@ -117,11 +100,11 @@ def test_who_lost_what_it_borrowed_does_not_preempt_to_borrow_again() -> None:
     world = World(flavor(), queue("mine", cpu=3, cohort="all", preemption=within))
     world.put(queue("theirs", cpu=3, cohort="all", preemption=every), local("mine", "mine"), local("theirs", "theirs"))
     world.put(workload("weak", cpu=3, queue="mine"))
-    assert happened(world) == ["weak comes"]
+    assert world.happens() == ["weak comes"]
     world.put(
         workload("middle", cpu=4, queue="mine", priority=2), workload("strong", cpu=5, queue="theirs", priority=3)
     )
-    said = happened(world)
+    said = world.happens()
     assert said == ["weak goes", "middle comes", "middle goes", "strong comes", "strong goes", "weak comes"]
 
 
@@ -132,10 +115,10 @@ def test_whom_an_owner_took_it_back_from_does_not_preempt_the_owner_to_borrow_ag
     world.put(queue("theirs", cpu=4, cohort="all", preemption=owner), local("mine", "mine"), local("theirs", "theirs"))
     for name, cpu, priority in (("own", 2, 2), ("more", 3, 1), ("less", 1, 0)):
         world.put(workload(name, cpu=cpu, priority=priority, queue="theirs"))
-    assert happened(world) == ["own comes", "more comes", "less comes"]
+    assert world.happens() == ["own comes", "more comes", "less comes"]
     world.put(workload("strong", cpu=4, queue="mine", priority=9))
     taken, given_back = ["less goes", "more goes", "strong comes"], ["strong goes", "less comes", "more comes"]
-    assert happened(world) == [*taken, *given_back]
+    assert world.happens() == [*taken, *given_back]
 
 
 def some_configuration(random: Random) -> list[Object]:
@@ -169,21 +152,12 @@ def some_job(random: Random, number: int) -> Object:
     return workload(f"w{number}", *sets, **place)
 
 
-def go_on(world: World, random: Random, late: dict[str, None], *, at_once: bool) -> None:
-    """Rounds until nothing happens, with those who are preempted giving back sooner or later."""
-    for _ in range(400):
-        decisions = world.round()
-        late.update(
-            (target.item.key[1], None) for one in decisions if isinstance(one, Preempt) for target in one.targets
-        )
-        given = [name for name in late if at_once or random.random() < 0.5]
-        for name in given:
-            del late[name]
-            world.give_back(name)
-        assert is_never_exceeded(world.book)
-        if not given and not world.book.awake:
-            return
-    raise AssertionError("it does not come to rest")
+def at_once() -> bool:
+    return True
+
+
+def now_and_then(random: Random) -> bool:
+    return random.random() < 0.5
 
 
 @pytest.mark.parametrize("first", range(0, 150, WORLDS_OF_EACH))
@@ -194,11 +168,11 @@ def test_whatever_the_quotas_it_comes_to_rest_and_nobody_starves(first: int) -> 
         world, late = World(*some_configuration(random)), dict[str, None]()
         for job in range(random.randint(1, 12)):
             world.put(some_job(random, job))
-            go_on(world, random, late, at_once=False)
-        go_on(world, random, late, at_once=True)
+            world.go_on(late, partial(now_and_then, random), rounds=400)
+        world.go_on(late, at_once, rounds=400)
         while world.holding():
             world.finish(min(world.holding()))
-            go_on(world, random, late, at_once=True)
+            world.go_on(late, at_once, rounds=400)
         for pool in world.book.pools.values():
             for item in pool.waiting.values():
                 assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT, f"world {number}"

@@ -13,7 +13,7 @@ from torchyard.apiserver.crd.columns import printer_columns
 from torchyard.apiserver.crd.jsonpath import JSONPath
 from torchyard.apiserver.crd.scale import ScalePaths, scale_faults
 from torchyard.apiserver.crd.schema import defaulting
-from torchyard.apiserver.crd.schema.accept import Acceptor, acceptor_of, settler_of
+from torchyard.apiserver.crd.schema.accept import Acceptor, acceptor_of, settler_of, unsure
 from torchyard.apiserver.crd.schema.lists import duplicate_faults
 from torchyard.apiserver.crd.schema.metadata import coerce, embedded_faults
 from torchyard.apiserver.crd.schema.node import Node, compile_schema
@@ -113,7 +113,7 @@ class CustomVersion:
     def settles(self) -> Acceptor:
         """Whether a status is valid for sure and stays as it is when it is pruned and defaulted."""
         status = self.root.properties.get("status")
-        return _never if status is None or status.embedded_below else settler_of(status)
+        return unsure if status is None or status.embedded_below else settler_of(status)
 
     def validate_status(self, obj: Object, old: Object, *, is_settled: bool = False) -> list[Fault]:
         """The faults of a status change; the rest of the object is what it was. `is_settled`: see `settles`."""
@@ -131,10 +131,6 @@ class CustomVersion:
     def _rule_faults(self, obj: Object, old: Object | None, known: list[Fault]) -> list[Fault]:
         rules = self._rules
         return [] if rules is None else rules.faults(obj, ABSENT if old is None else old, known)
-
-
-def _never(_: Any) -> bool:
-    return False
 
 
 def _in_status(fault: Fault) -> Fault:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from torchyard.api.queue import words
-from torchyard.core.queue.amounts import Amounts, FlavorResource
+from torchyard.core.queue.amounts import FlavorResource
 from torchyard.core.queue.assign import Assignment, Chance, Mode, Outlook
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.nominee import Nominee, without
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Target, targets
-from torchyard.core.queue.quota import Node
+from torchyard.core.queue.quota import Node, Part, thought_away
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,18 @@ def cycle(book: Book, now: float) -> list[Decision]:
             nominees.append(nominee)
     roots = {one.pool.node.root for one in nominees}
     claims = [one for one in book.claims.values() if one.pool.node.root in roots]
-    taken = {target.item.key for one in claims for target in one.targets}
+    taken = {key for one in claims for key in _keys(one.targets)}
     promises = _Promises(book)
     for one in sorted([*nominees, *claims], key=lambda each: each.order):
         if book.claims.get(one.pool.queue.name) is one:
             promises.add(one)
-        elif not taken.isdisjoint(target.item.key for target in one.targets):
+        elif not taken.isdisjoint(_keys(one.targets)):
             decisions.append(_step_back(book, one, words.SAME_TARGETS))
         elif not promises.leave_room_for(one):
             if promises.alone_are_against(one):  # else somebody was admitted meanwhile, and it is looked at once more
                 decisions.append(_step_back(book, one, words.NO_LONGER_FITS))
         elif one.targets:
-            taken.update(target.item.key for target in one.targets)
+            taken.update(_keys(one.targets))
             decisions += _preemption(book, one)
             book.claim(one)
             promises.add(one)
@@ -100,8 +99,8 @@ class _Promises:
 
     def __init__(self, book: Book) -> None:
         self._book = book
-        self._given: dict[Node, list[_Part]] = {}  # by root
-        self._freed: dict[Node, dict[Key, _Part]] = {}
+        self._given: dict[Node, list[Part]] = {}  # by root
+        self._freed: dict[Node, dict[Key, Part]] = {}
 
     def add(self, one: Nominee) -> None:
         root = one.pool.node.root
@@ -131,30 +130,16 @@ class _Promises:
                 node.remove(amounts)
 
 
-_Part = tuple[Node, Amounts]
-
-
-def _fits_without(one: Nominee, parts: Collection[_Part]) -> bool:
-    with _thought_away(parts):
+def _fits_without(one: Nominee, parts: Collection[Part]) -> bool:
+    with thought_away(parts):
         return one.fits
-
-
-@contextmanager
-def _thought_away(parts: Collection[_Part]) -> Iterator[None]:
-    for node, amounts in parts:
-        node.remove(amounts)
-    try:
-        yield
-    finally:
-        for node, amounts in parts:
-            node.add(amounts)
 
 
 def _keys(gone: list[Target]) -> list[Key]:
     return [target.item.key for target in gone]
 
 
-def _held_by(book: Book, gone: list[Key]) -> dict[Key, _Part]:
+def _held_by(book: Book, gone: list[Key]) -> dict[Key, Part]:
     """What they hold, as far as they still do."""
     items = (book.items.get(key) for key in gone)
     held = ((one, book.pools.get(one.place)) for one in items if one is not None)
@@ -192,7 +177,7 @@ def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | 
     if assignment.mode is Mode.PREEMPT:
         chosen = targets(item, pool, assignment, book.borrowers)
         if chosen:
-            with _thought_away(_held_by(book, _keys(chosen)).values()):
+            with thought_away(_held_by(book, _keys(chosen)).values()):
                 assignment.borrows = pool.node.farthest(assignment.usage)
             return Nominee(item, pool, lane, assignment, chosen, replaced)
     smaller = lane.plan.assign_partly(pool.node)
@@ -209,7 +194,7 @@ def _outlook(book: Book, item: Item, pool: Pool) -> Outlook:
     def look(key: FlavorResource, amount: int) -> tuple[Chance, int]:
         alone = {key: amount}
         found = targets(item, pool, Assignment(usage=alone, short=alone), book.borrowers)
-        with _thought_away(_held_by(book, _keys(found)).values()):
+        with thought_away(_held_by(book, _keys(found)).values()):
             borrows = pool.node.farthest(alone)
         if not found:
             return Chance.NONE, borrows

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from torchyard.core.queue.assign import Assignment, Mode
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Target
+from torchyard.core.queue.quota import thought_away
 
 
 @dataclass
@@ -45,14 +45,6 @@ class Nominee:
         return replace(self, lane=lane, item=item, assignment=assignment, targets=[])
 
 
-@contextmanager
-def without(replaced: Item | None, pool: Pool) -> Iterator[None]:
+def without(replaced: Item | None, pool: Pool) -> AbstractContextManager[None]:
     """Quotas as they are when a workload gives its own to the next of its job."""
-    if replaced is None:
-        yield
-        return
-    pool.node.remove(replaced.held)
-    try:
-        yield
-    finally:
-        pool.node.add(replaced.held)
+    return nullcontext() if replaced is None else thought_away([(pool.node, replaced.held)])

@@ -6,7 +6,8 @@ the parent too, so that what is available anywhere is a sum along one path, neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from torchyard.core.queue.amounts import Amounts, FlavorResource
@@ -122,6 +123,21 @@ class Node:
         at_parent = used - self.guaranteed.get(key, 0)
         if self.parent is not None and at_parent > 0:
             self.parent._remove(key, min(amount, at_parent))
+
+
+Part = tuple[Node, Amounts]  # what somebody holds, and where
+
+
+@contextmanager
+def thought_away(parts: Collection[Part]) -> Iterator[None]:
+    """Quotas as they are when these have been given back."""
+    for node, amounts in parts:
+        node.remove(amounts)
+    try:
+        yield
+    finally:
+        for node, amounts in parts:
+            node.add(amounts)
 
 
 def cycles(parents: Mapping[str, str]) -> dict[str, list[str]]:

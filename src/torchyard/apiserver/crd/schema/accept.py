@@ -40,9 +40,9 @@ def _compiled(node: Node, *, whole: bool) -> Acceptor:
         return _of_type(node, whole=whole)
     # Where a value must not fit, or fit once, that it was there before can count against it.
     if checks.one_of or checks.negated is not None:
-        return _unsure
+        return unsure
     if (checks.format or checks.enum) and node.type != "string":
-        return _unsure
+        return unsure
     own = _of_type(node, whole=whole)
     if not checks.any_of and not checks.all_of:
         return own
@@ -57,7 +57,7 @@ def _compiled(node: Node, *, whole: bool) -> Acceptor:
     return accept
 
 
-def _unsure(_: Any) -> bool:
+def unsure(_: Any) -> bool:
     return False
 
 
@@ -104,7 +104,7 @@ def _object(node: Node, *, whole: bool) -> Acceptor:
     if node.additional is not None:
         other = (node.additional.plain, below(node.additional))
     elif node.additional_forbidden or (whole and (node.additional_specified or not node.preserve)):
-        other = (None, _unsure)
+        other = (None, unsure)
     if whole and node.embedded:
         # its own metadata is nobody's to prune; whether it is right is looked at elsewhere
         fields = dict.fromkeys(META_FIELDS, (None, _any)) | fields
@@ -133,7 +133,7 @@ def _list(node: Node, *, whole: bool) -> Acceptor:
     if node.items is not None:
         plain, accept = node.items.plain, (settler_of if whole else acceptor_of)(node.items)
     elif whole and not node.preserve:
-        accept = _unsure
+        accept = unsure
 
     def accept_list(value: Any) -> bool:
         if value.__class__ is not list or len(value) < least or (most is not None and len(value) > most):
