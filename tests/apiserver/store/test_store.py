@@ -62,6 +62,16 @@ async def test_of_writes_that_arrive_together_exactly_one_wins(store: Store) -> 
     assert [type(one).__name__ for one in results].count("Stale") == 19
 
 
+@pytest.mark.parametrize(
+    ("watchers", "told", "milliseconds"), [(1, 1, 0.5), (2, 1, 1), (2, 3, 3), (2, 100, 20), (20, 1, 10), (500, 9, 20)]
+)
+async def test_who_is_told_much_or_with_many_waits_longer_for_more(
+    store: Store, watchers: int, told: int, milliseconds: float
+) -> None:
+    last = [store.watch("/pods/", since=None, matches=None, encoder=encode) for _ in range(watchers)][-1]
+    assert store.pause_of(last, told) * 1000 == pytest.approx(milliseconds)
+
+
 async def test_a_watch_replays_what_was_missed_and_goes_on_live(store: Store) -> None:
     first = await store.put("/pods/a/x", an_object("x"), expected=0)
     await store.put("/pods/a/x", an_object("x", role="worker"), expected=first.rev)

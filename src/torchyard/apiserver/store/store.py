@@ -25,7 +25,7 @@ from torchyard.apiserver.store.log import Fsync, Log, Row
 
 log = logging.getLogger(__name__)
 
-_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02  # seconds, for each watcher of a collection and in all
+_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02  # seconds, for each change told and each watcher of a collection, and in all
 
 
 class Stale(YardError):
@@ -308,12 +308,14 @@ class Store:
         self._watchers.get(collection_of(watcher.prefix), set()).discard(watcher)
         watcher.end()
 
-    def pause_of(self, watcher: Watcher) -> float:
-        """How long a watcher that was just told something does well to wait: the more listen, the more at once.
+    def pause_of(self, watcher: Watcher, told: int) -> float:
+        """How long a watcher that was just told so many changes does well to wait: the more listen, the more at once.
 
-        To tell somebody something costs about the same for one change as for twenty.
+        To tell somebody something costs about the same for one change as for twenty. And where many come at a time,
+        many more are on their way.
         """
-        return min(len(self._watchers.get(collection_of(watcher.prefix), ())) * _PAUSE, _LONGEST_PAUSE)
+        listening = len(self._watchers.get(collection_of(watcher.prefix), ()))
+        return min(listening * told * _PAUSE, _LONGEST_PAUSE)
 
     def watchers(self) -> int:
         return sum(len(one) for one in self._watchers.values())

@@ -126,7 +126,7 @@ async def _stream(
                 return
             if events:
                 yield events[0] if len(events) == 1 else b"".join(events)
-                await asyncio.sleep(api.store.pause_of(watcher))
+                await asyncio.sleep(api.store.pause_of(watcher, len(events)))
         if bookmarks:
             yield encoder.bookmark(api.store.revision)
     finally:

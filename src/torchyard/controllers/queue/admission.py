@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 # Few at once: all that are begun together are answered together, and whoever waits for the first of them waits for all.
-_WRITES_AT_ONCE = 8
+_WRITES_AT_ONCE = 16
 # Telling those who wait why they do must not keep others from being admitted.
 _REST = 9.0
 

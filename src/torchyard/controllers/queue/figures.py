@@ -19,8 +19,8 @@ from torchyard.kube.informer import Informer
 log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
-# Figures follow events with a delay, and take a tenth of the time while there is somebody to admit.
-_DELAY, _REST, _LONGEST_REST = 0.1, 9.0, 60.0
+# Figures follow events with a delay, and take a twentieth of the time while there is somebody to admit.
+_DELAY, _REST, _LONGEST_REST = 0.1, 19.0, 60.0
 
 
 class Figures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api.conditions import find, is_true
+from torchyard.api.conditions import find, holds, is_true
 from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.metrics import Metrics
@@ -30,7 +30,7 @@ class WorkloadController:
         await self._controller.run()
 
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
-        if change == "DELETED":
+        if change == "DELETED" or holds(obj, words.FINISHED):
             return
         outcome = self._look(obj)
         key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
