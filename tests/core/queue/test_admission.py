@@ -228,6 +228,13 @@ def test_what_no_queue_takes_is_told_why(obj: dict[str, object], said: str) -> N
     assert world.book.outside["default", "a"][1] == said
 
 
+def test_where_there_is_no_queue_the_fix_is_to_create_one() -> None:
+    world = World(flavor(), queue(), workload("a", queue="nope"))
+    assert world.settle() == []
+    said = "LocalQueue nope doesn't exist; this namespace has no queue yet: create one that leads to a ClusterQueue"
+    assert world.book.outside["default", "a"][1] == said
+
+
 def test_a_missing_flavor_makes_a_queue_inactive() -> None:
     world = World(queue(), local(), workload("a"))
     assert world.settle() == []

@@ -174,7 +174,9 @@ def namespace_refused(queue: str) -> str:
 
 
 def other_queues(names: str) -> str:
-    return f"; queues of this namespace: {names or 'none'}"
+    if not names:
+        return "; this namespace has no queue yet: create one that leads to a ClusterQueue"
+    return f"; queues of this namespace: {names}"
 
 
 _WHY = {
