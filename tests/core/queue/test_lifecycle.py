@@ -39,7 +39,7 @@ def running(*more: Object, spec: Object | None = None, **status: Any) -> Object:
 
 
 def seen(obj: Object, after: float, settings: Settings = SETTINGS, *, stops: dict[str, str] | None = None) -> Outcome:
-    return look(obj, NOW + after, settings, stops=stops or {}, has_owner=True)
+    return look(obj, NOW + after, settings, stops=lambda: stops or {}, has_owner=True)
 
 
 def of(outcome: Outcome, type: str) -> Object:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from torchyard.api.conditions import find, holds, is_true
+from torchyard.api.conditions import find, is_true
 from torchyard.api.queue import names, words
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.metrics import Metrics
@@ -30,7 +31,7 @@ class WorkloadController:
         await self._controller.run()
 
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
-        if change == "DELETED" or holds(obj, words.FINISHED):
+        if change == "DELETED":
             return
         outcome = self._look(obj)
         key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
@@ -50,15 +51,14 @@ class WorkloadController:
 
     def _look(self, obj: Object) -> Outcome:
         has_owner = bool(obj["metadata"].get("ownerReferences"))
-        return look(obj, self._state.now(), self._settings, stops=self._stops(obj), has_owner=has_owner)
+        return look(obj, self._state.now(), self._settings, stops=partial(self._stops, obj), has_owner=has_owner)
 
     def _stops(self, obj: Object) -> dict[str, str]:
-        """The policies of the queues that stop this workload."""
+        """The policies of the queues that stop this workload, which holds quota."""
         namespace, name = obj["metadata"]["namespace"], (obj.get("spec") or {}).get("queueName", "")
-        place = ((obj.get("status") or {}).get("admission") or {}).get("clusterQueue", "")
         found = {
-            names.CLUSTER_QUEUE.kind: self._state.cluster_queues.get("", place) if place else None,
-            names.LOCAL_QUEUE.kind: self._state.local_queues.get(namespace, name) if place else None,
+            names.CLUSTER_QUEUE.kind: self._state.cluster_queues.get("", obj["status"]["admission"]["clusterQueue"]),
+            names.LOCAL_QUEUE.kind: self._state.local_queues.get(namespace, name),
         }
         policies = {kind: _stop_policy(queue) for kind, queue in found.items() if queue is not None}
         return {kind: policy for kind, policy in policies.items() if policy != names.NO_STOP}

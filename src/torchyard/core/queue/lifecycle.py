@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -179,8 +179,13 @@ class Outcome:
     wake_after: float | None = None
 
 
-def look(obj: Object, now: float, settings: Settings, *, stops: Mapping[str, str], has_owner: bool) -> Outcome:
-    """What time, checks and stopped queues do to a workload. `stops`: the policies in force, by kind of queue."""
+def look(
+    obj: Object, now: float, settings: Settings, *, stops: Callable[[], Mapping[str, str]], has_owner: bool
+) -> Outcome:
+    """What time, checks and stopped queues do to a workload.
+
+    `stops` gives the policies in force, by kind of queue; it is asked only about a workload that holds quota.
+    """
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     conditions = status.get("conditions") or ()
     outcome = Outcome()
@@ -208,7 +213,7 @@ def look(obj: Object, now: float, settings: Settings, *, stops: Mapping[str, str
         if not has_owner:
             outcome.status = release(obj, now)
     else:
-        _keep(outcome, obj, now, settings, stops)
+        _keep(outcome, obj, now, settings, stops())
     return outcome
 
 
