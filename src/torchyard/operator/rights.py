@@ -60,7 +60,7 @@ def queue_rights() -> list[Right]:
     return [
         # patch: nobody waits for us to delete one whose job is gone; delete: one that its job has outgrown.
         Right(queues.GROUP, queues.WORKLOAD.plural, (*_READ, "create", "update", "patch", "delete")),
-        Right(queues.GROUP, f"{queues.WORKLOAD.plural}/status", ("update",)),
+        Right(queues.GROUP, f"{queues.WORKLOAD.plural}/status", ("patch",)),
         Right(queues.GROUP, queues.LOCAL_QUEUE.plural, ("list", "watch")),
         *(Right(queues.GROUP, kind.plural, ("list", "watch")) for kind in cluster),
         Right("scheduling.k8s.io", "priorityclasses", ("list", "watch")),

@@ -35,6 +35,8 @@ Object = dict[str, Any]
 
 _ABOUT_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
 _STATUS_ALONE = frozenset({"status"})
+_OF_A_REVISION = frozenset({"metadata", "status"})
+_REVISION_ALONE = frozenset({"resourceVersion"})
 
 _NO_KIND = (
     "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
@@ -60,13 +62,27 @@ def _is_about_status(call: Call, patch: Patch) -> bool:
 
 def _status_patched(call: Call, patch: Patch, obj: Object) -> Object:
     """What most patches of a status leave needs no look beyond the first, and so may share its parts with others."""
-    if patch.read.keys() == _STATUS_ALONE and not patch.faults:
-        status = merged(obj.get("status"), patch.read["status"])
+    read = patch.read
+    if _is_status_alone(read) and not patch.faults:
+        status = merged(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
         if call.resource.custom.settles(status):
             call.settled = status
-            return {**obj, "metadata": dict(obj["metadata"]), "status": status}
+            return {**obj, "metadata": obj["metadata"] | read.get("metadata", {}), "status": status}
     call.settled = None
     return patched(call, patch, _with_own_status(obj))
+
+
+def _is_status_alone(read: Object) -> bool:
+    """Whether a patch says nothing but a status, and perhaps which revision it is meant for."""
+    if read.keys() == _STATUS_ALONE:
+        return True
+    metadata = read.get("metadata")
+    return (
+        read.keys() == _OF_A_REVISION
+        and metadata.__class__ is dict
+        and metadata.keys() == _REVISION_ALONE
+        and metadata["resourceVersion"].__class__ is str
+    )
 
 
 def _with_own_status(obj: Object) -> Object:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.merge_patch import merge_patch
 from torchyard.api.queue import names
 from torchyard.controllers.queue.refs import (
     CHECKS,
@@ -103,8 +104,7 @@ class Workloads:
             before = obj if turn.before is None else await turn.before
             if before is not None:
                 known = before
-                body = _only_status(known, change(known))
-                written = known = await self.client.update(WORKLOADS, body, subresource="status")
+                written = known = await self._patch_status(known, change(known))
         except StatusError as error:
             if error.status not in (404, 409):
                 raise
@@ -115,6 +115,17 @@ class Workloads:
             elif not turn.after.cancelled():
                 turn.after.set_result(written)
         return written
+
+    async def _patch_status(self, obj: Object, status: Object) -> Object:
+        """Write what differs, if nobody else has written: the rest of a workload, templates and all, need not travel."""
+        metadata = obj["metadata"]
+        patch = {
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "status": merge_patch(obj.get("status") or {}, status),
+        }
+        return await self.client.patch(
+            WORKLOADS, metadata["name"], patch, metadata["namespace"], subresource="status"
+        )
 
     def is_busy(self) -> bool:
         """Whether somebody is being admitted, or was just now: what is only told about it gives way."""
@@ -223,17 +234,6 @@ class State(Workloads):
         if before is None or before["metadata"].get("labels") != obj["metadata"].get("labels"):
             self.book.namespace_changed(obj["metadata"]["name"])
             self.changed()
-
-
-def _only_status(obj: Object, status: Object) -> Object:
-    """All that the status endpoint looks at: the rest of a workload, templates and all, need not travel.
-
-    What is left out of the metadata counts as given up by those who set it, though it stays: so all of it is sent.
-    """
-    metadata = obj["metadata"]
-    if "managedFields" in metadata:
-        metadata = {name: part for name, part in metadata.items() if name != "managedFields"}
-    return {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": metadata, "status": status}
 
 
 def _job_of(workload: Object) -> list[str]:

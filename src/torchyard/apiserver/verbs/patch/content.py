@@ -38,6 +38,7 @@ class Patch:
     type: str
     read: Any
     faults: tuple[str, ...] = ()  # what strict field validation has to say about the patch itself
+    has_nulls: bool = True  # whether it may have any
 
     @property
     def document(self) -> Any:
@@ -51,7 +52,7 @@ class Patch:
             if self.type == STRATEGIC:
                 patched = strategic.merged(obj, self.document, type)
             elif self.type == MERGE:
-                patched = merge.merged(obj, self.document)
+                patched = merge.merged(obj, self.document, has_nulls=self.has_nulls)
             else:
                 patched = json_patch.patched(obj, self.document)
         except (RecursionError, orjson.JSONEncodeError):
@@ -138,7 +139,7 @@ def _read_json(type: str, body: bytes, *, lenient: bool) -> Patch:
     if not isinstance(document, dict):
         what = f"json: cannot unmarshal {json_type(document)} into Go value of type map[string]interface {{}}"
         raise errors.bad_request(_malformed(type, what, lenient=lenient))
-    return Patch(type, document, () if lenient else tuple(_repeated(body, document)))
+    return Patch(type, document, () if lenient else tuple(_repeated(body, document)), has_nulls=b"null" in body)
 
 
 def _malformed(type: str, what: str, *, lenient: bool) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
-def merged(target: Any, patch: Any) -> Any:
-    """`target` with `patch` merged in: a null deletes, objects merge, everything else replaces."""
+def merged(target: Any, patch: Any, *, has_nulls: bool = True) -> Any:
+    """`target` with `patch` merged in: a null deletes, objects merge, everything else replaces.
+
+    `has_nulls`: whether there may be any in the patch; most have none, and need not be searched.
+    """
     if not isinstance(target, dict):
-        return _without_null_fields(patch)
+        return _without_null_fields(patch) if has_nulls else patch
     if not isinstance(patch, dict):
         return patch
     result = dict(target)
@@ -16,7 +19,7 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = merged(result.get(key), value, has_nulls=has_nulls)
     return result
 
 
