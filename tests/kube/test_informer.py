@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from torchyard.api.errors import StatusError
-from torchyard.kube.client import JSON, Answer, Client, Ref
+from torchyard.kube.client import JSON, Answer, Client, Ref, events_in
 from torchyard.kube.informer import Informer, by_namespace, by_owner
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import PODS
@@ -38,6 +38,9 @@ class ScriptedServer:
         self.lists += 1
         metadata = {"resourceVersion": str(self.revision)}
         return Answer(200, orjson.dumps({"metadata": metadata, "items": self.items}), {})
+
+    def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[dict[str, Any]], None]:
+        return events_in(self.stream(path, accept=accept))
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         query = parse_qs(urlsplit(path).query)

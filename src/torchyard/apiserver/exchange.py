@@ -79,6 +79,8 @@ class Request:
     user: User
     # The transport's own request, for streams that take the connection over; None where there is no connection.
     incoming: Any = None
+    # Whether who asks is in this process, and takes events as objects.
+    takes_objects: bool = False
 
 
 @dataclass(slots=True)
@@ -86,6 +88,7 @@ class Response:
     status: int = 200
     body: bytes | AsyncGenerator[bytes, None] = b""  # whole, or in pieces
     content_type: str = JSON
+    events: AsyncGenerator[list[dict[str, Any]], None] | None = None  # in place of the body, for who takes objects
     headers: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     # What the transport's own stream left behind, where one took the connection over.

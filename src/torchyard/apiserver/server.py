@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
@@ -41,6 +41,7 @@ from torchyard.apiserver.verbs.watch import watch
 from torchyard.apiserver.virtual import VIRTUAL
 from torchyard.apiserver.wire import body as bodies
 from torchyard.apiserver.wire.encode import ObjectEncoder
+from torchyard.apiserver.wire.handover import Handover
 from torchyard.apiserver.wire.negotiate import Format, negotiate
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ class Server:
         route = parse(request.method, request.path, watch=request.query.flag("watch"))
         response = await self._answered(request, route)
         if route is not None and route.plural and not (response.status == 404 and not self._is_served(route)):
-            is_whole = isinstance(response.body, bytes)  # how long a watch lasts says nothing about the server
+            # how long a watch lasts says nothing about the server
+            is_whole = isinstance(response.body, bytes) and response.events is None
             labels = (route.verb, route.group, route.version, route.plural, route.subresource, str(response.status))
             self.metrics.count(labels, time.perf_counter() - start if is_whole else None)
         return response
@@ -185,8 +187,9 @@ class Server:
         if "watch" not in call.resource.verbs:
             raise errors.method_not_allowed()
         encoder = self.encoder(call, request)
-        stream: AsyncGenerator[bytes, None] = watch(self.api, call, encoder)
-        return Response(200, stream, encoder.content_type)
+        if request.takes_objects:
+            return Response(200, events=watch(self.api, call, Handover(encoder)))
+        return Response(200, watch(self.api, call, encoder), encoder.content_type)
 
     async def _create(self, call: Call, request: Request) -> Response:
         if call.name:

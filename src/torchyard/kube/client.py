@@ -50,6 +50,10 @@ class Transport(Protocol):
         """The pieces of a streamed answer; raises the Status of a refusal."""
         ...
 
+    def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
+        """The events of a watch, as many at a time as there are; raises the Status of a refusal."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -174,14 +178,11 @@ class Client:
             query["fieldSelector"] = fields
         if seconds:
             query["timeoutSeconds"] = str(seconds)
-        rest = b""
         accept = METADATA if metadata_only else JSON
-        async with aclosing(self._transport.stream(_with(ref.path(namespace), query), accept=accept)) as pieces:
-            async for piece in pieces:
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield _event(orjson.loads(line))
+        async with aclosing(self._transport.watch(_with(ref.path(namespace), query), accept=accept)) as told:
+            async for events in told:
+                for event in events:
+                    yield _event(event)
 
     async def create(
         self, ref: Ref, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
@@ -252,6 +253,15 @@ class Client:
             raise error_of(answer)
         read: Object = orjson.loads(answer.body) if answer.body else {}
         return read
+
+
+async def events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[Object], None]:
+    """The events of a watch that comes as bytes, one on a line."""
+    rest = b""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            *lines, rest = (rest + piece).split(b"\n")
+            yield [orjson.loads(line) for line in lines if line]
 
 
 def error_of(answer: Answer) -> StatusError:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from torchyard.kube.client import JSON, Answer, Unreachable, error_of
+from torchyard.kube.client import JSON, Answer, Object, Unreachable, error_of, events_in
 from torchyard.kube.credentials import Credential, CredentialError, Credentials, ssl_context
 from torchyard.kube.exchange import Wires
 from torchyard.kube.kubeconfig import Connection
@@ -109,6 +109,9 @@ class HttpTransport:
                     yield piece
             except (aiohttp.ClientError, TimeoutError) as error:
                 raise self._unreachable(error) from error
+
+    def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
+        return events_in(self.stream(path, accept=accept))
 
     async def close(self) -> None:
         for session in [*self._retired, *([self._session] if self._session else [])]:

@@ -5,15 +5,28 @@ The handler is given by the assembly, so that this layer need not know the serve
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import NamedTuple, Protocol
 
-from torchyard.kube.client import JSON, Answer, error_of
+from torchyard.kube.client import JSON, Answer, Object, error_of, events_in
 
-# (method, path with query, body, content type, accept) -> (status, whole body or pieces, headers)
-Handler = Callable[
-    [str, str, bytes, str, str], Awaitable[tuple[int, bytes | AsyncGenerator[bytes, None], dict[str, str]]]
-]
+
+class Handled(NamedTuple):
+    """What the server answers: a whole body, or its pieces, or the events of a watch."""
+
+    status: int
+    body: bytes | AsyncGenerator[bytes, None]
+    headers: dict[str, str]
+    events: AsyncGenerator[list[Object], None] | None = None
+
+
+class Handler(Protocol):
+    async def __call__(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = JSON
+    ) -> Handled:
+        """`path` with its query."""
+        ...
 
 
 class LocalTransport:
@@ -23,13 +36,13 @@ class LocalTransport:
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> Answer:
-        status, answer, headers = await self._handler(method, path, body, content_type, accept)
+        status, answer, headers, _ = await self._handler(method, path, body, content_type, accept)
         if not isinstance(answer, bytes):
             answer = b"".join([piece async for piece in answer])
         return Answer(status, answer, headers)
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
-        status, answer, headers = await self._handler("GET", path, b"", "", accept)
+        status, answer, headers, _ = await self._handler("GET", path, accept=accept)
         if isinstance(answer, bytes):
             if status >= 400:
                 raise error_of(Answer(status, answer, headers))
@@ -38,6 +51,17 @@ class LocalTransport:
         async with aclosing(answer) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
+        """What is given belongs to whoever watches: nothing else in this process has it."""
+        status, answer, headers, events = await self._handler("GET", path, accept=accept)
+        if events is None:
+            if isinstance(answer, bytes):
+                raise error_of(Answer(status, answer, headers))
+            events = events_in(answer)
+        async with aclosing(events) as told:
+            async for some in told:
+                yield some
 
     async def close(self) -> None:
         return None

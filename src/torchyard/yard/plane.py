@@ -8,12 +8,13 @@ import errno
 import logging
 import os
 import secrets
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from torchyard.api.builtins import builtin_resources
 from torchyard.api.errors import YardError
@@ -54,8 +55,8 @@ from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.upkeep import Upkeep
 from torchyard.controllers import mirror
 from torchyard.kube import kubeconfig_entry
-from torchyard.kube.client import Client
-from torchyard.kube.local import LocalTransport
+from torchyard.kube.client import JSON, Client
+from torchyard.kube.local import Handled, LocalTransport
 from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
 from torchyard.yard.door import door
 from torchyard.yard.lock import Holder, StateLock
@@ -214,14 +215,20 @@ class Plane:
     def client(self, manager: str) -> Client:
         """A client of this plane that needs no socket and may do everything."""
 
+        @cache
+        def headers(content_type: str, accept: str) -> Mapping[str, str]:
+            return CIMultiDictProxy(
+                CIMultiDict({"User-Agent": manager, "Content-Type": content_type, "Accept": accept})
+            )
+
         async def handle(
-            method: str, path: str, body: bytes, content_type: str, accept: str
-        ) -> tuple[int, bytes | AsyncGenerator[bytes, None], dict[str, str]]:
+            method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = JSON
+        ) -> Handled:
             bare, _, query = path.partition("?")
-            headers = CIMultiDict({"User-Agent": manager, "Content-Type": content_type, "Accept": accept})
-            request = Request(method, bare, Query(query), headers, body, ADMIN)
+            said = headers(content_type, accept)
+            request = Request(method, bare, Query(query), said, body, ADMIN, takes_objects=True)
             response = await self.server.handle(request)
-            return response.status, response.body, response.headers
+            return Handled(response.status, response.body, response.headers, response.events)
 
         return Client(LocalTransport(handle), manager=manager)
 

@@ -1,7 +1,8 @@
 """The bytes in memory: the current state of every object, serialised, in key order.
 
 A record keeps the bytes a client is sent; the parsed object is made when somebody asks for it, and not kept, so that
-five thousand pods cost their bytes and little more.
+five thousand pods cost their bytes and little more. Only while a change is told may it still be there, for whoever in
+this process wants to keep it.
 """
 
 from __future__ import annotations
@@ -16,19 +17,36 @@ import orjson
 class Record:
     """One object at one revision. Immutable; shared by the cache, the watchers and the responses."""
 
-    __slots__ = ("_labels", "_selectable", "data", "key", "rev")
+    __slots__ = ("_labels", "_selectable", "_spare", "data", "key", "rev")
 
-    def __init__(self, key: str, rev: int, data: bytes, labels: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        key: str,
+        rev: int,
+        data: bytes,
+        labels: dict[str, str] | None = None,
+        spare: dict[str, Any] | None = None,
+    ) -> None:
+        """`spare`: the object that `data` was made of, if nobody else has a part in it."""
         self.key = key
         self.rev = rev
         self.data = data
         self._labels = labels
+        self._spare = spare
         self._selectable: dict[str, str] | None = None
 
     def object(self) -> dict[str, Any]:
         """A fresh copy of the object, the caller's to change."""
         parsed: dict[str, Any] = orjson.loads(self.data)
         return parsed
+
+    def handed_over(self) -> dict[str, Any]:
+        """Like `object`, but for the first who asks while the change is told without the work of a copy."""
+        spare, self._spare = self._spare, None
+        return spare if spare is not None else self.object()
+
+    def is_told(self) -> None:
+        self._spare = None
 
     @property
     def labels(self) -> dict[str, str]:

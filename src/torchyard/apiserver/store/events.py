@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -12,7 +12,7 @@ from torchyard.apiserver.store.cache import Record
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 Filter = Callable[[Record], bool]
-Encoder = Callable[[Change, Record], bytes]
+Encoder = Callable[[Change, Record], Any]  # an event as the watcher's client is told it: bytes, or an object
 
 
 class Event:
@@ -24,7 +24,7 @@ class Event:
         self.change = change
         self.record = record
         self.previous = previous
-        self._encoded: dict[tuple[Change, Encoder], bytes] = {}
+        self._encoded: dict[tuple[Change, Encoder], Any] = {}
 
     def seen_through(self, matches: Filter | None) -> Change | None:
         """The change as a watcher with this selector sees it: an object that stops matching is gone for it."""
@@ -36,8 +36,8 @@ class Event:
             return "MODIFIED" if now else "DELETED"
         return "ADDED" if now else None
 
-    def encoded(self, change: Change, encoder: Encoder) -> bytes:
-        """The event's bytes; encoded once for all watchers that share the encoder."""
+    def encoded(self, change: Change, encoder: Encoder) -> Any:
+        """What is told; encoded once for all watchers that share the encoder."""
         key = (change, encoder)
         data = self._encoded.get(key)
         if data is None:
@@ -68,7 +68,7 @@ class Watcher:
         self._first = first  # for the first event only, where that is special
         self.ended = False
         self.overrun = False
-        self._queue: list[bytes] = []
+        self._queue: list[Any] = []
         self._bytes = 0
         self._wake: asyncio.Future[None] | None = None
 
@@ -79,9 +79,8 @@ class Watcher:
         if change is None:
             return
         encoder, self._first = self._first or self._encoder, None
-        data = event.encoded(change, encoder)
-        self._queue.append(data)
-        self._bytes += len(data)
+        self._queue.append(event.encoded(change, encoder))
+        self._bytes += len(event.record.data)
         if self._bytes > self.MAX_BYTES or len(self._queue) > self.MAX_EVENTS:
             self.overrun = True
             self.end()
@@ -95,7 +94,7 @@ class Watcher:
             self._queue = []
         self._release()
 
-    async def take(self, within: float) -> list[bytes] | None:
+    async def take(self, within: float) -> list[Any] | None:
         """The queued events, or an empty list after `within` seconds without any, or None at the end."""
         if not self._queue and not self.ended:
             loop = asyncio.get_running_loop()

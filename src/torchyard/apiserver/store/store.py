@@ -52,6 +52,7 @@ class _Write(NamedTuple):
     obj: dict[str, Any]
     expected: int
     delete: bool
+    is_own: bool
     done: asyncio.Future[Record]
 
 
@@ -140,21 +141,26 @@ class Store:
 
     # Writing
 
-    def put(self, key: str, obj: dict[str, Any], *, expected: int) -> asyncio.Future[Record]:
-        """Write an object. Awaiting gives the new record, or raises `Stale`. The store takes the object over."""
-        return self._submit(key, obj, expected, delete=False)
+    def put(self, key: str, obj: dict[str, Any], *, expected: int, is_own: bool = False) -> asyncio.Future[Record]:
+        """Write an object. Awaiting gives the new record, or raises `Stale`. The store takes the object over.
+
+        `is_own`: no part of it is a part of anything else, so that who watches here may have it to keep.
+        """
+        return self._submit(key, obj, expected, delete=False, is_own=is_own)
 
     def delete(self, key: str, obj: dict[str, Any], *, expected: int) -> asyncio.Future[Record]:
         """Remove an object; `obj` is its last state, as watchers shall see it."""
         return self._submit(key, obj, expected, delete=True)
 
-    def _submit(self, key: str, obj: dict[str, Any], expected: int, *, delete: bool) -> asyncio.Future[Record]:
+    def _submit(
+        self, key: str, obj: dict[str, Any], expected: int, *, delete: bool, is_own: bool = False
+    ) -> asyncio.Future[Record]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Record] = loop.create_future()
         if self._closed:
             done.set_exception(StatusError(503, "ServiceUnavailable", "the server is shutting down"))
             return done
-        self._pending.append(_Write(key, obj, expected, delete, done))
+        self._pending.append(_Write(key, obj, expected, delete, is_own, done))
         if not self._scheduled and self._flusher is None:
             self._scheduled = True
             loop.call_soon(self._flush)
@@ -227,7 +233,9 @@ class Store:
                 write.done.set_exception(error)
                 continue
             revision += 1
-            record = Record(write.key, revision, data, metadata.get("labels") or {})
+            record = Record(
+                write.key, revision, data, metadata.get("labels") or {}, spare=write.obj if write.is_own else None
+            )
             row = Row(revision, write.key, write.expected, write.delete, data)
             prepared.append(_Prepared(write, row, record, current))
             ahead[write.key] = None if write.delete else record
@@ -248,6 +256,7 @@ class Store:
                 listener(event)
             for watcher in self._watchers.get(prefix, ()):
                 watcher.offer(event)
+            record.is_told()
             if not write.done.done():
                 write.done.set_result(record)
             self._unsynced += len(row.value)

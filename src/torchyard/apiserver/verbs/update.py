@@ -105,7 +105,9 @@ async def change(
         try:
             if is_gone:
                 return await api.store.delete(key, new, expected=record.rev)
-            return await api.store.put(key, new, expected=record.rev)
+            # a settled status came with the call, and all the rest from what was read for it alone
+            is_own = call.settled is not None and new.get("status") is call.settled
+            return await api.store.put(key, new, expected=record.rev, is_own=is_own)
         except Stale:
             continue
     raise call.conflict()

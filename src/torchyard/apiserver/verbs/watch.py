@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
-
-import orjson
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, Protocol, TypeVar
 
 from torchyard.api import errors, faults
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
-from torchyard.apiserver.store.events import Watcher
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.events import Change, Watcher
 from torchyard.apiserver.store.store import Compacted
 from torchyard.apiserver.verbs.list import revision_of, too_large_version
 from torchyard.apiserver.verbs.selection import Selection, select
-from torchyard.apiserver.wire.encode import ObjectEncoder
 
+Piece = TypeVar("Piece")
+_Piece_co = TypeVar("_Piece_co", covariant=True)
 BOOKMARK_SECONDS = 60.0
 # Upstream ends a watch without a timeout after 30 to 60 minutes, at random, so that clients do not all come at once.
 SHORTEST_WATCH = 1800.0
@@ -25,7 +26,21 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 _PIECE = 256 << 10
 
 
-def watch(api: Api, call: Call, encoder: ObjectEncoder) -> AsyncGenerator[bytes, None]:
+class Telling(Protocol[_Piece_co]):
+    """How events are told: as the bytes of a stream (`wire.encode`), or as objects (`wire.handover`)."""
+
+    def event(self, change: Change, record: Record) -> Any: ...
+
+    def first_event(self, change: Change, record: Record) -> Any: ...
+
+    def bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> Any: ...
+
+    def error(self, status: dict[str, Any]) -> Any: ...
+
+    def piece(self, events: list[Any]) -> _Piece_co: ...
+
+
+def watch(api: Api, call: Call, telling: Telling[Piece]) -> AsyncGenerator[Piece, None]:
     """Check what is asked, subscribe at once, and answer the stream. Nothing between call and stream is missed."""
     query = call.query
     initial = _initial_events(call)
@@ -36,20 +51,20 @@ def watch(api: Api, call: Call, encoder: ObjectEncoder) -> AsyncGenerator[bytes,
         raise too_large_version(revision, api.store.revision)
     from_state = initial or (initial is None and revision == 0)
     since = None if from_state or revision == 0 else revision
-    state = _state(api, selection, encoder) if from_state else []
+    state = _state(api, selection) if from_state else []
     try:
         watcher = api.store.watch(
             selection.prefix,
             since=since,
             matches=selection.matches,
-            encoder=encoder.event,
-            first=None if state else encoder.first_event,
+            encoder=telling.event,
+            first=None if state else telling.first_event,
         )
     except Compacted as gone:
-        return _one(_error_event(errors.expired(gone.message)))
+        return _one(telling.piece([telling.error(errors.expired(gone.message).body())]))
     seconds = _seconds(query.number("timeoutSeconds"))
     bookmarks = query.flag("allowWatchBookmarks")
-    return _stream(api, watcher, encoder, state=state, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
+    return _stream(api, watcher, telling, state=state, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
 
 
 def _initial_events(call: Call) -> bool | None:
@@ -80,62 +95,64 @@ def _seconds(seconds: int) -> float:
     return float(seconds) if seconds > 0 else SHORTEST_WATCH * (1 + random.random())
 
 
-def _state(api: Api, selection: Selection, encoder: ObjectEncoder) -> list[bytes]:
-    """Everything that is there now, as ADDED events in pieces."""
-    pieces: list[bytes] = []
-    piece: list[bytes] = []
-    size = 0
-    for record in api.store.snapshot(api.store.revision, selection.prefix):
-        if selection.matches is None or selection.matches(record):
-            data = encoder.event("ADDED", record) if size or pieces else encoder.first_event("ADDED", record)
-            piece.append(data)
-            size += len(data)
-            if size > _PIECE:
-                pieces.append(b"".join(piece))
-                piece, size = [], 0
-    if piece:
-        pieces.append(b"".join(piece))
-    return pieces
+def _state(api: Api, selection: Selection) -> list[Record]:
+    """Everything that is there now."""
+    there = api.store.snapshot(api.store.revision, selection.prefix)
+    return [record for record in there if selection.matches is None or selection.matches(record)]
+
+
+def _initial(state: list[Record], telling: Telling[Piece]) -> Iterator[Piece]:
+    """What is there as ADDED events, each made when the ones before it are on their way."""
+    events: list[Any] = []
+    size, tell = 0, telling.first_event
+    for record in state:
+        events.append(tell("ADDED", record))
+        size, tell = size + len(record.data), telling.event
+        if size > _PIECE:
+            yield telling.piece(events)
+            events, size = [], 0
+    if events:
+        yield telling.piece(events)
 
 
 async def _stream(
     api: Api,
     watcher: Watcher,
-    encoder: ObjectEncoder,
+    telling: Telling[Piece],
     *,
-    state: list[bytes],
+    state: list[Record],
     initial: bool,
     bookmarks: bool,
     seconds: float,
-) -> AsyncGenerator[bytes, None]:
+) -> AsyncGenerator[Piece, None]:
+    def bookmark(revision: int, annotations: dict[str, str] | None = None) -> Piece:
+        return telling.piece([telling.bookmark(revision, annotations=annotations)])
+
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     try:
         start = api.store.revision
-        for piece in state:
+        for piece in _initial(state, telling):
             yield piece
+        state.clear()
         if initial and bookmarks:
-            yield encoder.bookmark(start, annotations=_INITIAL_END)
+            yield bookmark(start, annotations=_INITIAL_END)
         next_bookmark = loop.time() + BOOKMARK_SECONDS if bookmarks else end
         while (now := loop.time()) < end:
             if now >= next_bookmark:
                 next_bookmark = now + BOOKMARK_SECONDS
-                yield encoder.bookmark(api.store.revision)
+                yield bookmark(api.store.revision)
             events = await watcher.take(min(end, next_bookmark) - now)
             if events is None:
                 return
             if events:
-                yield events[0] if len(events) == 1 else b"".join(events)
+                yield telling.piece(events)
                 await asyncio.sleep(api.store.pause_of(watcher, len(events)))
         if bookmarks:
-            yield encoder.bookmark(api.store.revision)
+            yield bookmark(api.store.revision)
     finally:
         api.store.unwatch(watcher)
 
 
-async def _one(data: bytes) -> AsyncGenerator[bytes, None]:
-    yield data
-
-
-def _error_event(error: errors.StatusError) -> bytes:
-    return b'{"type":"ERROR","object":' + orjson.dumps(error.body()) + b"}\n"
+async def _one(piece: Piece) -> AsyncGenerator[Piece, None]:
+    yield piece

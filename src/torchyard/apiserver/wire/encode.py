@@ -55,7 +55,13 @@ class ObjectEncoder:
 
     def shown(self, record: Record) -> Object:
         """The object in the client's version, with what a later schema says about fields it does not have."""
-        obj = record.object()
+        return self._seen(record.object(), record)
+
+    def handed_over(self, record: Record) -> Object:
+        """The same in the client's form, and the client's to keep: see `Record.handed_over`."""
+        return self._form(self._seen(record.handed_over(), record))
+
+    def _seen(self, obj: Object, record: Record) -> Object:
         if self.resource is not self._storage:
             return from_storage(self.resource, self._storage, obj)
         if self.resource.custom is not None and record.rev < self._schema_revision:
@@ -86,6 +92,13 @@ class ObjectEncoder:
             metadata = {"resourceVersion": str(record.rev)}
             return self._table([self.shown(record)], metadata, definitions=definitions)
         return orjson.dumps(self._form(self.shown(record)))
+
+    def piece(self, events: Sequence[bytes]) -> bytes:
+        """Events that are told together."""
+        return events[0] if len(events) == 1 else b"".join(events)
+
+    def error(self, status: Object) -> bytes:
+        return b'{"type":"ERROR","object":' + orjson.dumps(status) + b"}\n"
 
     def bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> bytes:
         metadata: Object = {"resourceVersion": str(revision)}

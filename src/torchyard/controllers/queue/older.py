@@ -39,17 +39,17 @@ class OlderKueue:
             return answer
         return answer._replace(body=orjson.dumps(_translated(orjson.loads(answer.body), plural, names.STORED)))
 
-    async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
-        plural, rest = _plural(path), b""
-        async with aclosing(self._transport.stream(path.replace(_NEWER, _OLDER, 1), accept=accept)) as pieces:
-            async for piece in pieces:
-                if not plural:
-                    yield piece
-                    continue
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
-                    if line:
-                        yield _event(line, plural)
+    def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
+        return self._transport.stream(path, accept=accept)
+
+    async def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
+        plural = _plural(path)
+        async with aclosing(self._transport.watch(path.replace(_NEWER, _OLDER, 1), accept=accept)) as told:
+            async for events in told:
+                for event in events if plural else ():
+                    if event["type"] != "ERROR":
+                        event["object"] = _translated(event["object"], plural, names.STORED)
+                yield events
 
     async def close(self) -> None:
         await self._transport.close()
@@ -61,13 +61,6 @@ def _plural(path: str) -> str:
         return ""
     parts = path[len(_NEWER) :].partition("?")[0].split("/")
     return parts[2] if parts[0] == "namespaces" and len(parts) > 2 else parts[0]
-
-
-def _event(line: bytes, plural: str) -> bytes:
-    event = orjson.loads(line)
-    if event["type"] != "ERROR":
-        event["object"] = _translated(event["object"], plural, names.STORED)
-    return orjson.dumps(event) + b"\n"
 
 
 def _translated(obj: Object, plural: str, version: str) -> Object:

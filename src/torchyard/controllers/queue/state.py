@@ -117,15 +117,13 @@ class Workloads:
         return written
 
     async def _patch_status(self, obj: Object, status: Object) -> Object:
-        """Write what differs, if nobody else has written: the rest of a workload, templates and all, need not travel."""
+        """Write what differs, unless somebody else has written: the rest, templates and all, need not travel."""
         metadata = obj["metadata"]
         patch = {
             "metadata": {"resourceVersion": metadata["resourceVersion"]},
             "status": merge_patch(obj.get("status") or {}, status),
         }
-        return await self.client.patch(
-            WORKLOADS, metadata["name"], patch, metadata["namespace"], subresource="status"
-        )
+        return await self.client.patch(WORKLOADS, metadata["name"], patch, metadata["namespace"], subresource="status")
 
     def is_busy(self) -> bool:
         """Whether somebody is being admitted, or was just now: what is only told about it gives way."""
