@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.elements import item_step
-from torchyard.apiserver.verbs.apply.extract import created_fields
+from torchyard.apiserver.verbs.apply.extract import LEAF, created_fields
 from torchyard.apiserver.verbs.apply.fieldset import FieldSet, difference_below, union
-from torchyard.apiserver.verbs.apply.values import ANY, child
+from torchyard.apiserver.verbs.apply.values import ABSENT, ANY, child
 
 
 class Comparison(NamedTuple):
@@ -18,12 +18,11 @@ class Comparison(NamedTuple):
 
     def without(self, fields: FieldSet) -> Comparison:
         """Leave out these fields and all beneath them."""
-        if not fields:
-            return self
         added, modified, removed = self
-        return Comparison(
-            difference_below(added, fields), difference_below(modified, fields), difference_below(removed, fields)
-        )
+        for step in fields:
+            if step in added or step in modified or step in removed:
+                return Comparison(*[difference_below(part, fields) for part in self])
+        return self
 
     @property
     def set_now(self) -> FieldSet:
@@ -33,13 +32,11 @@ class Comparison(NamedTuple):
 # The same, beneath one step: None where nothing differs, {} for the value itself.
 _Part = FieldSet | None
 _Parts = tuple[_Part, _Part, _Part]
-_Noted = tuple[FieldSet, FieldSet, FieldSet]
+_WHOLE: Final[_Parts] = (None, LEAF, None)
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], type: Type) -> Comparison:
     """What is added, modified and removed on the way from `old` to `new`."""
-    if old == new:
-        return Comparison({}, {}, {})
     added, modified, removed = _differing(old, new, type)
     return Comparison(added or {}, modified or {}, removed or {})
 
@@ -48,80 +45,69 @@ def _differing(old: Any, new: Any, type: Type) -> _Parts:
     """How two values differ that are known to."""
     if type.shape == "list":
         if type.list_type == "atomic":
-            return (None, {}, None)
+            return _WHOLE
         before, after = _items(old, type), _items(new, type)
-        return _lists(before, after, type) if before or after else (None, {}, None)
+        return _members(before, after, type) if before or after else _WHOLE
     if type.atomic_map or type.shape not in ("object", "map", "any"):
-        return (None, {}, None)
-    old_fields = old if isinstance(old, dict) else {}
-    new_fields = new if isinstance(new, dict) else {}
-    if not old_fields and not new_fields:
-        return (None, {}, None)
-    added, modified, removed = _objects(old_fields, new_fields, type)
-    if not isinstance(old, dict | None) or not isinstance(new, dict | None):
+        return _WHOLE
+    if old.__class__ is dict and new.__class__ is dict:
+        return _members(old, new, type)
+    before = old if isinstance(old, dict) else {}
+    after = new if isinstance(new, dict) else {}
+    if not before and not after:
+        return _WHOLE
+    added, modified, removed = _members(before, after, type)
+    if old is not None and new is not None:
         # Free-form JSON changed its kind: the fields of the one went or came, and the value itself is another.
-        modified = {}
+        modified = LEAF
     return added, modified, removed
 
 
-def _objects(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
-    parts: _Noted = ({}, {}, {})
+def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
+    """How the fields of two objects differ, or the items of two lists by their steps."""
+    added: FieldSet = {}
+    modified: FieldSet = {}
+    removed: FieldSet = {}
+    item_type = type.items or ANY if type.shape == "list" else None
     for key, before in old.items():
-        if key in new:
-            after = new[key]
-            if before != after:
-                _note(parts, f"f:{key}", _differing(before, after, child(type, key)))
+        after = new.get(key, ABSENT)
+        if before is after or before == after:
+            continue
+        step = "f:" + key if item_type is None else key
+        if before.__class__ is str and after.__class__ is str:
+            modified[step] = LEAF
+            continue
+        inner = item_type or child(type, key)
+        if after is ABSENT:
+            removed[step] = created_fields(before, inner)
+        elif (before.__class__ is tuple) is (after.__class__ is tuple):
+            came, changed, went = _differing(before, after, inner)
+            if came is not None:
+                added[step] = came
+            if changed is not None:
+                modified[step] = changed
+            if went is not None:
+                removed[step] = went
         else:
-            parts[2][f"f:{key}"] = created_fields(before, child(type, key))
+            # Items that share their step become distinct, or cease to be: the leaf is replaced by its parts.
+            added[step] = created_fields(after, inner)
+            removed[step] = created_fields(before, inner)
     for key, after in new.items():
         if key not in old:
-            parts[0][f"f:{key}"] = created_fields(after, child(type, key))
-    return parts[0] or None, parts[1] or None, parts[2] or None
+            added["f:" + key if item_type is None else key] = created_fields(after, item_type or child(type, key))
+    return added or None, modified or None, removed or None
 
 
-def _lists(old: dict[str, list[Any]], new: dict[str, list[Any]], type: Type) -> _Parts:
-    parts: _Noted = ({}, {}, {})
-    item_type = type.items or ANY
-    for step in {**old, **new}:
-        before, after = old.get(step, []), new.get(step, [])
-        if before == after:
-            continue
-        match len(before), len(after):
-            case 0, 1:
-                parts[0][step] = created_fields(after[0], item_type)
-            case 1, 0:
-                parts[2][step] = created_fields(before[0], item_type)
-            case 1, 1:
-                _note(parts, step, _differing(before[0], after[0], item_type))
-            case _:
-                _duplicates(parts, step, before, after, item_type)
-    return parts[0] or None, parts[1] or None, parts[2] or None
-
-
-def _duplicates(parts: _Noted, step: str, before: list[Any], after: list[Any], type: Type) -> None:
-    """Items that share their key are one leaf; becoming distinct, or ceasing to be, replaces the leaf by its parts."""
-    added, modified, removed = parts
-    if len(before) > 1 and len(after) > 1:
-        modified[step] = {}
-    elif len(before) > 1:
-        removed[step] = {}
-        if after:
-            added[step] = created_fields(after[0], type)
-    else:
-        added[step] = {}
-        if before:
-            removed[step] = created_fields(before[0], type)
-
-
-def _note(parts: _Noted, step: str, found: _Parts) -> None:
-    for part, fields in zip(parts, found, strict=True):
-        if fields is not None:
-            part[step] = fields
-
-
-def _items(value: Any, type: Type) -> dict[str, list[Any]]:
-    """The items of an associative list by their steps."""
-    found: dict[str, list[Any]] = {}
+def _items(value: Any, type: Type) -> dict[str, Any]:
+    """The items of an associative list by their steps; those that share one as a tuple, which counts as a leaf."""
+    found: dict[str, Any] = {}
+    shared: dict[str, list[Any]] = {}
     for item in value if isinstance(value, list) else ():
-        found.setdefault(item_step(item, type), []).append(item)
+        step = item_step(item, type)
+        if step in found:
+            shared.setdefault(step, [found[step]]).append(item)
+        else:
+            found[step] = item
+    for step, items in shared.items():
+        found[step] = tuple(items)
     return found

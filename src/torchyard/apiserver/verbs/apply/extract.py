@@ -11,7 +11,10 @@ from torchyard.apiserver.verbs.apply.elements import item_step
 from torchyard.apiserver.verbs.apply.fieldset import SELF, FieldSet
 from torchyard.apiserver.verbs.apply.values import ANY, child, is_named, splits
 
-_LEAF: Final[FieldSet] = {}
+# Shared, as every set may be.
+LEAF: Final[FieldSet] = {}
+_NESTED: Final[frozenset[Any]] = frozenset((dict, list))
+_class_of: Final = type
 
 
 def applied_fields(value: Any, type: Type) -> FieldSet:
@@ -48,35 +51,30 @@ def created_fields(value: Any, type: Type) -> FieldSet:
     """
     if value.__class__ is dict:
         if not value or type.atomic_map:
-            return _LEAF
-        for inner in value.values():
-            if inner.__class__ is dict or inner.__class__ is list:
-                break
-        else:
-            return _scalars(tuple(value))
-        result: FieldSet = {SELF: _LEAF}
-        fields, values = type.fields, type.values
-        for key, inner in value.items():
-            if inner.__class__ is dict or inner.__class__ is list:
-                result["f:" + key] = created_fields(inner, fields.get(key) or values or ANY)
-            else:
-                result["f:" + key] = _LEAF
+            return LEAF
+        result = _scalars(tuple(value))
+        if not _NESTED.isdisjoint(map(_class_of, value.values())):
+            result = result.copy()
+            fields, values = type.fields, type.values
+            for key, inner in value.items():
+                if inner.__class__ in _NESTED:
+                    result["f:" + key] = created_fields(inner, fields.get(key) or values or ANY)
         return result
     if value.__class__ is list and value and type.list_type != "atomic":
-        result = {SELF: _LEAF}
+        result = {SELF: LEAF}
         item_type = type.items or ANY
         for item in value:
             step = item_step(item, type)
             # Items that share their key count as a single leaf, as upstream has it.
-            result[step] = _LEAF if step in result else created_fields(item, item_type)
+            result[step] = LEAF if step in result else created_fields(item, item_type)
         return result
-    return _LEAF
+    return LEAF
 
 
 @lru_cache(maxsize=4096)
 def _scalars(keys: tuple[str, ...]) -> FieldSet:
     """What comes into being with an object of nothing but scalars: most objects are such, and much alike."""
-    return {SELF: _LEAF} | {f"f:{key}": _LEAF for key in keys}
+    return {SELF: LEAF} | {f"f:{key}": LEAF for key in keys}
 
 
 def set_fields(value: dict[str, Any], zero: dict[str, Any], type: Type) -> FieldSet:

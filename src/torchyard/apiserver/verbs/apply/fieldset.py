@@ -42,20 +42,19 @@ def _of_path(path: Path) -> FieldSet:
 def union(left: FieldSet, right: FieldSet) -> FieldSet:
     if not left or not right:
         return left or right
-    result = dict(left)
+    result = left | right
     for step, node in right.items():
-        mine = result.get(step)
-        result[step] = node if mine is None else _united(mine, node)
+        mine = left.get(step)
+        if mine is not None:
+            result[step] = _united(mine, node)
     return result
 
 
 def _united(left: FieldSet, right: FieldSet) -> FieldSet:
-    if not left and not right:
-        return left
-    result = union(left, right)
-    if is_member(left) or is_member(right):
-        return result if SELF in result else {SELF: {}, **result}
-    return result
+    if left and right:
+        return union(left, right)
+    node = left or right
+    return node if is_member(node) else {SELF: {}, **node}
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
@@ -65,9 +64,14 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
         node = left.get(step)
         if node is None:
             continue
-        kept = None if step == SELF else _without(node, other)
-        if kept is node:
-            continue
+        kept = None
+        if step != SELF:
+            if node:
+                kept = _without(node, other)
+            elif other and SELF not in other:
+                kept = node
+            if kept is node:
+                continue
         if result is left:
             result = left.copy()
         if kept is None:
@@ -78,13 +82,14 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def _without(node: FieldSet, other: FieldSet) -> FieldSet | None:
-    """A node without the members of another, itself among them; None when nothing is left."""
+    """A node that is no leaf without the members of another, itself among them; None when nothing is left."""
     left = difference(node, other)
-    was_member = is_member(node)
+    was_member = SELF in node
     stays = was_member and not is_member(other)
     if left is node and stays == was_member:
         return node
-    beneath = {step: inner for step, inner in left.items() if step != SELF}
+    beneath = left.copy() if left is node else left
+    beneath.pop(SELF, None)
     if beneath:
         return {SELF: {}, **beneath} if stays else beneath
     return {} if stays else None

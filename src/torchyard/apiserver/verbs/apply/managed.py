@@ -48,15 +48,16 @@ _STRIPPED = of_paths(
 def record_update(endpoint: Endpoint, live: Object | None, new: Object, *, manager: str, now: str) -> None:
     """Set `metadata.managedFields` of `new` after a create (`live` is None), update or patch; nothing else changes."""
     sent = new["metadata"].pop("managedFields", None)
-    by = _By(manager, now)
     try:
         if live is None:
-            known = _created(endpoint, new, by)
+            known = _created(endpoint, new, manager, now)
         else:
             before = dict(live["metadata"])
             known = _known(before.pop("managedFields", None), sent, endpoint.subresource)
             # A record that was wiped, or never was: upstream does not begin one before the first apply.
-            known = capped(_updated(endpoint, {**live, "metadata": before}, new, known, by)) if known else {}
+            if known:
+                live_before = {**live, "metadata": before}
+                known = capped(_updated(endpoint, live_before, new, known, manager=manager, now=now))
     except Unkeyed:
         # As upstream: an object with lists whose items cannot be told apart keeps the record it had.
         known = _known(live["metadata"].get("managedFields"), None, "") if live is not None else {}
@@ -86,7 +87,7 @@ def _checked_and_applied(endpoint: Endpoint, live: Object | None, applied: Objec
     known = managers.read((base.get("metadata") or {}).get("managedFields"), trusted=True) or {}
     try:
         if live is not None and not known:
-            known = _created(endpoint, live, by._replace(manager=BEFORE_FIRST_APPLY))
+            known = _created(endpoint, live, BEFORE_FIRST_APPLY, by.now)
         result, known = _applied(endpoint, base, applied, known, by)
     except Unkeyed as fault:
         raise senseless(f"failed to create typed live object ({_named(applied)}): {fault}") from None
@@ -119,7 +120,7 @@ def _known(before: Any, sent: Any, subresource: str) -> Managers:
     return managers.read(before, trusted=True) or {}
 
 
-def _created(endpoint: Endpoint, new: Object, by: _By) -> Managers:
+def _created(endpoint: Endpoint, new: Object, manager: str, now: str) -> Managers:
     """The record of an object nobody has written to before: all of it is the writer's."""
     # What would be stripped is left out to begin with: this is the way of every create.
     metadata = {key: value for key, value in new["metadata"].items() if key not in _KEPT_IN_METADATA}
@@ -132,20 +133,20 @@ def _created(endpoint: Endpoint, new: Object, by: _By) -> Managers:
     mine = difference_below(fields, endpoint.reset)
     if not mine:
         return {}
-    who = updater(by.manager, endpoint.api_version, endpoint.subresource)
-    return {who: Owned(mine, endpoint.api_version, by.now)}
+    who = updater(manager, endpoint.api_version, endpoint.subresource)
+    return {who: Owned(mine, endpoint.api_version, now)}
 
 
-def _updated(endpoint: Endpoint, live: Object, new: Object, known: Managers, by: _By) -> Managers:
+def _updated(endpoint: Endpoint, live: Object, new: Object, known: Managers, *, manager: str, now: str) -> Managers:
     """The record after an update: what changed is the writer's now, what is gone is nobody's."""
     change = compare(live, new, endpoint.type).without(endpoint.reset)
     set_now = change.set_now
     result = _after(set_now, change.removed, known)
     mine = difference(set_now, _STRIPPED)
     if mine:
-        who = updater(by.manager, endpoint.api_version, endpoint.subresource)
+        who = updater(manager, endpoint.api_version, endpoint.subresource)
         had = result[who].fields if who in result else {}
-        result[who] = Owned(union(mine, had), endpoint.api_version, by.now)
+        result[who] = Owned(union(mine, had), endpoint.api_version, now)
     return result
 
 
@@ -153,11 +154,13 @@ def _after(set_now: FieldSet, removed: FieldSet, known: Managers, *, keeps: Mana
     """The record once everybody but `keeps` has lost what changed and what is gone."""
     result: Managers = {}
     for one, owned in known.items():
-        fields = owned.fields
-        if one != keeps:
-            fields = difference(difference(fields, set_now), removed)
+        had = fields = owned.fields
+        if keeps is None or one != keeps:
+            fields = difference(had, set_now)
+            if removed:
+                fields = difference(fields, removed)
         if fields:
-            result[one] = owned if fields is owned.fields else owned._replace(fields=fields)
+            result[one] = owned if fields is had else Owned(fields, owned.api_version, owned.time)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -31,12 +32,16 @@ class Manager(NamedTuple):
         return orjson.dumps({key: value for key, value in named.items() if value})
 
 
+# The same few managers come again and again.
+_manager = lru_cache(maxsize=1024, typed=True)(Manager)
+
+
 def applier(name: str, subresource: str) -> Manager:
-    return Manager(name or "unknown", APPLY, "", subresource)
+    return _manager(name or "unknown", APPLY, "", subresource)
 
 
 def updater(name: str, api_version: str, subresource: str) -> Manager:
-    return Manager(name or "unknown", UPDATE, api_version, subresource)
+    return _manager(name or "unknown", UPDATE, api_version, subresource)
 
 
 class Owned(NamedTuple):
@@ -64,16 +69,15 @@ def read(entries: Any, *, trusted: bool = False) -> Managers | None:
             except (ValueError, TypeError, AttributeError):
                 return None
         version = "" if operation == APPLY else api_version
-        manager = Manager(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
+        manager = _manager(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
         managers[manager] = Owned(fields, api_version, entry.get("time") or "")
     return managers
 
 
 def written(managers: Managers) -> list[dict[str, Any]]:
     """`managedFields` of these managers, in upstream's order: appliers first, then by time, then by name."""
-    if len(managers) == 1:
-        return [entry(*one) for one in managers.items()]
-    return [entry(*one) for one in sorted(managers.items(), key=_order)]
+    ordered = sorted(managers.items(), key=_order) if len(managers) > 1 else managers.items()
+    return [entry(manager, owned) for manager, owned in ordered]
 
 
 def _order(one: tuple[Manager, Owned]) -> tuple[str, ...]:
@@ -85,7 +89,8 @@ def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
     result: dict[str, Any] = {"manager": manager.name, "operation": manager.operation, "apiVersion": owned.api_version}
     if owned.time:
         result["time"] = owned.time
-    result |= {"fieldsType": "FieldsV1", "fieldsV1": owned.fields}
+    result["fieldsType"] = "FieldsV1"
+    result["fieldsV1"] = owned.fields
     if manager.subresource:
         result["subresource"] = manager.subresource
     return result
@@ -93,6 +98,8 @@ def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
 
 def capped(managers: Managers) -> Managers:
     """The managers with the oldest updaters of a version merged, so that no more than ten are left where possible."""
+    if len(managers) <= MAX_UPDATERS:
+        return managers
     updaters = [one for one in managers if one.operation == UPDATE]
     if len(updaters) <= MAX_UPDATERS:
         return managers
