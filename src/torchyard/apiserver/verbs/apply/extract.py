@@ -14,7 +14,6 @@ from torchyard.apiserver.verbs.apply.values import ANY, child, is_named, splits
 # Shared, as every set may be.
 LEAF: Final[FieldSet] = {}
 _NESTED: Final[frozenset[Any]] = frozenset((dict, list))
-_class_of: Final = type
 
 
 def applied_fields(value: Any, type: Type) -> FieldSet:
@@ -52,13 +51,12 @@ def created_fields(value: Any, type: Type) -> FieldSet:
     if value.__class__ is dict:
         if not value or type.atomic_map:
             return LEAF
-        result = _scalars(tuple(value))
-        if not _NESTED.isdisjoint(map(_class_of, value.values())):
-            result = result.copy()
-            fields, values = type.fields, type.values
-            for key, inner in value.items():
-                if inner.__class__ in _NESTED:
-                    result["f:" + key] = created_fields(inner, fields.get(key) or values or ANY)
+        result = flat = _scalars(tuple(value))
+        for key, inner in value.items():
+            if inner.__class__ in _NESTED:
+                if result is flat:
+                    result = flat.copy()
+                result["f:" + key] = created_fields(inner, type.fields.get(key) or type.values or ANY)
         return result
     if value.__class__ is list and value and type.list_type != "atomic":
         result = {SELF: LEAF}
