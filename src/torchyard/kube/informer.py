@@ -16,7 +16,7 @@ from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.kube.client import Client, Ref, WatchEvent
-from torchyard.kube.slim import slim
+from torchyard.kube.slim import slim, unmanaged
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ Keep = Callable[[Object], Object]  # what is kept of an object; metadata always,
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 30.0
 # Shorter than the idle limits of common proxies, so that a dead connection is noticed.
 _WATCH_SECONDS = 300
+_OF_A_WHOLE = (slim, unmanaged)  # they keep the spec as it is
 # Longer than any watch that the server ends as asked: then nobody is at the other end.
 _SILENCE_SECONDS = _WATCH_SECONDS + 60
 
@@ -196,7 +197,7 @@ class Informer:
     def _kept(self, obj: Object, before: Object | None) -> Object:
         """Most changes are of a status: a spec that is what it was need be neither kept twice nor looked through."""
         spec = obj.get("spec")
-        if spec is None or before is None or self.keep is not slim or before.get("spec") != spec:
+        if spec is None or before is None or self.keep not in _OF_A_WHOLE or before.get("spec") != spec:
             return self.keep(obj)
         obj["spec"] = None
         obj = self.keep(obj)

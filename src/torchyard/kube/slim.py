@@ -23,6 +23,12 @@ def slim(obj: Object) -> Object:
     return obj
 
 
+def unmanaged(obj: Object) -> Object:
+    """The object itself, without managedFields: where the texts are few, or somebody else sees to them."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
 def _slim_metadata(metadata: Object) -> None:
     metadata.pop("managedFields", None)
     for name in ("labels", "ownerReferences"):

@@ -26,6 +26,7 @@ from torchyard.kube.informer import Informer, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import NAMESPACES
+from torchyard.kube.slim import unmanaged
 
 Object = dict[str, Any]
 _EVENTS = 50_000  # of a moment with very many workloads
@@ -59,7 +60,8 @@ class Workloads:
     ) -> None:
         self.client, self.clock = client, clock
         self.book = Book(self._labels_of, one_by_one=one_by_one)
-        self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of})
+        # texts that many share are few but in those that ended, and those the book shares by itself
+        self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of}, keep=unmanaged)
         flavors = informers.of(FLAVORS)
         self.informers: list[Informer] = [flavors, self.workloads]
         self._calm_at = 0.0
