@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,25 @@ async def test_a_revision_that_is_forgotten_is_raised_as_expired(plane: Plane, c
     with pytest.raises(StatusError, match="too old resource version") as caught:
         await anext(client.watch(BOATS, since="1"))
     assert caught.value.status == 410
+
+
+async def test_nothing_before_the_last_bookmark_is_left_out(client: Client) -> None:
+    """Whoever watches again goes on from there. A server that is busy has something to tell when the time is up."""
+    written: list[int] = []
+    number = count()
+    is_over = asyncio.Event()
+
+    async def write() -> None:
+        while not is_over.is_set():
+            obj = await client.patch(BOATS, "a", {"status": {"knots": [next(number)]}}, "default", subresource="status")
+            written.append(int(obj["metadata"]["resourceVersion"]))
+
+    async with aclosing(client.watch(BOATS, initial=True, seconds=1)) as stream:
+        await begun(stream)
+        writers = [asyncio.create_task(write()) for _ in range(4)]
+        told = [(change, int(obj["metadata"]["resourceVersion"])) async for change, obj in stream]
+    is_over.set()
+    await asyncio.gather(*writers)
+    *events, last = told
+    assert last[0] == "BOOKMARK"
+    assert [revision for _, revision in events] == [one for one in sorted(written) if one <= last[1]]

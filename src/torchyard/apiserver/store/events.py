@@ -105,10 +105,12 @@ class Watcher:
             finally:
                 timer.cancel()
                 self._wake = None
-        if self._queue:
-            queue, self._queue, self._bytes = self._queue, [], 0
-            return queue
-        return None if self.ended else []
+        return self.left() or (None if self.ended else [])
+
+    def left(self) -> list[Any]:
+        """The queued events, of which there may be none."""
+        queue, self._queue, self._bytes = self._queue, [], 0
+        return queue
 
     def _release(self) -> None:
         if self._wake is not None and not self._wake.done():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any, Protocol, TypeVar
+from math import inf
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torchyard.api import errors, faults
 from torchyard.apiserver.api import Api
@@ -51,20 +52,20 @@ def watch(api: Api, call: Call, telling: Telling[Piece]) -> AsyncGenerator[Piece
         raise too_large_version(revision, api.store.revision)
     from_state = initial or (initial is None and revision == 0)
     since = None if from_state or revision == 0 else revision
-    state = _state(api, selection) if from_state else []
+    start = _Start(api.store.revision, _state(api, selection) if from_state else [])
     try:
         watcher = api.store.watch(
             selection.prefix,
             since=since,
             matches=selection.matches,
             encoder=telling.event,
-            first=None if state else telling.first_event,
+            first=None if start.records else telling.first_event,
         )
     except Compacted as gone:
         return _one(telling.piece([telling.error(errors.expired(gone.message).body())]))
     seconds = _seconds(query.number("timeoutSeconds"))
     bookmarks = query.flag("allowWatchBookmarks")
-    return _stream(api, watcher, telling, state=state, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
+    return _stream(api, watcher, telling, start, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
 
 
 def _initial_events(call: Call) -> bool | None:
@@ -95,17 +96,24 @@ def _seconds(seconds: int) -> float:
     return float(seconds) if seconds > 0 else SHORTEST_WATCH * (1 + random.random())
 
 
+class _Start(NamedTuple):
+    """What a watch begins with, and the revision at which it was so."""
+
+    revision: int
+    records: list[Record]
+
+
 def _state(api: Api, selection: Selection) -> list[Record]:
     """Everything that is there now."""
     there = api.store.snapshot(api.store.revision, selection.prefix)
     return [record for record in there if selection.matches is None or selection.matches(record)]
 
 
-def _initial(state: list[Record], telling: Telling[Piece]) -> Iterator[Piece]:
+def _initial(records: list[Record], telling: Telling[Piece]) -> Iterator[Piece]:
     """What is there as ADDED events, each made when the ones before it are on their way."""
     events: list[Any] = []
     size, tell = 0, telling.first_event
-    for record in state:
+    for record in records:
         events.append(tell("ADDED", record))
         size, tell = size + len(record.data), telling.event
         if size > _PIECE:
@@ -119,37 +127,37 @@ async def _stream(
     api: Api,
     watcher: Watcher,
     telling: Telling[Piece],
+    start: _Start,
     *,
-    state: list[Record],
     initial: bool,
     bookmarks: bool,
     seconds: float,
 ) -> AsyncGenerator[Piece, None]:
-    def bookmark(revision: int, annotations: dict[str, str] | None = None) -> Piece:
-        return telling.piece([telling.bookmark(revision, annotations=annotations)])
-
+    """Whoever is sent a bookmark goes on from there: so nothing from before it may still have to be told."""
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     try:
-        start = api.store.revision
-        for piece in _initial(state, telling):
+        for piece in _initial(start.records, telling):
             yield piece
-        state.clear()
+        start.records.clear()
         if initial and bookmarks:
-            yield bookmark(start, annotations=_INITIAL_END)
-        next_bookmark = loop.time() + BOOKMARK_SECONDS if bookmarks else end
+            yield telling.piece([telling.bookmark(start.revision, annotations=_INITIAL_END)])
+        next_bookmark = loop.time() + BOOKMARK_SECONDS if bookmarks else inf
         while (now := loop.time()) < end:
-            if now >= next_bookmark:
-                next_bookmark = now + BOOKMARK_SECONDS
-                yield bookmark(api.store.revision)
             events = await watcher.take(min(end, next_bookmark) - now)
             if events is None:
                 return
             if events:
                 yield telling.piece(events)
                 await asyncio.sleep(api.store.pause_of(watcher, len(events)))
+            elif loop.time() >= next_bookmark:
+                next_bookmark = loop.time() + BOOKMARK_SECONDS
+                yield telling.piece([telling.bookmark(api.store.revision)])
+        last = watcher.left()
         if bookmarks:
-            yield bookmark(api.store.revision)
+            last.append(telling.bookmark(api.store.revision))
+        if last:
+            yield telling.piece(last)
     finally:
         api.store.unwatch(watcher)
 
