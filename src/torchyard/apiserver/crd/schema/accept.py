@@ -7,17 +7,14 @@ it is asked for, says yes only to what pruning and defaulting would leave alone 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from torchyard.api.faults import Fault
-from torchyard.apiserver.crd.schema import formats
 from torchyard.apiserver.crd.schema.lists import has_repeated
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node, ValueChecks
-from torchyard.apiserver.crd.schema.validation import check_number
+from torchyard.apiserver.crd.schema.validation import check_number, check_string
 from torchyard.apiserver.go import INT64
-from torchyard.apiserver.patterns import pattern
 
 Acceptor = Callable[[Any], bool]
 
@@ -156,15 +153,17 @@ def _string(checks: ValueChecks | None) -> Acceptor:
     if checks is None:
         return lambda value: value.__class__ is str
     allowed = frozenset(one for one in checks.enum if isinstance(one, str)) if checks.enum else None
-    least, most = checks.min_length or 0, sys.maxsize if checks.max_length is None else checks.max_length
-    shape, format = checks.pattern, checks.format
+    limits = (checks.max_length, checks.min_length, checks.pattern or None, checks.format or None)
+    is_limited = any(limit is not None for limit in limits)
 
     def accept_string(value: Any) -> bool:
         if value.__class__ is not str or (allowed is not None and value not in allowed):
             return False
-        if not least <= len(value) <= most or (shape and pattern(shape).search(value) is None):
-            return False
-        return not format or formats.valid(format, value)
+        if not is_limited:
+            return True
+        found: list[Fault] = []
+        check_string(value, checks, None, found)
+        return not found
 
     return accept_string
 
