@@ -154,7 +154,7 @@ async def _stream(
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
                 yield telling.piece([telling.bookmark(api.store.revision)])
         last = watcher.left()
-        if bookmarks:
+        if bookmarks and not watcher.overrun:
             last.append(telling.bookmark(api.store.revision))
         if last:
             yield telling.piece(last)
