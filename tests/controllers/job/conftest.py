@@ -36,8 +36,8 @@ _numbers = itertools.count()
 class Cluster:
     """One namespace of a cluster with Job controllers: jobs are made, pods moved, and what follows is waited for."""
 
-    def __init__(self, client: Client, namespace: str, kubeconfig: Path) -> None:
-        self.client, self.namespace, self.kubeconfig = client, namespace, kubeconfig
+    def __init__(self, client: Client, namespace: str, kubeconfig: Path, *, is_ours: bool) -> None:
+        self.client, self.namespace, self.kubeconfig, self.is_ours = client, namespace, kubeconfig, is_ours
 
     async def ask(self, method: str, *, body: Object | None = None, accept: str = JSON) -> Answer:
         """A request about jobs over the wire, with everything that comes back."""
@@ -205,13 +205,13 @@ async def _namespace(client: Client) -> str:
 async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
     async with Plane(Settings(state=directory / "state", port=0, controllers=CONTROLLERS)) as plane:
         client = plane.client("test")
-        yield Cluster(client, await _namespace(client), plane.settings.kubeconfig)
+        yield Cluster(client, await _namespace(client), plane.settings.kubeconfig, is_ours=True)
 
 
 async def _real(server: Server) -> AsyncIterator[Cluster]:
     client = Client(HttpTransport(load(server.kubeconfig), user_agent="test"), manager="test")
     try:
-        yield Cluster(client, await _namespace(client), server.kubeconfig)
+        yield Cluster(client, await _namespace(client), server.kubeconfig, is_ours=False)
     finally:
         await client.close()
         await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
