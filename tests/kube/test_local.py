@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.objects import crd, custom
 
 from torchyard.api.errors import StatusError
 from torchyard.kube.client import Client, Ref, WatchEvent
@@ -18,27 +19,9 @@ from torchyard.yard.settings import Settings
 
 Object = dict[str, Any]
 DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-BOATS = Ref("example.com", "v1", "boats")
+BOATS = Ref("test.torchyard.dev", "v1", "boats")
 STATUS = {"type": "object", "properties": {"knots": {"type": "array", "items": {"type": "integer"}}}}
-BOAT_DEFINITION = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "boats.example.com"},
-    "spec": {
-        "group": "example.com",
-        "names": {"plural": "boats", "singular": "boat", "kind": "Boat", "listKind": "BoatList"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"status": STATUS}}},
-                "subresources": {"status": {}},
-            }
-        ],
-    },
-}
+SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"status": STATUS}}}
 
 
 @pytest.fixture
@@ -51,8 +34,8 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
 async def client(plane: Plane) -> Client:
     """Of a plane where there is a boat."""
     client = plane.client("test")
-    await client.create(DEFINITIONS, BOAT_DEFINITION)
-    await client.create(BOATS, {"apiVersion": "example.com/v1", "kind": "Boat", "metadata": {"name": "a"}}, "default")
+    await client.create(DEFINITIONS, crd("boats", version={"schema": SCHEMA, "subresources": {"status": {}}}))
+    await client.create(BOATS, custom("Boat", "a"), "default")
     return client
 
 
@@ -105,7 +88,7 @@ async def test_metadata_alone_is_told_where_that_is_asked_for(client: Client) ->
 
 async def test_a_refused_watch_is_raised_as_the_status_it_is(client: Client) -> None:
     with pytest.raises(StatusError, match="could not find the requested resource") as caught:
-        await anext(client.watch(Ref("example.com", "v1", "ships")))
+        await anext(client.watch(Ref("test.torchyard.dev", "v1", "ships")))
     assert caught.value.status == 404
 
 

@@ -14,7 +14,7 @@ def slim(obj: Object) -> Object:
     Of thousands of pods every third byte is a text that another pod has too. Of metadata only some parts are: a name
     and a uid are everybody's own.
     """
-    _slim_metadata(obj["metadata"])
+    _share_metadata(unmanaged(obj)["metadata"])
     for name, part in obj.items():
         if part.__class__ is str:
             obj[name] = _same(part)
@@ -29,8 +29,7 @@ def unmanaged(obj: Object) -> Object:
     return obj
 
 
-def _slim_metadata(metadata: Object) -> None:
-    metadata.pop("managedFields", None)
+def _share_metadata(metadata: Object) -> None:
     for name in ("labels", "ownerReferences"):
         if part := metadata.get(name):
             _share(part)

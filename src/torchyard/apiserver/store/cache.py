@@ -45,7 +45,8 @@ class Record:
         spare, self._spare = self._spare, None
         return spare if spare is not None else self.object()
 
-    def is_told(self) -> None:
+    def drop_spare(self) -> None:
+        """The change is told."""
         self._spare = None
 
     @property

@@ -256,7 +256,7 @@ class Store:
                 listener(event)
             for watcher in self._watchers.get(prefix, ()):
                 watcher.offer(event)
-            record.is_told()
+            record.drop_spare()
             if not write.done.done():
                 write.done.set_result(record)
             self._unsynced += len(row.value)
