@@ -50,7 +50,7 @@ def server(with_node: Server) -> Server:
 def kubectl(server: Server, space: Space, tmp_path: Path) -> Kubectl:
     newest = kubectls.newest()
     if newest is None:
-        pytest.skip("no kubectl in PATH")
+        pytest.skip("no kubectl that runs on this machine")
     return newest.using(server.kubeconfig, tmp_path, space.name)
 
 

@@ -41,7 +41,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
     found = kubectls.newest()
     if found is None:
-        pytest.skip("no kubectl in PATH")
+        pytest.skip("no kubectl that runs on this machine")
     path = "/api/v1/namespaces/default/serviceaccounts/default"
     eventually(lambda: plane.admin.get(path).status == 200, "the service account")
     return found.using(plane.kubeconfig, tmp_path, "default")

@@ -37,7 +37,7 @@ def shell(plane: Server, tmp_path: Path) -> Kubectl:
     """The newest kubectl of this machine, in a namespace of its own."""
     found = [Kubectl(version, path) for version, path in kubectls.versions().items()]
     if not found:
-        pytest.skip("no kubectl in PATH")
+        pytest.skip("no kubectl that runs on this machine")
     kubectl = max(found, key=lambda one: one.minor)
     namespace = f"documents-{next(_numbers)}"
     kubectl.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)

@@ -11,6 +11,7 @@ import fcntl
 import functools
 import json
 import os
+import platform
 import secrets
 import subprocess
 import tempfile
@@ -28,7 +29,10 @@ from torchyard.apiserver.access.certificates import ensure
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE_RANGE = "10.96.0.0/16"
-MISSING = "no real Kubernetes here: set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
+MISSING = (
+    "no real Kubernetes that runs here: set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kubectl"
+    f" for {platform.machine()}"
+)
 
 
 @functools.cache
@@ -45,7 +49,15 @@ def assets() -> Path | None:
             found = Path(subprocess.check_output([script, "unpack"], text=True).strip())
     else:
         return None
-    return found if (found / "kube-apiserver").exists() and (found / "etcd").exists() else None
+    return found if (found / "kube-apiserver").exists() and _runs(found / "etcd") else None
+
+
+def _runs(program: Path) -> bool:
+    """Whether it is there, and made for this kind of machine."""
+    try:
+        return subprocess.run([program, "--version"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def has(program: str) -> bool:

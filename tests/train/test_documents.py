@@ -76,7 +76,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
     found = kubectls.newest()
     if found is None:
-        pytest.skip("no kubectl in PATH")
+        pytest.skip("no kubectl that runs on this machine")
     return found.using(plane.kubeconfig, tmp_path, "default")
 
 
