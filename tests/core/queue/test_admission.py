@@ -273,3 +273,14 @@ def test_a_pod_set_pushed_to_another_flavor_does_not_keep_the_rest_out_for_ever(
     assert world.settle() == ["small"]
     world.finish("small")
     assert world.settle() == ["large"]
+
+
+def test_a_workload_preempts_for_fewer_pods_when_it_cannot_for_all() -> None:
+    policy = {"withinClusterQueue": "LowerPriority"}
+    world = World(flavor(), queue(cpu=6, preemption=policy), local())
+    world.put(workload("weak", cpu=3), workload("strong", cpu=3, priority=9))
+    world.settle()
+    world.put(workload("a", pod_set(count=6, least=2, cpu=1), priority=5))
+    assert world.settle() == ["a"]
+    assert world.holding() == {"a", "strong"}
+    assert world.objects["a"]["status"]["admission"]["podSetAssignments"][0]["count"] == 3

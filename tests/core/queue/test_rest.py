@@ -121,7 +121,8 @@ def test_whom_an_owner_took_it_back_from_does_not_preempt_the_owner_to_borrow_ag
     assert world.happens() == [*taken, *given_back]
 
 
-def some_configuration(random: Random) -> list[Object]:
+def some_configuration(random: Random, *, strict: bool) -> list[Object]:
+    """`strict`: some queues keep to the order, and some may not reclaim at all."""
     made: list[Object] = [flavor("one"), flavor("two")]
     for name in QUEUES:
         in_cohort = random.random() < 0.6
@@ -135,10 +136,14 @@ def some_configuration(random: Random) -> list[Object]:
             quotas.append((kind, [quota("cpu", nominal, **limits)]))
         policy: Any = {
             "withinClusterQueue": random.choice(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
-            "reclaimWithinCohort": random.choice(["LowerPriority", "Any"]),
+            "reclaimWithinCohort": random.choice(
+                ["Never", "LowerPriority", "Any"] if strict else ["LowerPriority", "Any"]
+            ),
             "borrowWithinCohort": {"policy": random.choice(["Never", "LowerPriority"])},
         }
-        made.append(queue(name, group(*quotas), cohort="all" if in_cohort else "", preemption=policy))
+        order = random.choice(["StrictFIFO", "BestEffortFIFO"]) if strict else "BestEffortFIFO"
+        spec: Any = {"cohort": "all" if in_cohort else "", "preemption": policy, "queueingStrategy": order}
+        made.append(queue(name, group(*quotas), **spec))
         made.append(local(name, name))
     return made
 
@@ -160,12 +165,13 @@ def now_and_then(random: Random) -> bool:
     return random.random() < 0.5
 
 
+@pytest.mark.parametrize("strict", [False, True], ids=["best effort", "strict"])
 @pytest.mark.parametrize("first", range(0, 150, WORLDS_OF_EACH))
-def test_whatever_the_quotas_it_comes_to_rest_and_nobody_starves(first: int) -> None:
+def test_whatever_the_quotas_it_comes_to_rest_and_nobody_starves(first: int, strict: bool) -> None:
     """Worlds with several pod sets and flavors: drawn, but the same ones every time."""
     for number in range(first, first + WORLDS_OF_EACH):
         random = Random(number)
-        world, late = World(*some_configuration(random)), dict[str, None]()
+        world, late = World(*some_configuration(random, strict=strict)), dict[str, None]()
         for job in range(random.randint(1, 12)):
             world.put(some_job(random, job))
             world.go_on(late, partial(now_and_then, random), rounds=400)
@@ -174,5 +180,6 @@ def test_whatever_the_quotas_it_comes_to_rest_and_nobody_starves(first: int) -> 
             world.finish(min(world.holding()))
             world.go_on(late, at_once, rounds=400)
         for pool in world.book.pools.values():
-            for item in pool.waiting.values():
+            left = sorted(pool.waiting.values(), key=lambda one: one.order)
+            for item in left[:1] if pool.queue.is_strict else left:
                 assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT, f"world {number}"

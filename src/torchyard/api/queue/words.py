@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Conditions of a workload, and their reasons.
 QUOTA_RESERVED, ADMITTED, PODS_READY, EVICTED, PREEMPTED, REQUEUED, FINISHED, DEACTIVATION = (
     "QuotaReserved",
@@ -128,6 +130,11 @@ def not_assigned(pod_set: str, why: str) -> str:
 
 def insufficient(resource: str, flavor: str, missing: str) -> str:
     return f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
+
+
+def kept_for(queues: Iterable[str]) -> str:
+    first = ", ".join(sorted(queues))
+    return f"what is left to borrow is kept for the first in line of ClusterQueue {first}, whose own quota it is"
 
 
 def beyond(resource: str, flavor: str, *, before: str, asked: str, limit: str) -> str:

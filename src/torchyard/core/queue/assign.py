@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts, FlavorResource, shown
@@ -39,6 +39,7 @@ class Chance(IntEnum):
     NOT_NEEDED = 3
 
 
+Found = TypeVar("Found")
 # For so much of something: whether it can be had, and how far up in the cohorts it is borrowed then.
 Outlook = Callable[[FlavorResource, int], tuple[Chance, int]]
 
@@ -168,18 +169,18 @@ class Plan:
                     result.usage[key] = result.usage.get(key, 0) + made.usage[name]
         return result
 
-    def assign_partly(self, node: Node) -> Assignment | None:
-        """The assignment with the most pods that fits now, if the shape may be smaller than it asks for."""
+    def largest(self, tried: Callable[[Mapping[str, int]], Found | None]) -> Found | None:
+        """What `tried` finds for the most pods it finds anything for, if the shape may be smaller than it asks for."""
         pod_set = self.shape.partial
         if pod_set is None or pod_set.least is None:
             return None
-        best: Assignment | None = None
+        best: Found | None = None
         low, high = pod_set.least, pod_set.count - 1
         while low <= high:
             middle = (low + high + 1) // 2
-            tried = self.assign(node, {pod_set.name: middle})
-            if tried.mode is Mode.FIT:
-                best, low = tried, middle + 1
+            found = tried({pod_set.name: middle})
+            if found is not None:
+                best, low = found, middle + 1
             else:
                 high = middle - 1
         return best
@@ -273,9 +274,9 @@ class Plan:
         attempt.reasons.append(Short(key, before, amount, available, False))
         policy = self._queue.preemption
         may_preempt = policy.within != names.NEVER or (node.parent is not None and policy.reclaim != names.NEVER)
-        if may_preempt and (needed <= node.nominal(key) or policy.borrow):
-            chance, borrows = Chance.RECLAMATION, node.distance(key, needed)
-            if outlook is not None:
+        if needed <= node.nominal(key) or (may_preempt and policy.borrow):
+            chance, borrows = Chance.RECLAMATION if may_preempt else Chance.NONE, node.distance(key, needed)
+            if outlook is not None and may_preempt:
                 chance, borrows = outlook(key, needed)
             attempt.mode, attempt.chance = min(attempt.mode, Mode.PREEMPT), min(attempt.chance, chance)
             attempt.borrows = max(attempt.borrows, borrows)

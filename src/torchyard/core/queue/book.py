@@ -8,27 +8,26 @@ come and go with the people who use them: theirs alone are looked at.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torchyard.api import selectors
 from torchyard.api.conditions import find
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
+from torchyard.core.queue.claims import Claims
+from torchyard.core.queue.door import Labels, Why, why_outside
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key, revision_of
 from torchyard.core.queue.nominee import Nominee
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Borrowers
 from torchyard.core.queue.queues import Queue
-from torchyard.core.queue.quota import Node
+from torchyard.core.queue.quota import Node, Part
 from torchyard.core.queue.tree import build
 from torchyard.core.queue.wake import open_lanes
 
 Object = dict[str, Any]
-Why = tuple[str, str]  # reason, message
-Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none
 
 
 class Book:
@@ -48,7 +47,7 @@ class Book:
         self.pending: Counter[Key] = Counter()  # by local queue
         self.changed: set[str] = set()  # pools whose figures are others than before
         self.untold: dict[Key, None] = {}  # of those outside: who was not told why
-        self.claims: dict[str, Nominee] = {}  # by pool: the first of it, while others give back what it needs
+        self.claims = Claims(self.items)
         self.joined: dict[Lane, None] = {}  # lanes that somebody joined who is to be told what the others were
         self.borrowers = Borrowers(self.neighbours)  # since the last refresh: for those who only look
         self._at_door: dict[Key, dict[Key, Item]] = {}  # workloads by local queue
@@ -59,7 +58,8 @@ class Book:
         self._again: dict[Node, bool] = {}  # to be looked at once more in this round; whether for reclaim too
         self._unready: set[Key] = set()  # those that hold quota and whose pods are not all ready
         self._held_back: dict[str, None] = {}  # pools whose first waits for those
-        self._behind: dict[str, None] = {}  # pools whose first waits for what others claim
+        self._strict: dict[Node, list[Pool]] = {}  # pools under a root whose order is strict
+        self._barred: dict[Node, dict[Lane, Pool]] = {}  # lanes that would borrow what is kept for the first of those
 
     def put_queue(self, obj: Object) -> None:
         queue = Queue.of(obj)
@@ -190,11 +190,6 @@ class Book:
         item.place, item.held, item.reserved_at, item.is_evicted = queue, dict(held), now, False
         self._bring_in(item)
 
-    def replaced_by(self, item: Item, pool: Pool) -> Item | None:
-        """The running workload whose quota a larger one of the same job takes over."""
-        old = self.items.get(item.replaces) if item.replaces is not None else None
-        return old if old is not None and old.key in pool.holding and not old.is_evicted else None
-
     def retire(self, item: Item) -> None:
         """Another took its place: what it holds is counted there."""
         self._take_out(item)
@@ -221,6 +216,8 @@ class Book:
             pool.discard(item)
             self.pending[self.local_queue_of(item)] -= 1
             self._wake(pool)
+            if pool.queue.is_strict and pool.node.root in self._barred:
+                self._again[pool.node.root] = True  # perhaps less is kept for who is first now
 
     def _bring_in(self, item: Item) -> None:
         if item.is_finished:
@@ -259,13 +256,13 @@ class Book:
         """Quota was given back under this root: whoever it may help is looked at again."""
         around = self._neighbours.get(root, ())
         for pool in around:
-            claim = self.claims.get(pool.queue.name)
-            if claim is not None and (claim.fits or not self._stands(claim)):
+            if self.claims.is_due(pool):
                 self.awake[pool.queue.name] = None
-            if pool.queue.name in self._behind:
-                del self._behind[pool.queue.name]
+        if reclaim:
+            for lane, pool in self._barred.pop(root, {}).items():
+                lane.is_blocked = False
                 self.awake[pool.queue.name] = None
-        others = [pool for pool in around if pool.queue.name not in self.claims]
+        others = [pool for pool in around if pool not in self.claims]
         opened, is_more = open_lanes(root, others, reclaim=reclaim)
         for pool in opened:
             self.awake[pool.queue.name] = None
@@ -276,35 +273,35 @@ class Book:
 
     def claim(self, one: Nominee) -> None:
         """Others give quota back for it. Kueue looks at it again before all others of its queue, until it has it."""
-        one.has_claim = True
-        self.claims[one.pool.queue.name] = one
+        self.claims.add(one)
         self.rests(one.pool)
 
     def step_back(self, pool: Pool) -> None:
         """What its first needs is claimed by others: it is looked at again when there is more, or a claim less."""
         self.awake.pop(pool.queue.name, None)
-        self._behind[pool.queue.name] = None
+        self.claims.step_back(pool)
 
     def claim_of(self, pool: Pool, head: tuple[Lane, Item] | None) -> Nominee | None:
         """What the first of a pool was promised, if it is there or still to come; a claim of any other is void."""
-        claim = self.claims.get(pool.queue.name)
-        if claim is None or (head is not None and head[1].asks_as(claim.item) and self._stands(claim)):
+        claim = self.claims.of(pool)
+        if claim is None or self.claims.holds_for(claim, head):
             return claim
         self.end_claim(pool)
         return None
 
     def end_claim(self, pool: Pool) -> None:
-        del self.claims[pool.queue.name]
+        self.claims.end(pool)
         self._again[pool.node.root] = True  # what was kept for it others may have
 
-    def _stands(self, claim: Nominee) -> bool:
-        is_same = self.replaced_by(claim.item, claim.pool) is claim.replaced
-        return is_same and (claim.fits or self._is_more_to_come(claim))
+    def kept_from(self, pool: Pool) -> dict[str, Part]:
+        """By queue: what nobody else borrows, since the first of that queue waits for it and cannot have it back."""
+        around = self._strict.get(pool.node.root, ())
+        return {one.queue.name: (one.node, kept) for one in around if one is not pool and (kept := one.kept())}
 
-    def _is_more_to_come(self, claim: Nominee) -> bool:
-        known = (self.items.get(target.item.key) for target in claim.targets)
-        left = [one for one in known if one is not None and one.place]
-        return bool(left) and all(one.is_evicted for one in left)
+    def bar(self, one: Nominee) -> None:
+        """It would borrow what is kept for others: others of its queue may pass it, as they borrow less or nothing."""
+        one.lane.block({}, owed={})
+        self._barred.setdefault(one.pool.node.root, {})[one.lane] = one.pool
 
     def rests(self, pool: Pool) -> None:
         """Nobody of this pool gets any of what is there: it may serve those that were not looked at."""
@@ -347,35 +344,7 @@ class Book:
 
     def why_outside(self, item: Item) -> Why | None:
         """Why a workload cannot wait in any queue; None if it can."""
-        if not item.is_active:
-            return words.ON_HOLD, words.DEACTIVATED
-        if item.requeue_at is not None:
-            return words.WAITING_FOR_PODS, "The workload waits before it is queued again"
-        local = self.local.get(self.local_queue_of(item))
-        if local is None:
-            others = sorted(name for namespace, name in self.local if namespace == item.key[0])
-            said = words.absent(names.LOCAL_QUEUE.kind, item.queue) + words.other_queues(", ".join(others))
-            return words.MISCONFIGURED, said
-        if local.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-            return words.SUSPENDED, words.stopped(names.LOCAL_QUEUE.kind, item.queue)
-        name = local.get("clusterQueue", "")
-        pool = self.pools.get(name)
-        if pool is None:
-            return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name) + words.CREATE_IT
-        if pool.queue.stop != names.NO_STOP:
-            return words.SUSPENDED, words.stopped(names.CLUSTER_QUEUE.kind, name)
-        if pool.inactive is not None:
-            reason, why = pool.inactive
-            return words.MISCONFIGURED, f"{words.inactive(names.CLUSTER_QUEUE.kind, name)}: {why}{words.fix(reason)}"
-        if not self._takes(pool.queue, item.key[0]):
-            return words.MISCONFIGURED, words.namespace_refused(name)
-        return None
-
-    def _takes(self, queue: Queue, namespace: str) -> bool:
-        labels = self._labels_of(namespace)
-        if queue.selector is None or labels is None:
-            return False
-        return selectors.from_object(queue.selector).matches(labels)
+        return why_outside(item, self.local, self.pools, self._labels_of)
 
     def refresh(self) -> bool:
         """Take note of what was given back; rebuild if the configuration changed. Answers whether it did."""
@@ -390,7 +359,12 @@ class Book:
             return False
         self._is_stale = False
         self.pools, self._neighbours, self.cycles = build(self._queues, self.flavors, self._cohorts, self._checks)
-        self._left, self._again, self.joined, self.claims, self._behind = {}, {}, {}, {}, {}
+        self._strict = {
+            root: [one for one in pools if one.queue.is_strict and one.node is not root]
+            for root, pools in self._neighbours.items()
+        }
+        self._left, self._again, self.joined, self._barred = {}, {}, {}, {}
+        self.claims.clear()
         self.outside.clear()
         self.pending.clear()
         self.awake = {}

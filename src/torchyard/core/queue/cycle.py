@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from torchyard.api.queue import words
-from torchyard.core.queue.amounts import FlavorResource
+from torchyard.api.queue import names, words
+from torchyard.core.queue.amounts import Amounts, FlavorResource
 from torchyard.core.queue.assign import Assignment, Chance, Mode, Outlook
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.nominee import Nominee, without
+from torchyard.core.queue.nominee import Nominee, replaced_by, without
 from torchyard.core.queue.pool import Lane, Pool
 from torchyard.core.queue.preempt import Target, targets
-from torchyard.core.queue.quota import Node, Part, thought_away
+from torchyard.core.queue.quota import Node, Part, thought_away, thought_given
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,19 @@ def cycle(book: Book, now: float) -> list[Decision]:
         elif nominee is not None:
             nominees.append(nominee)
     roots = {one.pool.node.root for one in nominees}
-    claims = [one for one in book.claims.values() if one.pool.node.root in roots]
+    claims = book.claims.under(roots)
     taken = {key for one in claims for key in _keys(one.targets)}
     promises = _Promises(book)
     for one in sorted([*nominees, *claims], key=lambda each: each.order):
-        if book.claims.get(one.pool.queue.name) is one:
+        if book.claims.has(one):
             promises.add(one)
         elif not taken.isdisjoint(_keys(one.targets)):
             decisions.append(_step_back(book, one, words.SAME_TARGETS))
         elif not promises.leave_room_for(one):
             if promises.alone_are_against(one):  # else somebody was admitted meanwhile, and it is looked at once more
                 decisions.append(_step_back(book, one, words.NO_LONGER_FITS))
+        elif (kept := _kept_from(book, one)) and not promises.leave_room_for(one, kept.values()):
+            decisions.append(_bar(book, one, list(kept)))
         elif one.targets:
             taken.update(_keys(one.targets))
             decisions += _preemption(book, one)
@@ -112,12 +114,16 @@ class _Promises:
         self._given.setdefault(root, []).append((one.pool.node, one.assignment.usage))
         one.pool.node.add(one.assignment.usage)
 
-    def leave_room_for(self, one: Nominee) -> bool:
-        """Whether a workload fits now, or when its targets are gone, and also when all promises are kept."""
-        if not one.targets and one.fits:
-            return True
-        freed = {**self._freed.get(one.pool.node.root, {}), **_held_by(self._book, _keys(one.targets))}
-        return (bool(one.targets) or self.alone_are_against(one)) and _fits_without(one, freed.values())
+    def leave_room_for(self, one: Nominee, kept: Collection[Part] = ()) -> bool:
+        """Whether a workload fits now, or when its targets are gone, and also when all promises are kept.
+
+        `kept`: beside what others keep for themselves.
+        """
+        with thought_given(kept):
+            if not one.targets and one.fits:
+                return True
+            freed = {**self._freed.get(one.pool.node.root, {}), **_held_by(self._book, _keys(one.targets))}
+            return (bool(one.targets) or self.alone_are_against(one)) and _fits_without(one, freed.values())
 
     def alone_are_against(self, one: Nominee) -> bool:
         """Whether nothing but promises keeps a workload from being admitted, now or when its targets are gone."""
@@ -158,7 +164,7 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | No
         return claim.come_true(*found)
     while found is not None:
         lane, item = found
-        replaced = book.replaced_by(item, pool)
+        replaced = replaced_by(item, pool)
         with without(replaced, pool):
             nominee = _looked_at(book, pool, lane, item, replaced)
         if isinstance(nominee, Nominee):
@@ -171,20 +177,27 @@ def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | No
 
 def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | None) -> Nominee | Wait:
     only = None if replaced is None else frozenset(flavor for flavor, _ in replaced.held)
-    assignment = lane.plan.assign(pool.node, only=only, outlook=_outlook(book, item, pool))
-    if assignment.mode is Mode.FIT:
-        return Nominee(item, pool, lane, assignment, [], replaced)
-    if assignment.mode is Mode.PREEMPT:
-        chosen = targets(item, pool, assignment, book.borrowers)
-        if chosen:
-            with thought_away(_held_by(book, _keys(chosen)).values()):
-                assignment.borrows = pool.node.farthest(assignment.usage)
-            return Nominee(item, pool, lane, assignment, chosen, replaced)
-    smaller = lane.plan.assign_partly(pool.node)
-    if smaller is not None:
-        return Nominee(item, pool, lane, smaller, [], replaced)
-    _block(lane, pool, lane.plan.assign_least(pool.node) or assignment, replaced)
-    lane.said = assignment.reason, assignment.message
+    outlook = _outlook(book, item, pool)
+
+    def nominated(assignment: Assignment) -> Nominee | None:
+        if assignment.mode is Mode.FIT:
+            return Nominee(item, pool, lane, assignment, [], replaced)
+        chosen = targets(item, pool, assignment, book.borrowers) if assignment.mode is Mode.PREEMPT else []
+        if not chosen:
+            return None
+        with thought_away(_held_by(book, _keys(chosen)).values()):
+            assignment.borrows = pool.node.farthest(assignment.usage)
+        return Nominee(item, pool, lane, assignment, chosen, replaced)
+
+    def smaller(counts: Mapping[str, int]) -> Nominee | None:
+        return nominated(lane.plan.assign(pool.node, counts, outlook=outlook))
+
+    whole = lane.plan.assign(pool.node, only=only, outlook=outlook)
+    nominee = nominated(whole) or lane.plan.largest(smaller)
+    if nominee is not None:
+        return nominee
+    _block(lane, pool, lane.plan.assign_least(pool.node) or whole, replaced)
+    lane.said = whole.reason, whole.message
     return Wait(item, lane, *lane.said)
 
 
@@ -205,10 +218,15 @@ def _outlook(book: Book, item: Item, pool: Pool) -> Outlook:
 
 
 def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None) -> None:
+    held = {} if replaced is None else replaced.held
     needs = lane.plan.needs(pool.node, assignment)
-    if replaced is not None:
-        needs = {key: amount - replaced.held.get(key, 0) for key, amount in needs.items()}
-    lane.is_blocked, lane.needs = True, needs
+    # As in Kueue: a queue that may take back whatever was borrowed of it lets others borrow meanwhile.
+    is_owed = assignment.mode is Mode.PREEMPT and pool.queue.preemption.reclaim != names.ANY
+    lane.block(_beyond(needs, held), owed=_beyond(assignment.usage, held) if is_owed else {})
+
+
+def _beyond(amounts: Amounts, held: Amounts) -> Amounts:
+    return {key: amount - held.get(key, 0) for key, amount in amounts.items()} if held else amounts
 
 
 def _preemption(book: Book, one: Nominee) -> list[Decision]:
@@ -222,6 +240,17 @@ def _preemption(book: Book, one: Nominee) -> list[Decision]:
     for target in fresh:
         target.item.is_evicted = True  # told once
     return decisions
+
+
+def _kept_from(book: Book, one: Nominee) -> dict[str, Part]:
+    """What a workload that borrows leaves to the first of strict queues, whose own it is."""
+    return book.kept_from(one.pool) if one.assignment.borrows and not one.has_claim else {}
+
+
+def _bar(book: Book, one: Nominee, queues: list[str]) -> Wait:
+    book.bar(one)
+    one.lane.said = words.WAITING, words.kept_for(queues)
+    return Wait(one.item, one.lane, *one.lane.said)
 
 
 def _step_back(book: Book, one: Nominee, why: str) -> Wait:

@@ -45,6 +45,12 @@ class Nominee:
         return replace(self, lane=lane, item=item, assignment=assignment, targets=[])
 
 
+def replaced_by(item: Item, pool: Pool) -> Item | None:
+    """The running workload whose quota a larger one of the same job takes over."""
+    old = pool.holding.get(item.replaces) if item.replaces is not None else None
+    return old if old is not None and not old.is_evicted else None
+
+
 def without(replaced: Item | None, pool: Pool) -> AbstractContextManager[None]:
     """Quotas as they are when a workload gives its own to the next of its job."""
     return nullcontext() if replaced is None else thought_away([(pool.node, replaced.held)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from torchyard.api.queue import names
@@ -21,7 +21,7 @@ _TOO_MANY_GONE = 64
 class Lane:
     """Workloads that ask for the same. When the first of them cannot be admitted, none of the others can."""
 
-    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "plan", "said", "untold")
+    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "owed", "plan", "said", "untold")
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -32,6 +32,7 @@ class Lane:
         self.said = ("", "")  # while blocked: reason and words for all of it
         self.untold: dict[Key, None] = {}  # those who were never told why they wait
         self.needs: Amounts = {}  # while blocked: with so much of one of these available it is worth another look
+        self.owed: Amounts = {}  # while blocked: what it asks for of its queue's own quota and cannot reclaim
 
     def add(self, item: Item) -> None:
         self.items[item.key] = item
@@ -47,6 +48,9 @@ class Lane:
                 self._heap = [item.order for item in self.items.values()]
                 heapify(self._heap)
                 self._gone = 0
+
+    def block(self, needs: Amounts, *, owed: Amounts) -> None:
+        self.is_blocked, self.needs, self.owed = True, needs, owed
 
     @property
     def head(self) -> Item | None:
@@ -99,14 +103,27 @@ class Pool:
         """The workload to be looked at next: the first of all that may fit, or just the first if order is strict."""
         if self.inactive is not None:
             return None
+        best = self._first(self.lanes.values() if self.queue.is_strict else self._open_lanes())
+        return None if best is not None and best[0].is_blocked else best
+
+    def kept(self) -> Amounts:
+        """What of its own quota a strict queue's first waits for in vain: to be borrowed by nobody meanwhile."""
+        first = self._first(self.lanes.values()) if self.inactive is None else None
+        if first is None or not first[0].is_blocked:
+            return {}
+        left = {key: min(amount, self.node.own_left(key)) for key, amount in first[0].owed.items()}
+        return {key: amount for key, amount in left.items() if amount > 0}
+
+    def _open_lanes(self) -> Iterator[Lane]:
+        return (lane for lane in self.lanes.values() if not lane.is_blocked)
+
+    def _first(self, lanes: Iterable[Lane]) -> tuple[Lane, Item] | None:
         best: tuple[Lane, Item] | None = None
-        for lane in self.lanes.values():
-            if lane.is_blocked and not self.queue.is_strict:
-                continue
+        for lane in lanes:
             item = lane.head
             if item is not None and (best is None or item.order < best[1].order):
                 best = lane, item
-        return None if best is not None and best[0].is_blocked else best
+        return best
 
     def reconsider_weaker(self, priority: int) -> None:
         """Something of this priority was admitted here, and may be preempted by what comes before it."""

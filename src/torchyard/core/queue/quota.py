@@ -88,6 +88,10 @@ class Node:
     def nominal(self, key: FlavorResource) -> int:
         return self.quotas.get(key, _NOTHING).nominal
 
+    def own_left(self, key: FlavorResource) -> int:
+        """What of its nominal quota this queue does not use."""
+        return self.nominal(key) - self.usage.get(key, 0)
+
     def is_borrowing(self, key: FlavorResource) -> bool:
         return self.parent is not None and self.usage.get(key, 0) > self.subtree.get(key, 0)
 
@@ -138,6 +142,18 @@ def thought_away(parts: Collection[Part]) -> Iterator[None]:
     finally:
         for node, amounts in parts:
             node.add(amounts)
+
+
+@contextmanager
+def thought_given(parts: Collection[Part]) -> Iterator[None]:
+    """Quotas as they are when these are held, too."""
+    for node, amounts in parts:
+        node.add(amounts)
+    try:
+        yield
+    finally:
+        for node, amounts in parts:
+            node.remove(amounts)
 
 
 def cycles(parents: Mapping[str, str]) -> dict[str, list[str]]:

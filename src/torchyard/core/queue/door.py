@@ -1,0 +1,50 @@
+"""Why a workload cannot wait in any queue, with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torchyard.api import selectors
+from torchyard.api.queue import names, words
+from torchyard.core.queue.items import Item, Key
+from torchyard.core.queue.pool import Pool
+from torchyard.core.queue.queues import Queue
+
+Object = dict[str, Any]
+Why = tuple[str, str]  # reason, message
+Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none
+
+
+def why_outside(item: Item, doors: Mapping[Key, Object], pools: Mapping[str, Pool], labels_of: Labels) -> Why | None:
+    """`doors`: the specs of local queues. None: it can wait."""
+    if not item.is_active:
+        return words.ON_HOLD, words.DEACTIVATED
+    if item.requeue_at is not None:
+        return words.WAITING_FOR_PODS, "The workload waits before it is queued again"
+    namespace = item.key[0]
+    door = doors.get((namespace, item.queue))
+    if door is None:
+        others = sorted(name for where, name in doors if where == namespace)
+        said = words.absent(names.LOCAL_QUEUE.kind, item.queue) + words.other_queues(", ".join(others))
+        return words.MISCONFIGURED, said
+    if door.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
+        return words.SUSPENDED, words.stopped(names.LOCAL_QUEUE.kind, item.queue)
+    name = door.get("clusterQueue", "")
+    pool = pools.get(name)
+    if pool is None:
+        return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name) + words.CREATE_IT
+    if pool.queue.stop != names.NO_STOP:
+        return words.SUSPENDED, words.stopped(names.CLUSTER_QUEUE.kind, name)
+    if pool.inactive is not None:
+        reason, why = pool.inactive
+        return words.MISCONFIGURED, f"{words.inactive(names.CLUSTER_QUEUE.kind, name)}: {why}{words.fix(reason)}"
+    if not _takes(pool.queue, labels_of(namespace)):
+        return words.MISCONFIGURED, words.namespace_refused(name)
+    return None
+
+
+def _takes(queue: Queue, labels: Mapping[str, str] | None) -> bool:
+    if queue.selector is None or labels is None:
+        return False
+    return selectors.from_object(queue.selector).matches(labels)
