@@ -67,7 +67,8 @@ class Figures:
                     CLUSTER_QUEUES, self._state.cluster_queues, ("", name), cluster_queue_status(pool, now)
                 )
                 admitted = sum(item.is_admitted for item in pool.holding.values())
-                blocked = sum(len(lane.items) for lane in pool.lanes.values() if lane.is_blocked)
+                is_shut = pool.inactive is not None
+                blocked = sum(len(lane.items) for lane in pool.lanes.values() if is_shut or lane.is_blocked)
                 active = len(pool.waiting) - blocked
                 cohort = pool.queue.cohort
                 self._metrics.figures(name, active=active, inadmissible=blocked, admitted=admitted)

@@ -16,7 +16,7 @@ from torchyard.api.conditions import find
 from torchyard.api.queue import names, words
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.claims import Claims
-from torchyard.core.queue.door import Labels, Why, why_outside
+from torchyard.core.queue.door import Labels, Why, why_not_at_door, why_outside
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.items import Item, Key, revision_of
 from torchyard.core.queue.nominee import Nominee
@@ -42,7 +42,7 @@ class Book:
         self.items: dict[Key, Item] = {}
         self.pools: dict[str, Pool] = {}
         self.cycles: dict[str, list[str]] = {}
-        self.outside: dict[Key, Why] = {}  # workloads that no queue takes, and why
+        self.outside: dict[Key, Why] = {}  # workloads that no queue admits, and why
         self.awake: dict[str, None] = {}  # pools with something to look at
         self.pending: Counter[Key] = Counter()  # by local queue
         self.changed: set[str] = set()  # pools whose figures are others than before
@@ -234,13 +234,13 @@ class Book:
             return
         if item.is_leaving:
             return
-        why = self.why_outside(item)
+        why, pool = self.why_outside(item), self.pool_of(item)
         if why is not None:
             self.outside[item.key] = why
             if item.told != why[1]:
                 self.untold[item.key] = None
-            return
-        pool = self.pool_of(item)
+            if pool is None or pool.inactive is None or why_not_at_door(item, self.local) is not None:
+                return  # else it is counted as one that waits, for the queue itself
         if pool is not None:
             lane = pool.add(item)
             if lane.is_blocked and not item.told:

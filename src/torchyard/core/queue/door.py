@@ -17,7 +17,13 @@ Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: ther
 
 
 def why_outside(item: Item, doors: Mapping[Key, Object], pools: Mapping[str, Pool], labels_of: Labels) -> Why | None:
-    """`doors`: the specs of local queues. None: it can wait."""
+    """`doors`: the specs of local queues. None: it can wait, and be admitted."""
+    why = why_not_at_door(item, doors)
+    return why or _why_not_inside(item.key[0], doors[item.key[0], item.queue].get("clusterQueue", ""), pools, labels_of)
+
+
+def why_not_at_door(item: Item, doors: Mapping[Key, Object]) -> Why | None:
+    """None: it waits at its local queue, whatever there is behind that."""
     if not item.is_active:
         return words.ON_HOLD, words.DEACTIVATED
     if item.requeue_at is not None:
@@ -30,7 +36,10 @@ def why_outside(item: Item, doors: Mapping[Key, Object], pools: Mapping[str, Poo
         return words.MISCONFIGURED, said
     if door.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
         return words.SUSPENDED, words.stopped(names.LOCAL_QUEUE.kind, item.queue)
-    name = door.get("clusterQueue", "")
+    return None
+
+
+def _why_not_inside(namespace: str, name: str, pools: Mapping[str, Pool], labels_of: Labels) -> Why | None:
     pool = pools.get(name)
     if pool is None:
         return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name) + words.CREATE_IT
