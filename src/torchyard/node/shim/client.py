@@ -208,7 +208,12 @@ class KeeperClient:
             try:
                 await ask(self._root, keeper.SOCKET, {"op": "hello"})
             except ShimGone:
-                await self._start_keeper()
+                starting = asyncio.ensure_future(self._start_keeper())
+                try:
+                    await asyncio.shield(starting)
+                except asyncio.CancelledError:
+                    await asyncio.wait([starting])  # who ends the node can end only what answers
+                    raise
 
     async def _start_keeper(self) -> None:
         record.write(str(self._root / "keeper.json"), self._settings)
