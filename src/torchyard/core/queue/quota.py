@@ -6,8 +6,8 @@ the parent too, so that what is available anywhere is a sum along one path, neve
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from torchyard.core.queue.amounts import Amounts, FlavorResource
@@ -130,30 +130,28 @@ class Node:
 
 
 Part = tuple[Node, Amounts]  # what somebody holds, and where
+_Change = Callable[[Node, Amounts], None]
 
 
-@contextmanager
-def thought_away(parts: Collection[Part]) -> Iterator[None]:
+def thought_away(parts: Collection[Part]) -> AbstractContextManager[None]:
     """Quotas as they are when these have been given back."""
-    for node, amounts in parts:
-        node.remove(amounts)
-    try:
-        yield
-    finally:
-        for node, amounts in parts:
-            node.add(amounts)
+    return _for_now(parts, Node.remove, Node.add)
+
+
+def thought_given(parts: Collection[Part]) -> AbstractContextManager[None]:
+    """Quotas as they are when these are held, too."""
+    return _for_now(parts, Node.add, Node.remove)
 
 
 @contextmanager
-def thought_given(parts: Collection[Part]) -> Iterator[None]:
-    """Quotas as they are when these are held, too."""
+def _for_now(parts: Collection[Part], do: _Change, undo: _Change) -> Iterator[None]:
     for node, amounts in parts:
-        node.add(amounts)
+        do(node, amounts)
     try:
         yield
     finally:
         for node, amounts in parts:
-            node.remove(amounts)
+            undo(node, amounts)
 
 
 def cycles(parents: Mapping[str, str]) -> dict[str, list[str]]:
