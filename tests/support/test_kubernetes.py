@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.support.kubectl import Kubectl
-from tests.support.kubernetes import Server
+from tests.support.kubernetes import Server, assets
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.mark.parametrize(("program", "runs"), [("#!/bin/sh\n", True), ("\x7fELF of another machine", False)])
+def test_programs_that_do_not_run_here_are_none(
+    program: str, runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("etcd", "kube-apiserver"):
+        (tmp_path / name).write_text(program)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    assert assets.__wrapped__() == (tmp_path if runs else None)
 
 
 def test_a_bare_server_answers_and_says_its_version(kube_bare: Server) -> None:
