@@ -65,5 +65,5 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def kubectl(request: pytest.FixtureRequest) -> Kubectl:
     """Every kubectl of this machine in turn."""
     if request.param == "none":
-        pytest.skip("no kubectl that runs on this machine")
+        pytest.skip(kubectls.MISSING)
     return Kubectl(request.param, kubectls.versions()[request.param])

@@ -257,25 +257,10 @@ async def _nothing_left(machine: Machine, marks: Path) -> None:
     """No container, no directory, no process of the node's but its keeper, its spare shims and its network's anchor."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        containers = _processes_with(f": {marks}")
-        own = [pid for pid in _processes_with(str(machine.root)) if _name_of(pid) != "yard-spare"]
+        containers = support.processes_with(f": {marks}")
+        own = [pid for pid in support.processes_with(str(machine.root)) if support.name_of(pid) != "yard-spare"]
         homes = list((machine.root / "pods").glob("*"))
         if not containers and not homes and len(own) <= 2:
             return
         await asyncio.sleep(0.2)
     raise AssertionError(f"left: containers {containers}, shims {own}, directories {homes}")
-
-
-def _name_of(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    return ""
-
-
-def _processes_with(text: str) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            if text.encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found

@@ -27,7 +27,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=PAIRS or ["none"])
 def pair(request: pytest.FixtureRequest) -> tuple[Server, str]:
     if request.param == "none":
-        pytest.skip("no kubectl that runs on this machine")
+        pytest.skip(kubectls.MISSING)
     name, _, version = request.param.partition("-")
     return request.getfixturevalue(name), version
 

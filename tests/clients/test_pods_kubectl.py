@@ -59,7 +59,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 @pytest.fixture(params=CHOSEN or ["none"])
 def kube(request: pytest.FixtureRequest, plane: Yard, tmp_path: Path) -> Kubectl:
     if request.param == "none":
-        pytest.skip("no kubectl that runs on this machine")
+        pytest.skip(kubectls.MISSING)
     found = Kubectl(request.param, kubectls.versions()[request.param])
     return found.using(plane.kubeconfig, tmp_path / "cache")
 

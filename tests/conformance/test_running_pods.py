@@ -48,9 +48,7 @@ def server(with_node: Server) -> Server:
 
 @pytest.fixture
 def kubectl(server: Server, space: Space, tmp_path: Path) -> Kubectl:
-    newest = kubectls.newest()
-    if newest is None:
-        pytest.skip("no kubectl that runs on this machine")
+    newest = kubectls.need()
     return newest.using(server.kubeconfig, tmp_path, space.name)
 
 

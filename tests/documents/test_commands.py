@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support import kubectl as kubectls
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -27,7 +27,7 @@ def blocks() -> Iterator[tuple[str, str]]:
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A home of its own with a `yard` in its PATH; whatever a block leaves running is stopped."""
-    if shutil.which("kubectl") is None:
+    if not kubectls.in_path():
         pytest.skip("the documentation's commands need kubectl")
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -39,9 +39,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.newest()
-    if found is None:
-        pytest.skip("no kubectl that runs on this machine")
+    found = kubectls.need()
     path = "/api/v1/namespaces/default/serviceaccounts/default"
     eventually(lambda: plane.admin.get(path).status == 200, "the service account")
     return found.using(plane.kubeconfig, tmp_path, "default")

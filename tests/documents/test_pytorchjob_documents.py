@@ -35,10 +35,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
     """The newest kubectl of this machine, in a namespace of its own."""
-    found = [Kubectl(version, path) for version, path in kubectls.versions().items()]
-    if not found:
-        pytest.skip("no kubectl that runs on this machine")
-    kubectl = max(found, key=lambda one: one.minor)
+    kubectl = kubectls.need()
     namespace = f"documents-{next(_numbers)}"
     kubectl.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"

@@ -35,9 +35,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 @pytest.fixture
 def kubectl(plane: Yard, tmp_path: Path) -> Kubectl:
-    found = kubectls.newest()
-    if found is None:
-        pytest.skip("no kubectl that runs on this machine")
+    found = kubectls.need()
     kube = found.using(plane.kubeconfig, tmp_path / "cache", "default")
     eventually(lambda: QUEUE in kube.run("get", "localqueues").stdout, "the namespace's queues")
     return kube

@@ -50,9 +50,7 @@ def plane(home: Yard) -> Server:
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
     """The newest kubectl of this machine, in a namespace of its own."""
-    found = kubectls.newest()
-    if found is None:
-        pytest.skip("no kubectl that runs on this machine")
+    found = kubectls.need()
     namespace = f"running-{next(_numbers)}"
     found.using(plane.kubeconfig, tmp_path)("create", "namespace", namespace)
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"

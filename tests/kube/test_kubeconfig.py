@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.kubectl import versions
+from tests.support.kubectl import need, versions
 
 from torchyard.kube.kubeconfig import ConfigError, Connection, ExecPlugin, in_cluster, load, read
 
@@ -190,8 +190,7 @@ def test_secrets_do_not_show_in_logs(tmp_path: Path) -> None:
 
 @pytest.mark.clients
 def test_several_files_merge_as_kubectl_merges_them(tmp_path: Path) -> None:
-    if not versions():
-        pytest.skip("no kubectl that runs on this machine")
+    need()
     program = next(iter(versions().values()))
     one = put(tmp_path / "one", {**config("a"), "current-context": ""})
     both = config("a", cluster={"server": "https://loser"})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.kubectl import versions
+from tests.support.kubectl import need, versions
 
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.kubeconfig import ConfigError, load
@@ -51,8 +51,7 @@ def test_a_file_of_its_own_is_for_the_owner_only_and_readable_back(tmp_path: Pat
 
 @pytest.mark.clients
 def test_kubectl_reads_and_rewrites_what_we_wrote_and_we_still_know_it(tmp_path: Path) -> None:
-    if not versions():
-        pytest.skip("no kubectl that runs on this machine")
+    need()
     program = str(next(iter(versions().values())))
     path = tmp_path / "config"
     write(path, OWN)

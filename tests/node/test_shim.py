@@ -338,15 +338,7 @@ async def test_a_new_keeper_waits_for_the_old_one_to_end(yard: support.Yard) -> 
 
 def _spares(root: Path) -> set[int]:
     """Shims of this node that wait for a pod."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            name, command = (path / "comm").read_text().strip(), (path / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if name == "yard-spare" and str(root).encode() in command:
-            found.add(int(path.name))
-    return found
+    return {pid for pid in support.processes_with(str(root)) if support.name_of(pid) == "yard-spare"}
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.node.support import NETWORK, machine
+from tests.node.support import NETWORK, machine, processes_with
 from tests.support.waiting import eventually
 
 from torchyard.node.shim import client, server, wire
@@ -24,23 +24,12 @@ async def test_a_shim_that_does_not_answer_is_named_and_holds_nobody_up(
     assert "a pod may run on: shim.sock of some-uid did not answer within" in caplog.text
 
 
-def processes_of(root: Path) -> list[str]:
-    """The commands that run for a node."""
-    found = []
-    for one in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(one.read_bytes().replace(b"\0", b" ").decode())
-        except OSError:  # it has just ended
-            continue
-    return [command for command in found if str(root) in command]
-
-
 async def test_a_node_that_is_ended_while_it_starts_leaves_nothing_running(tmp_path: Path) -> None:
     keeper = client.KeeperClient(tmp_path, {"namespaces": machine().sandbox, "network": NETWORK})
     start = asyncio.create_task(keeper.ensure())
-    while not processes_of(tmp_path):
+    while not processes_with(str(tmp_path)):
         await asyncio.sleep(0.001)
     start.cancel()
     await asyncio.wait([start])
     await stop_pods(tmp_path)
-    eventually(lambda: not processes_of(tmp_path), "the end of all that was started")
+    eventually(lambda: not processes_with(str(tmp_path)), "the end of all that was started")

@@ -11,7 +11,10 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
 from tests.support.kubernetes import assets
+
+MISSING = "no kubectl that runs on this machine"
 
 
 @dataclass(frozen=True)
@@ -92,10 +95,9 @@ def versions() -> dict[str, Path]:
     if directory is not None:
         for path in directory.glob("kubectl-1.*"):
             found[path.name.removeprefix("kubectl-")] = path
-        if (directory / "kubectl").exists():
-            found.setdefault(_asked(directory / "kubectl"), directory / "kubectl")
+        _add(found, directory / "kubectl")
     if not found and plain:
-        found[_asked(Path(plain))] = Path(plain)
+        _add(found, Path(plain))
     return dict(sorted(found.items(), key=lambda one: int(one[0].split(".")[1])))
 
 
@@ -104,8 +106,32 @@ def newest() -> Kubectl | None:
     return Kubectl(*list(every.items())[-1]) if every else None
 
 
-def _asked(binary: Path) -> str:
-    said = subprocess.check_output([str(binary), "version", "--client"], text=True, stderr=subprocess.DEVNULL)
+def need() -> Kubectl:
+    """The newest; a test that has none is skipped."""
+    found = newest()
+    if found is None:
+        pytest.skip(MISSING)
+    return found
+
+
+def in_path() -> bool:
+    """Whether a shell's `kubectl` runs here."""
+    plain = shutil.which("kubectl")
+    return plain is not None and _asked(Path(plain)) is not None
+
+
+def _add(found: dict[str, Path], binary: Path) -> None:
+    version = _asked(binary)
+    if version is not None:
+        found.setdefault(version, binary)
+
+
+def _asked(binary: Path) -> str | None:
+    """Its version; None if it is not there, or made for another machine."""
+    try:
+        said = subprocess.check_output([binary, "version", "--client"], text=True, stderr=subprocess.DEVNULL)
+    except OSError:
+        return None
     found = re.search(r"v(1\.\d+)", said)
     if found is None:
         raise RuntimeError(f"{binary} does not say its version: {said}")

@@ -43,9 +43,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
-    found = kubectls.newest()
-    if found is None:
-        pytest.skip("no kubectl that runs on this machine")
+    found = kubectls.need()
     return found.using(plane.kubeconfig, tmp_path, "default")
 
 

@@ -34,9 +34,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def shell(plane: Server, tmp_path: Path) -> Kubectl:
     """The newest kubectl of this machine, in a namespace of its own, on a plane with a node that is ready."""
-    kubectl = kubectls.newest()
-    if kubectl is None:
-        pytest.skip("no kubectl that runs on this machine")
+    kubectl = kubectls.need()
     namespace = f"documents-{next(_numbers)}"
     admin = kubectl.using(plane.kubeconfig, tmp_path)
     eventually(lambda: " Ready " in admin("get", "nodes"), "a node")

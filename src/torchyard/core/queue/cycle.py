@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from torchyard.api.queue import names, words
@@ -73,7 +73,7 @@ def cycle(book: Book, now: float) -> list[Decision]:
             if promises.alone_are_against(one):  # else somebody was admitted meanwhile, and it is looked at once more
                 decisions.append(_step_back(book, one, words.NO_LONGER_FITS))
         elif (kept := _kept_from(book, one)) and not promises.leave_room_for(one, kept.values()):
-            decisions.append(_bar(book, one, list(kept)))
+            decisions.append(_bar(book, one, kept))
         elif one.targets:
             taken.update(_keys(one.targets))
             decisions += _preemption(book, one)
@@ -247,7 +247,7 @@ def _kept_from(book: Book, one: Nominee) -> dict[str, Part]:
     return book.kept_from(one.pool) if one.assignment.borrows and not one.has_claim else {}
 
 
-def _bar(book: Book, one: Nominee, queues: list[str]) -> Wait:
+def _bar(book: Book, one: Nominee, queues: Iterable[str]) -> Wait:
     book.bar(one)
     one.lane.said = words.WAITING, words.kept_for(queues)
     return Wait(one.item, one.lane, *one.lane.said)
