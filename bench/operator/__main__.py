@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from tests.support.kubernetes import Kubernetes, Server
 
@@ -26,6 +25,7 @@ from bench.operator.kubelet import Kubelet
 from bench.operator.limit import AT_ONCE, OTHERS_AT_ONCE, Limit, each, made
 from bench.operator.process import Cores, Operator, until
 from bench.quantiles import quantile
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
@@ -36,7 +36,6 @@ from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.operator.install import install
 from torchyard.operator.settings import NAMESPACE
 
-Object = dict[str, Any]
 REPLICAS = 4
 FEW = 100
 HAND_OVERS = 3

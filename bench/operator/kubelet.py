@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import PODS
-
-Object = dict[str, Any]
 
 
 def _by_job(pod: Object) -> list[str]:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
@@ -21,7 +22,6 @@ from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.refs import PODS, SERVICES
 from torchyard.operator.settings import MOST_REQUESTS
 
-Object = dict[str, Any]
 AT_ONCE = MOST_REQUESTS  # as many as the operator may
 # Whoever makes jobs, and the kubelet, leave the operator its share of the server.
 OTHERS_AT_ONCE = 32

@@ -14,19 +14,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 from tests.support import kubectl as kubectls
 from tests.support.yard import Yard
 
+from torchyard.api.objects import Object
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.refs import PODS
 from torchyard.node.shutdown import stop_pods
 
-Object = dict[str, Any]
 # the process itself writes when it began: nothing in between can flatter the figure
 STAMP = ["sh", "-c", "date +%s.%N; exec sleep 1000"]
 JOBS, JOB_SIZE, EXECS = 25, 4, 20

@@ -10,15 +10,14 @@ import os
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.kube.client import Client
 from torchyard.kube.refs import NODES, PODS
 from torchyard.node.shutdown import stop_pods
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 TRAIN = """
 import os, time, torch

@@ -27,13 +27,13 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.queue.shapes import CLASSES, Load, cluster_queue, flavor, local_queue, workload
+from torchyard.api.objects import Object
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load as connection
 from torchyard.kube.process import prefer_uvloop
 
-Object = dict[str, Any]
 AT_ONCE = 24
 WRITES = ("create", "update", "patch", "delete")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 GROUP = "kueue.x-k8s.io/v1beta2"
 
 

@@ -10,10 +10,10 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client, Ref
@@ -28,7 +28,6 @@ PODS = Ref("", "v1", "pods")
 NODES = Ref("", "v1", "nodes", namespaced=False)
 ACCOUNTS = Ref("", "v1", "serviceaccounts")
 PARALLEL = 32
-Object = dict[str, Any]
 
 
 def job(name: str, workers: int) -> Object:

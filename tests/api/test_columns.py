@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -16,9 +15,9 @@ from tests.api.table_cases import CASES, CLUSTER_CASES
 from tests.support.kubernetes import Server
 
 from torchyard.api.builtins import builtin_resources
+from torchyard.api.objects import Object
 from torchyard.api.printing import columns_of, table
 
-Object = dict[str, Any]
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 NAMESPACE = "tables"
 # The same objects, seen in another version.

@@ -7,9 +7,8 @@ import json
 from typing import Any
 
 from torchyard.api.event.conversion import from_core, to_core
+from torchyard.api.objects import Object
 from torchyard.api.workload.autoscaler_v1 import from_v1, to_v1
-
-Object = dict[str, Any]
 
 EVENT: Object = {
     "metadata": {"name": "e"},
@@ -68,7 +67,7 @@ OTHERS = [
     metric("External", metric={"name": "e"}, target={"type": "AverageValue", "averageValue": "3"}),
     metric("ContainerResource", name="cpu", container="c", target={"type": "Utilization", "averageUtilization": 9}),
 ]
-BEHAVIOUR: Object = {
+STRATEGY: Object = {
     "scaleUp": {"selectPolicy": "Max", "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}]},
     "scaleDown": {"selectPolicy": "Disabled"},
 }
@@ -79,7 +78,7 @@ def scaler(**spec: Any) -> Object:
 
 
 def test_the_use_of_cpu_is_a_field_of_the_old_version_and_all_else_an_annotation() -> None:
-    old = to_v1(scaler(metrics=[OTHERS[0], CPU, *OTHERS[1:]], behavior=BEHAVIOUR))
+    old = to_v1(scaler(metrics=[OTHERS[0], CPU, *OTHERS[1:]], behavior=STRATEGY))
     assert old["spec"] == {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}
     carried = json.loads(old["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"])
     # as a real server writes it
@@ -106,7 +105,7 @@ def test_the_use_of_cpu_is_a_field_of_the_old_version_and_all_else_an_annotation
 
 
 def test_an_autoscaler_survives_the_old_version() -> None:
-    new = scaler(metrics=[*OTHERS, CPU], behavior=BEHAVIOUR)
+    new = scaler(metrics=[*OTHERS, CPU], behavior=STRATEGY)
     new["status"] = {
         "currentReplicas": 2,
         "conditions": [{"type": "AbleToScale", "status": "True"}],

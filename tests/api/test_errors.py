@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 
 
 def test_invalid_names_every_fault_with_its_field() -> None:
@@ -13,8 +13,8 @@ def test_invalid_names_every_fault_with_its_field() -> None:
         "batch",
         "train",
         [
-            faults.required("spec.template"),
-            faults.invalid("spec.completions", -1, "must be greater than or equal to 0"),
+            field_errors.required("spec.template"),
+            field_errors.invalid("spec.completions", -1, "must be greater than or equal to 0"),
         ],
     )
     body = error.body()

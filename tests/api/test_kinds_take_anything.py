@@ -12,13 +12,12 @@ from tests.api.differential.recorded import CASES
 from tests.api.differential.verdict import resource_of
 
 from torchyard.api.builtins import builtin_resources
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
 from torchyard.api.names import validate_metadata, validate_metadata_update
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.schema.decode import decode
 from torchyard.api.schema.types import Type
-
-Object = dict[str, Any]
 
 TEXTS = (
     *(
@@ -107,15 +106,15 @@ def some_object(resource: Resource, random: Random) -> Object:
     return decoded
 
 
-def prepared(resource: Resource, random: Random) -> tuple[Object, list[Fault]]:
-    behaviour, obj = resource.behaviour, some_object(resource, random)
-    behaviour.default(obj)
-    behaviour.prepare_create(obj)
-    found = validate_metadata(obj["metadata"], namespaced=resource.namespaced, name_rule=behaviour.name_rule)
-    found += behaviour.validate(obj)
-    behaviour.selectable(obj)
+def prepared(resource: Resource, random: Random) -> tuple[Object, list[FieldError]]:
+    strategy, obj = resource.strategy, some_object(resource, random)
+    strategy.default(obj)
+    strategy.prepare_create(obj)
+    found = validate_metadata(obj["metadata"], namespaced=resource.namespaced, name_rule=strategy.name_rule)
+    found += strategy.validate(obj)
+    strategy.selectable(obj)
     if not found:
-        behaviour.warnings(obj)
+        strategy.warnings(obj)
     return obj, found
 
 
@@ -127,17 +126,17 @@ def test_hooks_answer_with_faults_only(seed: int) -> None:
 
 
 def _check_hooks(resource: Resource, random: Random) -> None:
-    behaviour = resource.behaviour
+    strategy = resource.strategy
     old, _ = prepared(resource, random)
     for prepare, check in (
-        (behaviour.prepare_update, behaviour.validate_update),
-        (behaviour.prepare_status, behaviour.validate_status),
+        (strategy.prepare_update, strategy.validate_update),
+        (strategy.prepare_status, strategy.validate_status),
     ):
         new, before = some_object(resource, random), copy.deepcopy(old)
-        behaviour.default(new)
+        strategy.default(new)
         prepare(new, old)
         found = validate_metadata_update(new["metadata"], old["metadata"]) + check(new, old)
-        assert all(isinstance(fault, Fault) for fault in found)
+        assert all(isinstance(error, FieldError) for error in found)
         assert old == before, "a hook changed the old object"
 
 
@@ -151,13 +150,13 @@ def test_an_object_that_is_written_back_unchanged_stays_as_it_is(name: str) -> N
     assert resource.type is not None
     obj, _ = decode(copy.deepcopy(GOOD[name]), resource.type)
     obj["metadata"] |= {"namespace": NAMESPACE, "uid": "u"}
-    behaviour = resource.behaviour
-    behaviour.default(obj)
-    behaviour.prepare_create(obj)
-    assert behaviour.validate(obj) == []
+    strategy = resource.strategy
+    strategy.default(obj)
+    strategy.prepare_create(obj)
+    assert strategy.validate(obj) == []
     again = copy.deepcopy(obj)
-    behaviour.default(again)
-    behaviour.prepare_update(again, obj)
+    strategy.default(again)
+    strategy.prepare_update(again, obj)
     assert again == obj
-    assert behaviour.validate_update(again, obj) == []
-    assert not behaviour.is_new_generation(again, obj)
+    assert strategy.validate_update(again, obj) == []
+    assert not strategy.is_new_generation(again, obj)

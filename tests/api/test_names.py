@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from torchyard.api import names
-from torchyard.api.behaviour import NameRule
+from torchyard.api.strategy import NameRule
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -60,7 +60,7 @@ def test_a_generated_name_has_58_letters_of_the_base_and_5_random_ones() -> None
     assert names.generate_name("job-", Random(1)) != names.generate_name("job-", Random(2))
 
 
-def faults_of(meta: dict[str, Any], **rules: Any) -> list[tuple[str, str, str]]:
+def errors_of(meta: dict[str, Any], **rules: Any) -> list[tuple[str, str, str]]:
     return [
         (one.field, one.reason, one.message) for one in names.validate_metadata(meta, **{"namespaced": True, **rules})
     ]
@@ -70,8 +70,8 @@ META: dict[str, Any] = {"name": "x", "namespace": "default"}
 
 
 def test_a_prefix_may_end_in_a_dash_but_not_in_a_dot() -> None:
-    assert faults_of({**META, "name": "a-8mlsr", "generateName": "a-"}) == []
-    assert faults_of({**META, "name": "a.6shpt", "generateName": "a."}) == [
+    assert errors_of({**META, "name": "a-8mlsr", "generateName": "a-"}) == []
+    assert errors_of({**META, "name": "a.6shpt", "generateName": "a."}) == [
         ("metadata.generateName", "FieldValueInvalid", f'Invalid value: "a.": {SUBDOMAIN}')
     ]
 
@@ -104,28 +104,28 @@ def test_a_prefix_may_end_in_a_dash_but_not_in_a_dot() -> None:
     ],
 )
 def test_labels_are_qualified_names_with_short_values(labels: dict[str, str], messages: list[str]) -> None:
-    found = faults_of({**META, "labels": labels})
+    found = errors_of({**META, "labels": labels})
     assert [message for _, _, message in found] == messages
     assert {field for field, _, _ in found} <= {"metadata.labels"}
 
 
 def test_annotations_together_have_a_limit() -> None:
-    assert faults_of({**META, "annotations": {"UPPER.case/Key": "x" * 1000}}) == []
-    assert faults_of({**META, "annotations": {"a": "x" * 262144}}) == [
+    assert errors_of({**META, "annotations": {"UPPER.case/Key": "x" * 1000}}) == []
+    assert errors_of({**META, "annotations": {"a": "x" * 262144}}) == [
         ("metadata.annotations", "FieldValueTooLong", "Too long: may not be more than 262144 bytes")
     ]
 
 
 def test_built_in_kinds_want_a_domain_in_a_finalizers_name() -> None:
     meta = {**META, "finalizers": ["a", "kubernetes", "a.b/c"]}
-    assert faults_of(meta) == [
+    assert errors_of(meta) == [
         (
             "metadata.finalizers[0]",
             "FieldValueInvalid",
             'Invalid value: "a": name is neither a standard finalizer name nor is it fully qualified',
         )
     ]
-    assert faults_of(meta, built_in=False) == []
+    assert errors_of(meta, built_in=False) == []
 
 
 def test_owners_must_be_complete_and_only_one_may_control() -> None:
@@ -135,7 +135,7 @@ def test_owners_must_be_complete_and_only_one_may_control() -> None:
         {"apiVersion": "a/v1", "kind": "X", "name": "a", "uid": "b", "controller": True},
         {"apiVersion": "v1", "kind": "Pod", "name": "c", "uid": "b", "controller": True},
     ]
-    found = faults_of({**META, "ownerReferences": owners})
+    found = errors_of({**META, "ownerReferences": owners})
     assert [field.removeprefix("metadata.ownerReferences") for field, _, _ in found] == [
         ".apiVersion",
         ".kind",
@@ -148,8 +148,8 @@ def test_owners_must_be_complete_and_only_one_may_control() -> None:
 
 
 def test_a_cluster_wide_kind_has_no_namespace_and_others_need_one() -> None:
-    assert faults_of({"name": "x"}) == [("metadata.namespace", "FieldValueRequired", "Required value")]
-    assert faults_of(META, namespaced=False) == [
+    assert errors_of({"name": "x"}) == [("metadata.namespace", "FieldValueRequired", "Required value")]
+    assert errors_of(META, namespaced=False) == [
         ("metadata.namespace", "FieldValueForbidden", "Forbidden: not allowed on this type")
     ]
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from torchyard.api.differences import differences, same
-from torchyard.api.kinds import BEHAVIOURS
+from torchyard.api.kinds import STRATEGIES
+from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import pull_policy
 from torchyard.api.pod.qos import quality_of_service
 from torchyard.api.pod.updates import resized
-
-Object = dict[str, Any]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +75,9 @@ def test_a_long_list_of_differences_is_cut() -> None:
     assert told.splitlines()[-1] == "  … and 12 more"
 
 
-@pytest.mark.parametrize("key", BEHAVIOURS)
+@pytest.mark.parametrize("key", STRATEGIES)
 def test_every_kind_names_its_selectable_fields_without_an_object(key: tuple[str, str]) -> None:
-    fields = BEHAVIOURS[key].selectable({})
+    fields = STRATEGIES[key].selectable({})
     assert all(isinstance(value, str) for value in fields.values())
 
 
@@ -108,4 +105,4 @@ def test_every_kind_names_its_selectable_fields_without_an_object(key: tuple[str
     ],
 )
 def test_the_fields_a_selector_may_name(key: tuple[str, str], obj: Object, fields: dict[str, str]) -> None:
-    assert BEHAVIOURS[key].selectable(obj).items() >= fields.items()
+    assert STRATEGIES[key].selectable(obj).items() >= fields.items()

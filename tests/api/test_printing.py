@@ -9,9 +9,9 @@ import pytest
 from tests.api.table_cases.pods import PODS
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.printing import COLUMNS, GENERIC, columns_of, include_object, table
 
-Object = dict[str, Any]
 NOW = datetime(2024, 3, 4, 10, 0, 12, tzinfo=UTC)
 POD = {
     "kind": "Pod",

@@ -116,7 +116,7 @@ def test_a_selector_objects_faults_name_their_fields() -> None:
         },
         "spec.selector",
     )
-    assert [(fault.field, fault.reason) for fault in found] == [
+    assert [(error.field, error.reason) for error in found] == [
         ("spec.selector.matchLabels", "FieldValueInvalid"),
         ("spec.selector.matchExpressions[0].values", "FieldValueRequired"),
         ("spec.selector.matchExpressions[1].values", "FieldValueForbidden"),

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from torchyard.api.kinds import BEHAVIOURS
+from torchyard.api.kinds import STRATEGIES
+from torchyard.api.objects import Object
 from torchyard.api.service.allocation import needs_cluster_ip, needs_node_ports
 
-Object = dict[str, Any]
-SERVICE = BEHAVIOURS["", "services"]
+SERVICE = STRATEGIES["", "services"]
 
 
 def service(**spec: Any) -> Object:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.api.test_manifests import PRINTED
@@ -15,7 +14,8 @@ from tests.node.support import need_network
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, _command, _environment, yard
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 TIMEOUT = 240
 
 

@@ -14,9 +14,10 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
+from torchyard.api.objects import Object
+
 pytestmark = pytest.mark.clients
 
-Object = dict[str, Any]
 ROOT = "/apis/kueue.x-k8s.io/v1beta1"
 
 _KIND = "kind string, apiVersion string, metadata ObjectMeta, "

@@ -10,14 +10,13 @@ import json
 from collections.abc import Collection, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 from tests.cluster.lives import LIVES, Life
 
+from torchyard.api.objects import Object
 from torchyard.kube.client import Client
 from torchyard.kube.refs import CONFIG_MAPS, EVENTS, PODS, SECRETS
 
-Object = dict[str, Any]
 RECORDED = Path(__file__).with_name("lifecycles.json")
 
 # Where the two differ, and why. Everything else must be equal.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from typing import Any
 from tests.cluster.conftest import Cluster
 from tests.support.waiting import eventually
 
+from torchyard.api.objects import Object
 from torchyard.core.placement.place import Refusal, place
 from torchyard.core.placement.view import NodeView
 
-Object = dict[str, Any]
 NOW = "2026-01-01T00:00:00Z"
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "3", "ephemeral-storage": "10Gi"}
 NODES: dict[str, Object] = {

@@ -11,7 +11,7 @@ from tests.apiserver.access.webhook_server import WebhookServer, answers, denies
 from tests.conformance.objects import Space, config_map, path
 from tests.support.waiting import eventually
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from tests.support import kubernetes as real
 from tests.support.kubernetes import Kubernetes, Server
 from tests.support.waiting import first_answer
 
+from torchyard.api.objects import Object
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
@@ -22,7 +23,6 @@ from torchyard.kube.refs import EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNT
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 T = TypeVar("T")
 
 PATIENCE = 60.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 
-from tests.controllers.conftest import Object, Place
+from tests.controllers.conftest import Place
 
+from torchyard.api.objects import Object
 from torchyard.core.account.secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
 from torchyard.kube.refs import SECRETS, SERVICE_ACCOUNTS
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.controllers.conftest import Object, Place
+from tests.controllers.conftest import Place
 
+from torchyard.api.objects import Object
 from torchyard.kube.refs import ENDPOINTS, PODS, SERVICES, SLICES
 
 

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
-from tests.controllers.conftest import Object, Place
+from tests.controllers.conftest import Place
 from tests.support.effort import FULL
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.controllers.node_lifecycle import NodeLifecycle
 from torchyard.controllers.pod_eviction import PodCollector, TaintEviction

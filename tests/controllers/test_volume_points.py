@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.controllers.conftest import Object, Place
+from tests.controllers.conftest import Place
 from tests.support import kubectl as kubectls
 from tests.support.storage import claim, on_node, storage_class, volume
 
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.controllers.local_volumes import LocalVolumes
 from torchyard.core.volume.local import PROVISIONER
 from torchyard.kube.informers import Informers
@@ -122,7 +123,7 @@ async def test_03_classes_must_be_equal_and_the_empty_one_is_a_class_too(storage
     await storage.claim("classy")
     await storage.claim("without", cls="", selector={"matchLabels": label})
     await storage.bound("without", "without")
-    await storage.pending("classy", words.PROVISIONING_FAILED, words.no_class(storage.cls))
+    await storage.pending("classy", messages.PROVISIONING_FAILED, messages.no_class(storage.cls))
 
 
 async def test_04_a_selector_chooses_by_labels(storage: Storage) -> None:
@@ -146,16 +147,16 @@ async def test_06_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None
     await storage.claim()
     await storage.bound("data", "reserved")
     found = await storage.place.get(VOLUMES, storage.named("reserved"))
-    assert words.BOUND_BY_CONTROLLER not in (found["metadata"].get("annotations") or {})
+    assert messages.BOUND_BY_CONTROLLER not in (found["metadata"].get("annotations") or {})
 
 
 @pytest.mark.parametrize(
     ("has", "why"),
     [
-        ({"size": "1Mi"}, words.TOO_SMALL),
-        ({"cls": "another"}, words.OTHER_CLASS),
-        ({"volumeMode": "Block"}, words.OTHER_MODE),
-        ({"accessModes": ["ReadOnlyMany"]}, words.OTHER_ACCESS),
+        ({"size": "1Mi"}, messages.TOO_SMALL),
+        ({"cls": "another"}, messages.OTHER_CLASS),
+        ({"volumeMode": "Block"}, messages.OTHER_MODE),
+        ({"accessModes": ["ReadOnlyMany"]}, messages.OTHER_ACCESS),
     ],
     ids=["size", "class", "mode", "access"],
 )
@@ -163,7 +164,7 @@ async def test_07_a_volume_named_by_the_claim_must_fit(storage: Storage, has: Ob
     await storage.volume("named", **has)
     name = storage.named("named")
     await storage.claim(volumeName=name)
-    await storage.pending("data", words.MISMATCH, words.mismatch(name, why))
+    await storage.pending("data", messages.MISMATCH, messages.mismatch(name, why))
 
 
 async def test_07_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_taken_is_not(storage: Storage) -> None:
@@ -171,9 +172,9 @@ async def test_07_a_named_volume_is_bound_whatever_its_labels_and_one_that_is_ta
     name = storage.named("named")
     await storage.claim("first", volumeName=name, selector={"matchLabels": {"no": "such"}})
     found = await storage.bound("first", "named")
-    assert words.BOUND_BY_CONTROLLER not in found["metadata"]["annotations"]
+    assert messages.BOUND_BY_CONTROLLER not in found["metadata"]["annotations"]
     await storage.claim("second", volumeName=name)
-    await storage.pending("second", words.FAILED_BINDING, words.taken(name))
+    await storage.pending("second", messages.FAILED_BINDING, messages.taken(name))
 
 
 async def test_08_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: Storage) -> None:
@@ -195,16 +196,16 @@ async def test_09_a_binding_left_half_done_is_completed(storage: Storage, writte
         **{key: metadata[key] for key in ("namespace", "name", "uid", "resourceVersion")},
     }
     half = volume(name, cls="", claimRef=reference)
-    half["metadata"]["annotations"] = {words.BOUND_BY_CONTROLLER: words.YES}
+    half["metadata"]["annotations"] = {messages.BOUND_BY_CONTROLLER: messages.YES}
     await place.create(VOLUMES, half)
     if written != "volume":
         await place.patch(VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
     if written == "claim":
-        marks = {words.BOUND_BY_CONTROLLER: words.YES, words.BIND_COMPLETED: words.YES}
+        marks = {messages.BOUND_BY_CONTROLLER: messages.YES, messages.BIND_COMPLETED: messages.YES}
         await place.patch(CLAIMS, "data", {"metadata": {"annotations": marks}, "spec": {"volumeName": name}})
     found = await storage.bound("data", "half")
     assert found["status"]["capacity"] == {"storage": "1Gi"}
-    assert found["metadata"]["annotations"][words.BIND_COMPLETED] == words.YES
+    assert found["metadata"]["annotations"][messages.BIND_COMPLETED] == messages.YES
     await storage.phase(VOLUMES, name, "Bound")
 
 
@@ -215,13 +216,13 @@ async def test_10_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> 
     winner = found["spec"]["claimRef"]["name"]
     await storage.bound(winner, "only")
     for name in {"a", "b", "c"} - {winner}:
-        await storage.pending(name, words.PROVISIONING_FAILED, storage.cls)
+        await storage.pending(name, messages.PROVISIONING_FAILED, storage.cls)
 
 
 async def test_11_a_claim_without_a_class_gets_the_default_one_now_or_later(storage: Storage) -> None:
     await storage.claim("early", cls=None)
     await storage.claim("none", cls="")
-    await storage.pending("early", words.FAILED_BINDING, words.NO_VOLUME)
+    await storage.pending("early", messages.FAILED_BINDING, messages.NO_VOLUME)
     await storage.default(storage.cls)
     await storage.claim("late", cls=None)
     for name in ("late", "early"):  # the server itself may have yet to see that there is a default
@@ -231,21 +232,21 @@ async def test_11_a_claim_without_a_class_gets_the_default_one_now_or_later(stor
 
 async def test_12_an_unknown_class_is_told_and_one_that_comes_later_is_taken(storage: Storage) -> None:
     await storage.claim()
-    await storage.pending("data", words.PROVISIONING_FAILED, words.no_class(storage.cls))
+    await storage.pending("data", messages.PROVISIONING_FAILED, messages.no_class(storage.cls))
     await storage.place.create(CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
-    await storage.pending("data", *words.external("example.com/disks"))
+    await storage.pending("data", *messages.external("example.com/disks"))
     found = await storage.place.get(CLAIMS, "data")
-    assert found["metadata"]["annotations"][words.PROVISIONER] == "example.com/disks"
+    assert found["metadata"]["annotations"][messages.PROVISIONER] == "example.com/disks"
 
 
 async def test_13_a_claim_that_waits_for_its_consumer_says_for_whom(storage: Storage) -> None:
     place = storage.place
     await place.create(CLASSES, storage_class(storage.cls, waits=True))
     await storage.claim()
-    await storage.pending("data", *words.waiting([]))
-    assert words.PROVISIONER not in ((await place.get(CLAIMS, "data"))["metadata"].get("annotations") or {})
+    await storage.pending("data", *messages.waiting([]))
+    assert messages.PROVISIONER not in ((await place.get(CLAIMS, "data"))["metadata"].get("annotations") or {})
     await storage.user("late", nodeSelector={"no": "such"})
-    await storage.pending("data", *words.waiting(["late"]))
+    await storage.pending("data", *messages.waiting(["late"]))
 
 
 async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(storage: Storage) -> None:
@@ -255,9 +256,9 @@ async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(s
     await place.node(node)
     await storage.user("p", nodeSelector={"kubernetes.io/hostname": node})
     found = await place.becomes(
-        CLAIMS, "data", lambda one: words.PROVISIONER in (one["metadata"].get("annotations") or {})
+        CLAIMS, "data", lambda one: messages.PROVISIONER in (one["metadata"].get("annotations") or {})
     )
-    assert found["metadata"]["annotations"][words.SELECTED_NODE] == node
+    assert found["metadata"]["annotations"][messages.SELECTED_NODE] == node
     # What a provisioner does then.
     reference = {key: found["metadata"][key] for key in ("namespace", "name", "uid")}
     reference |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
@@ -268,7 +269,7 @@ async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(s
 
 async def test_13_a_volume_that_lies_on_one_node_takes_its_pod_there(storage: Storage) -> None:
     place, nodes = storage.place, [f"{storage.place.namespace}-{name}" for name in ("a", "b")]
-    await place.create(CLASSES, storage_class(storage.cls, provisioner=words.NO_PROVISIONER, waits=True))
+    await place.create(CLASSES, storage_class(storage.cls, provisioner=messages.NO_PROVISIONER, waits=True))
     for node in nodes:
         await place.node(node)
     await storage.volume("there", nodeAffinity=on_node(nodes[1]))
@@ -286,8 +287,8 @@ async def test_14_a_pod_waits_for_its_claim_and_says_so(storage: Storage) -> Non
     await storage.claim()
     await storage.user("unbound", nodeSelector={"kubernetes.io/hostname": node})
     await storage.user("missing", "nothing", nodeSelector={"kubernetes.io/hostname": node})
-    await storage.unscheduled("unbound", words.UNBOUND)
-    await storage.unscheduled("missing", words.claim_missing("nothing"))
+    await storage.unscheduled("unbound", messages.UNBOUND)
+    await storage.unscheduled("missing", messages.claim_missing("nothing"))
     await storage.volume("late", free=False)
     await place.becomes(PODS, "unbound", lambda pod: pod["spec"].get("nodeName") == node)
 
@@ -317,7 +318,7 @@ async def test_16_a_retained_volume_is_released_and_free_again_when_its_referenc
     await place.delete(CLAIMS, "first")
     await storage.phase(VOLUMES, name, "Released")
     await storage.claim("second")
-    await storage.pending("second", words.PROVISIONING_FAILED, storage.cls)
+    await storage.pending("second", messages.PROVISIONING_FAILED, storage.cls)
     await place.patch(VOLUMES, name, {"spec": {"claimRef": None}})
     await storage.bound("second", "kept")
 
@@ -347,7 +348,7 @@ async def test_17_a_volume_that_nobody_can_delete_fails_and_says_why(storage: St
     made["spec"]["nfs"] = {"server": "example.com", "path": "/x"}
     await place.create(VOLUMES, made)
     found = await storage.phase(VOLUMES, name, "Failed")
-    assert found["status"]["message"] == words.no_deleter(name)
+    assert found["status"]["message"] == messages.no_deleter(name)
     await place.told(name, "VolumeFailedDelete", namespace="default")
 
 
@@ -366,7 +367,7 @@ async def test_18_a_bound_volume_stays_while_its_claim_does_and_a_claim_without_
     await place.patch(VOLUMES, name, {"metadata": {"finalizers": None}})
     await place.gone(VOLUMES, name)
     await storage.phase(CLAIMS, "data", "Lost")
-    await place.told("data", words.LOST, part=words.LOST_VOLUME)
+    await place.told("data", messages.LOST, part=messages.LOST_VOLUME)
 
 
 async def test_20_a_volume_for_one_pod_refuses_a_second(storage: Storage) -> None:
@@ -379,7 +380,7 @@ async def test_20_a_volume_for_one_pod_refuses_a_second(storage: Storage) -> Non
     await storage.user("first", nodeSelector=here)
     await place.becomes(PODS, "first", lambda pod: pod["spec"].get("nodeName"))
     await storage.user("second", nodeSelector=here)
-    await storage.unscheduled("second", words.ONE_POD)
+    await storage.unscheduled("second", messages.ONE_POD)
     await place.delete(PODS, "first", grace=0)
     await place.becomes(PODS, "second", lambda pod: pod["spec"].get("nodeName"))
 

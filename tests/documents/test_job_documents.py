@@ -19,9 +19,10 @@ from tests.support.kubernetes import ROOT, Server
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
 
+from torchyard.api.objects import Object
+
 pytestmark = pytest.mark.clients
 
-Object = dict[str, Any]
 DOCUMENT = ROOT / "examples" / "003"
 PATIENCE = 120
 

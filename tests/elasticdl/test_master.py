@@ -13,6 +13,7 @@ import pytest
 from tests.elasticdl.test_pods import TUTORIAL
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.elastic.cli import ask
 from torchyard.elasticdl import cli, pods, serve
 from torchyard.elasticdl.master import Master
@@ -21,7 +22,6 @@ from torchyard.kube.refs import PODS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 MASTER = "elasticdl-test-mnist-allreduce-master"
 
 

@@ -177,8 +177,8 @@ def ended(code: int, reason: str = "Error") -> Any:
         ({"metadata": {"name": "w"}, "status": {"phase": "Failed", "reason": "Evicted"}}, False),
     ],
 )
-def test_whether_a_worker_failed_or_was_taken_away(pod: Any, own_fault: bool) -> None:
-    assert workers.ending(pod).own_fault is own_fault
+def test_whether_a_worker_failed_or_was_taken_away(pod: Any, own_error: bool) -> None:
+    assert workers.ending(pod).own_error is own_error
 
 
 def running(name: str, *, leaving: bool = False) -> Any:
@@ -187,19 +187,19 @@ def running(name: str, *, leaving: bool = False) -> Any:
 
 
 def test_every_worker_that_is_gone_is_replaced() -> None:
-    assert workers.plan(2, [], own_faults=0, relaunch=True).create == 2
-    assert workers.plan(2, [running("a"), ended(1)], own_faults=1, relaunch=True).create == 1
-    assert workers.plan(2, [running("a"), running("b", leaving=True)], own_faults=0, relaunch=True).create == 1
-    assert workers.plan(2, [running("a"), running("b")], own_faults=0, relaunch=True).create == 0
+    assert workers.plan(2, [], own_errors=0, relaunch=True).create == 2
+    assert workers.plan(2, [running("a"), ended(1)], own_errors=1, relaunch=True).create == 1
+    assert workers.plan(2, [running("a"), running("b", leaving=True)], own_errors=0, relaunch=True).create == 1
+    assert workers.plan(2, [running("a"), running("b")], own_errors=0, relaunch=True).create == 0
 
 
 def test_a_job_whose_workers_only_fail_is_given_up() -> None:
-    assert "3 workers in a row" in workers.plan(2, [], own_faults=3, relaunch=True).failed
+    assert "3 workers in a row" in workers.plan(2, [], own_errors=3, relaunch=True).failed
 
 
 def test_without_relaunch_what_is_gone_stays_gone() -> None:
-    assert workers.plan(2, [running("a"), ended(137)], own_faults=0, relaunch=False) == workers.Plan()
-    assert "disable_relaunch" in workers.plan(1, [ended(137)], own_faults=0, relaunch=False).failed
+    assert workers.plan(2, [running("a"), ended(137)], own_errors=0, relaunch=False) == workers.Plan()
+    assert "disable_relaunch" in workers.plan(1, [ended(137)], own_errors=0, relaunch=False).failed
 
 
 def test_zoo_init_writes_a_dockerfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

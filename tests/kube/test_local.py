@@ -7,17 +7,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.conformance.objects import crd, custom
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.kube.client import Client, Ref, WatchEvent
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 BOATS = Ref("test.torchyard.dev", "v1", "boats")
 STATUS = {"type": "object", "properties": {"knots": {"type": "array", "items": {"type": "integer"}}}}

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from torchyard.kube.client import Client
 from torchyard.kube.recorder import Recorder
@@ -14,7 +13,6 @@ from torchyard.kube.refs import EVENTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 ABOUT = {
     "apiVersion": "batch/v1",
     "kind": "Job",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.pod.logs import LogOptions
 from torchyard.kube.client import Client
 from torchyard.kube.refs import EVENTS, PODS
@@ -17,8 +18,6 @@ from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
-
-Object = dict[str, Any]
 
 
 class Node:

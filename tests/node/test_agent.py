@@ -6,20 +6,18 @@ import asyncio
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.node import support
 from tests.node.conftest import Node
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.kube.refs import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.node.images.store import ImageStore
 from torchyard.node.pod import starter
 from torchyard.node.pod.surroundings import Surroundings
 from torchyard.yard.plane import Plane
-
-Object = dict[str, Any]
 
 
 def state(pod: Object, name: str = "main") -> Object:

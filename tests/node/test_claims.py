@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.node.conftest import Node, Object
+from tests.node.conftest import Node
 from tests.support.storage import claim, volume
 from tests.support.waiting import first_answer
 
+from torchyard.api.objects import Object
 from torchyard.kube.refs import CLAIMS, EVENTS, PODS, VOLUMES
 
 PATIENCE = 60.0

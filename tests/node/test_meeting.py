@@ -7,17 +7,15 @@ import dataclasses
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.node import support
 from tests.node.conftest import Node, running_node
 
+from torchyard.api.objects import Object
 from torchyard.kube.refs import CONFIG_MAPS, SERVICES
 from torchyard.node.network import meeting
 from torchyard.node.runtime import probe
-
-Object = dict[str, Any]
 
 
 def container(**env: str) -> Object:

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.node.network import dns, names
 from torchyard.node.network.proxy import Door, doors
 from torchyard.node.network.settings import Addresses, Ranges
-
-Object = dict[str, Any]
 
 
 def service(name: str, address: str = "None", **spec: Any) -> Object:

@@ -12,7 +12,6 @@ import tarfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.node import support
@@ -20,6 +19,7 @@ from tests.node.conftest import Node, running_node
 from tests.support.process import Process
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.kube.refs import PODS
 from torchyard.node.images import archive, python
 from torchyard.node.images.build import Builder
@@ -27,7 +27,6 @@ from torchyard.node.images.load import load
 from torchyard.node.images.store import ImageStore
 from torchyard.node.streams import NodeStreams
 
-Object = dict[str, Any]
 NAME = "local/real:1"
 DOCKERFILE = (
     'FROM scratch\nCOPY . /\nENV WHO=world\nWORKDIR /app\nCMD ["/bin/sh", "-c", "read x < said; echo $x $WHO"]\n'

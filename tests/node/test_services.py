@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.node import support
@@ -15,8 +14,6 @@ from torchyard.api.errors import YardError
 from torchyard.kube.refs import SERVICES, SLICES
 from torchyard.node.network import datagrams
 from torchyard.node.network.datagrams import DatagramDoor
-
-Object = dict[str, Any]
 
 # answers every datagram and every connection with its own name
 SERVE = """

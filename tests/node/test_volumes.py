@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.node.volumes import files
 from torchyard.node.volumes.sources import Sources, VolumeError, below, check_host_path
-
-Object = dict[str, Any]
 
 OBJECTS: dict[tuple[str, str], Object] = {
     ("ConfigMap", "cm"): {"data": {"a": "1", "b": "2"}, "binaryData": {"raw": base64.b64encode(b"\0\1").decode()}},

@@ -8,7 +8,6 @@ import random
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.effort import rounds
@@ -18,12 +17,12 @@ from tests.support.process import Process
 from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import SERVICES
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 JOB_COUNT = rounds(4, 25)
 KILLS = rounds(4, 50)
 REPLICAS = 3

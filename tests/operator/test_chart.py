@@ -18,6 +18,7 @@ import yaml
 from tests.support.kubernetes import Server
 from tests.support.operator import Installed
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.kube.client import Ref
 from torchyard.kube.refs import CLUSTER_ROLES
@@ -29,7 +30,6 @@ from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("helm_python") is None, reason="no Helm here: pip install helm-python-sdk"
 )
-Object = dict[str, Any]
 CHART = Path(__file__).parents[2] / "deploy" / "chart"
 DEPLOYMENTS = Ref("apps", "v1", "deployments")
 SPACE, RELEASE = "by-helm", "yard"

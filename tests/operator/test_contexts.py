@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,11 +16,11 @@ from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.queue.crd import definitions
 from torchyard.operator.install import DEFINITIONS
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 TIMEOUT = 120
 
 

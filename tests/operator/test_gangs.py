@@ -13,14 +13,14 @@ from tests.support.pytorchjobs import job, replica
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
-from torchyard.api.pytorchjob import words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages
 from torchyard.controllers.pytorchjob import JOBS, PLUGIN_GROUPS, VOLCANO_GROUPS
 from torchyard.kube.client import Ref
 from torchyard.kube.refs import EVENTS, PODS
 from torchyard.operator.install import DEFINITIONS
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer", "format": "int32"}
 _AMOUNTS = {
     "type": "object",
@@ -151,7 +151,7 @@ async def _u12_another_scheduler_stays(installed: Installed, namespace: str) -> 
 
     async def told() -> bool:
         events = (await installed.admin.list(EVENTS, namespace)).items
-        return any(one["reason"] == words.SCHEDULER_SET for one in events)
+        return any(one["reason"] == messages.SCHEDULER_SET for one in events)
 
     await installed.until(told)
 

@@ -21,6 +21,7 @@ from tests.support.operator import Installed, denied, installation, running, sta
 from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.apiserver.access.certificates import ensure_server
 from torchyard.controllers.pytorchjob import JOBS
@@ -30,7 +31,6 @@ from torchyard.operator.install import install
 from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK_SECRET
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 HOUR = timedelta(hours=1)
 
 

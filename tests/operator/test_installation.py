@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support.kubernetes import Server
@@ -19,6 +18,7 @@ from tests.support.pytorchjobs import job
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.connect import connected
@@ -29,7 +29,6 @@ from torchyard.operator.install import install, uninstall
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 ROLES = Ref("rbac.authorization.k8s.io", "v1", "roles")
 DEPLOYMENTS = Ref("apps", "v1", "deployments")
 

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -30,10 +29,10 @@ from tests.support.process import free_port
 from tests.support.training import interpreter
 from tests.support.waiting import eventually
 
+from torchyard.api.objects import Object
 from torchyard.operator.settings import LEASE, NAME, NAMESPACE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(3000)]
-Object = dict[str, Any]
 SCRIPT = ROOT.parent / "shared" / "k8s" / "cluster"
 EXAMPLES = ROOT / "examples"
 IMAGE = "docker.io/torchyard/operator:test"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 import aiohttp
 import pytest
@@ -13,6 +12,7 @@ from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Ref
@@ -24,7 +24,6 @@ from torchyard.operator.rights import job_rights
 from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 ROLES = Ref("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
 
 

@@ -15,6 +15,7 @@ from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.queue.crd import definitions
 from torchyard.api.queue.names import API_VERSION, QUEUE_NAME
 from torchyard.controllers.pytorchjob import JOBS
@@ -28,7 +29,6 @@ from torchyard.operator.install import DEFINITIONS
 from torchyard.operator.report import findings
 
 pytestmark = pytest.mark.cluster
-Object = dict[str, Any]
 WITH_QUEUES = replace(INSTALLATION, queues=True)
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from tests.support.pytorchjobs import job
 
+from torchyard.api.objects import Object
 from torchyard.operator.review import answer, held
-
-Object = dict[str, Any]
 
 
 def review(

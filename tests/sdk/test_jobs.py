@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,9 +16,8 @@ from tests.support.yard import Yard as Plane
 from tests.support.yard import yard as command
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.sdk import JobFailed, Yard
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from torchyard.api import quantity
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 class Field(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 
 from torchyard.api.job import labels
 from torchyard.api.job.defaults import default_job
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 
-Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 _numbers = itertools.count()
 

@@ -13,6 +13,7 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.connect import connected
@@ -24,7 +25,6 @@ from torchyard.operator.manifests import Installation, objects
 from torchyard.operator.operator import Operator
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, Settings
 
-Object = dict[str, Any]
 PODS = Ref("", "v1", "pods")
 NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
 ACCOUNTS = Ref("", "v1", "serviceaccounts")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.times import to_rfc3339
 
-Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.core.queue.amounts import shown
 from torchyard.core.queue.assign import Assignment
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.cycle import Admit, Decision, Preempt, cycle
 
-Object = dict[str, Any]
 _numbers = itertools.count(1)
 
 
@@ -72,7 +72,7 @@ def admitted(obj: Object, decision: Admit, *, at: int = 0) -> Object:
     moment = f"2026-01-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z"
     conditions = [
         {"type": kind, "status": "True", "reason": "x", "message": "", "lastTransitionTime": moment}
-        for kind in (words.QUOTA_RESERVED, words.ADMITTED)
+        for kind in (messages.QUOTA_RESERVED, messages.ADMITTED)
     ]
     status = {"admission": admission(decision.queue, decision.assignment), "conditions": conditions}
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(next(_numbers))}, "status": status}
@@ -175,7 +175,7 @@ class World:
         obj = self.objects[name]
         metadata = {**obj["metadata"], "resourceVersion": str(next(_numbers))}
         why = self._preempted.pop(name, "")
-        conditions = [{"type": words.PREEMPTED, "status": "True", "reason": why}] if why else []
+        conditions = [{"type": messages.PREEMPTED, "status": "True", "reason": why}] if why else []
         self.objects[name] = {**obj, "metadata": metadata, "status": {"conditions": conditions}}
         self.book.put(self.objects[name])
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api.volume import words
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 
 
 def claim(name: str = "data", size: str = "1Gi", *, cls: str | None = "manual", **spec: Any) -> Object:
@@ -39,10 +38,10 @@ def storage_class(name: str, *, provisioner: str = "example.com/none", waits: bo
 def stored(obj: Object, *, status: Object | None = None, uid: str = "", namespace: str = "n", **marks: str) -> Object:
     """As a server keeps it; `marks` are annotations by the last part of their name."""
     known = {
-        "completed": words.BIND_COMPLETED,
-        "ours": words.BOUND_BY_CONTROLLER,
-        "made_by": words.PROVISIONED_BY,
-        "node": words.SELECTED_NODE,
+        "completed": messages.BIND_COMPLETED,
+        "ours": messages.BOUND_BY_CONTROLLER,
+        "made_by": messages.PROVISIONED_BY,
+        "node": messages.SELECTED_NODE,
     }
     metadata = {
         **obj["metadata"],

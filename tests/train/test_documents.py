@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -28,9 +27,10 @@ from tests.support.training import interpreter
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
 
+from torchyard.api.objects import Object
+
 pytestmark = [pytest.mark.train, pytest.mark.timeout(1200)]
 
-Object = dict[str, Any]
 EXAMPLES = ROOT / "examples"
 PATIENCE = 900.0
 ACCURACY = re.compile(r"^accuracy=(0\.\d{4}|1\.0000)$", re.MULTILINE)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -26,10 +25,10 @@ from tests.support.training import interpreter
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
 
+from torchyard.api.objects import Object
 from torchyard.elastic.agent.agent import COMPAT
 
 pytestmark = [pytest.mark.train, pytest.mark.timeout(900)]
-Object = dict[str, Any]
 PATIENCE = 400.0
 PROGRAMS = ROOT / "tests" / "elastic" / "programs"
 

@@ -6,7 +6,6 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.node import support
@@ -24,7 +23,6 @@ from torchyard.yard.settings import Settings
 
 pytestmark = pytest.mark.train
 
-Object = dict[str, Any]
 RANKS = 4
 TRAIN = """
 import os, socket, time, torch, torch.distributed as dist

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,11 +16,11 @@ from tests.support.training import interpreter
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
 
+from torchyard.api.objects import Object
 from torchyard.node.devices import nvidia
 
 pytestmark = [pytest.mark.train, pytest.mark.timeout(600)]
 
-Object = dict[str, Any]
 EXAMPLES = ROOT / "examples"
 PRODUCT = "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"
 PATIENCE = 300.0

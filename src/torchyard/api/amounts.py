@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from torchyard.api import faults, names, quantity
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors, names, quantity
+from torchyard.api.field_errors import FieldError
 from torchyard.api.quantity import Quantity
 
 _CONTAINER = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -34,7 +34,7 @@ _STANDARD = _QUOTA | {"storage"}
 HUGE_PAGES = "hugepages-"
 _POD_LEVEL = ("cpu", "hugepages-", "memory")
 
-NameCheck = Callable[[str, str, list[Fault]], None]
+NameCheck = Callable[[str, str, list[FieldError]], None]
 
 
 def is_native(name: str) -> bool:
@@ -62,27 +62,27 @@ def is_quota_name(name: str) -> bool:
     return name in _QUOTA or name.startswith((HUGE_PAGES, f"requests.{HUGE_PAGES}"))
 
 
-def check_name(name: str, field: str, found: list[Fault]) -> bool:
+def check_name(name: str, field: str, errs: list[FieldError]) -> bool:
     """A resource's name: a standard one, or one with a domain. Answers whether it is well-formed."""
     if problems := names.qualified_name_problems(name):
-        found.extend(faults.invalid(field, name, problem) for problem in problems)
+        errs.extend(field_errors.invalid(field, name, problem) for problem in problems)
         return False
     if "/" not in name and name not in _STANDARD and not name.startswith(HUGE_PAGES):
-        found.append(faults.invalid(field, name, "must be a standard resource type or fully qualified"))
+        errs.append(field_errors.invalid(field, name, "must be a standard resource type or fully qualified"))
         return False
     return True
 
 
-def check_container_name(name: str, field: str, found: list[Fault]) -> None:
+def check_container_name(name: str, field: str, errs: list[FieldError]) -> None:
     """A resource that a container may ask for."""
     if name in _CONTAINER:
         return
-    check_name(name, field, found)
+    check_name(name, field, errs)
     if "/" not in name:
         if not name.startswith(HUGE_PAGES):
-            found.append(faults.invalid(field, name, "must be a standard resource for containers"))
+            errs.append(field_errors.invalid(field, name, "must be a standard resource for containers"))
     elif not is_native(name) and not is_extended(name):
-        found.append(faults.invalid(field, name, "doesn't follow extended resource name standard"))
+        errs.append(field_errors.invalid(field, name, "doesn't follow extended resource name standard"))
 
 
 def is_pod_level(name: str) -> bool:
@@ -90,35 +90,35 @@ def is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
 
 
-def check_pod_level_name(name: str, field: str, found: list[Fault]) -> None:
+def check_pod_level_name(name: str, field: str, errs: list[FieldError]) -> None:
     """A resource that a pod may ask for as a whole."""
-    if check_name(name, field, found) and not is_pod_level(name):
-        found.append(faults.not_supported(field, name, _POD_LEVEL))
+    if check_name(name, field, errs) and not is_pod_level(name):
+        errs.append(field_errors.not_supported(field, name, _POD_LEVEL))
 
 
-def check_quota_name(name: str, field: str, found: list[Fault]) -> None:
+def check_quota_name(name: str, field: str, errs: list[FieldError]) -> None:
     """A resource that a quota may count."""
-    check_name(name, field, found)
+    check_name(name, field, errs)
     if "/" not in name and not is_quota_name(name):
-        found.append(faults.invalid(field, name, "must be a standard resource for quota"))
+        errs.append(field_errors.invalid(field, name, "must be a standard resource for quota"))
 
 
-def check_amount(name: str, amount: Quantity, field: str, found: list[Fault]) -> None:
+def check_amount(name: str, amount: Quantity, field: str, errs: list[FieldError]) -> None:
     """An amount of a resource: not negative, and whole where only whole ones exist."""
     if amount.nano < 0:
-        found.append(faults.invalid(field, str(amount), names.NOT_NEGATIVE))
+        errs.append(field_errors.invalid(field, str(amount), names.NOT_NEGATIVE))
     if amount.milli % 1000 and counts_whole(name):
-        found.append(faults.invalid(field, str(amount), "must be an integer"))
+        errs.append(field_errors.invalid(field, str(amount), "must be an integer"))
 
 
-def _check_huge_pages(name: str, amount: Quantity, field: str, found: list[Fault]) -> None:
+def _check_huge_pages(name: str, amount: Quantity, field: str, errs: list[FieldError]) -> None:
     try:
         size = quantity.parse(name.removeprefix(HUGE_PAGES))
     except quantity.QuantityError:
         size = quantity.ZERO
     if size.nano <= 0 or not size.whole or amount.value % size.value:
         detail = f"{amount} is not positive integer multiple of {name}"
-        found.append(faults.invalid(field, str(amount), detail))
+        errs.append(field_errors.invalid(field, str(amount), detail))
 
 
 def _is_fine(name: str, amount: Quantity) -> bool:
@@ -136,7 +136,7 @@ def _is_device(name: str) -> bool:
 def check_requirements(
     requirements: Mapping[str, Any],
     at: str,
-    found: list[Fault],
+    errs: list[FieldError],
     *,
     claims: frozenset[str] = frozenset(),
     name_check: NameCheck = check_container_name,
@@ -152,65 +152,65 @@ def check_requirements(
         amount = parse(text)
         if not (quick and _is_fine(name, amount)):
             field = f"{at}.limits[{name}]"
-            name_check(name, field, found)
-            check_amount(name, amount, field, found)
+            name_check(name, field, errs)
+            check_amount(name, amount, field, errs)
             if name.startswith(HUGE_PAGES):
                 pages = True
-                _check_huge_pages(name, amount, field, found)
+                _check_huge_pages(name, amount, field, errs)
     for name, text in requests.items():
         limit = limits.get(name)
         amount = parse(text)
         if not (quick and _is_fine(name, amount)):
             field = f"{at}.requests[{name}]"
-            name_check(name, field, found)
-            check_amount(name, amount, field, found)
+            name_check(name, field, errs)
+            check_amount(name, amount, field, errs)
         if limit is None:
             if not overcommit_allowed(name):
-                found.append(faults.required(f"{at}.limits", "Limit must be set for non overcommitable resources"))
+                errs.append(field_errors.required(f"{at}.limits", "Limit must be set for non overcommitable resources"))
         elif text is not limit:
-            _check_against_limit(name, amount, parse(limit), f"{at}.requests", found)
+            _check_against_limit(name, amount, parse(limit), f"{at}.requests", errs)
         if name.startswith(HUGE_PAGES):
             pages = True
-            _check_huge_pages(name, amount, f"{at}.requests[{name}]", found)
+            _check_huge_pages(name, amount, f"{at}.requests[{name}]", errs)
     if pages and not (limits.keys() | requests.keys()) & {"cpu", "memory"}:
-        found.append(faults.forbidden(at, "HugePages require cpu or memory"))
+        errs.append(field_errors.forbidden(at, "HugePages require cpu or memory"))
     if named := requirements.get("claims"):
-        _check_claims(named, claims, f"{at}.claims", found)
+        _check_claims(named, claims, f"{at}.claims", errs)
 
 
-def _check_against_limit(name: str, amount: Quantity, limit: Quantity, field: str, found: list[Fault]) -> None:
+def _check_against_limit(name: str, amount: Quantity, limit: Quantity, field: str, errs: list[FieldError]) -> None:
     if amount.nano == limit.nano:
         return
     if not overcommit_allowed(name):
-        found.append(faults.invalid(field, str(amount), f"must be equal to {name} limit of {limit}"))
+        errs.append(field_errors.invalid(field, str(amount), f"must be equal to {name} limit of {limit}"))
     elif amount.nano > limit.nano:
-        found.append(faults.invalid(field, str(amount), f"must be less than or equal to {name} limit of {limit}"))
+        errs.append(field_errors.invalid(field, str(amount), f"must be less than or equal to {name} limit of {limit}"))
 
 
-def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, found: list[Fault]) -> None:
+def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, claim in enumerate(named):
         field, name, request = f"{at}[{index}]", claim.get("name") or "", claim.get("request") or ""
         if not name:
-            found.append(faults.required(field))
+            errs.append(field_errors.required(field))
             continue
         if request and name not in seen:
             problems = names.label_problems(request)
-            found.extend(faults.invalid(f"{field}.request", request, problem) for problem in problems)
+            errs.extend(field_errors.invalid(f"{field}.request", request, problem) for problem in problems)
         key = f"{name}/{request}" if request else name
         overlaps = not request and any(one.startswith(f"{name}/") for one in seen)
         if name in seen or key in seen or overlaps:
-            found.append(faults.duplicate(field, name if name in seen or overlaps else key))
+            errs.append(field_errors.duplicate(field, name if name in seen or overlaps else key))
         seen.add(key)
         if name not in known:
             detail = "must be one of the names in pod.spec.resourceClaims"
             detail += f": {', '.join(sorted(known))}" if known else " which is empty"
-            found.append(faults.Fault("FieldValueNotFound", field, f'Not found: "{name}": {detail}'))
+            errs.append(field_errors.FieldError("FieldValueNotFound", field, f'Not found: "{name}": {detail}'))
 
 
-def check_overhead(overhead: Mapping[str, Any], at: str, found: list[Fault]) -> None:
+def check_overhead(overhead: Mapping[str, Any], at: str, errs: list[FieldError]) -> None:
     """A runtime class's overhead is checked as if it were a container's limits."""
-    check_requirements({"limits": overhead}, at, found)
+    check_requirements({"limits": overhead}, at, errs)
 
 
 def canonical_list(amounts: dict[str, Any] | None) -> None:

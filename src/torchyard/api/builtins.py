@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from torchyard.api.behaviour import Behaviour
-from torchyard.api.kinds import BEHAVIOURS
+from torchyard.api.kinds import STRATEGIES
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
 from torchyard.api.schema.builtin import DATA, type_of
+from torchyard.api.strategy import Strategy
 
 # (group, plural) -> (group, version) its objects are kept in, where that is not the served one.
 STORED_IN = {
@@ -57,5 +57,5 @@ def _resource(group: str, version: str, row: dict[str, Any], subresources: dict[
         storage_version=storage_version,
         storage_group=storage_group,
         type=type_of(GroupVersionKind(group, version, row["kind"])),
-        behaviour=BEHAVIOURS.get((group, plural)) or Behaviour(),
+        strategy=STRATEGIES.get((group, plural)) or Strategy(),
     )

@@ -7,10 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.api.columns import Column
+from torchyard.api.objects import Object
 from torchyard.api.selectors import from_object
 from torchyard.api.times import human_duration
-
-Object = dict[str, Any]
 
 UNKNOWN = "<unknown>"
 NONE = "<none>"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from torchyard.api import faults, names
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors, names
+from torchyard.api.field_errors import FieldError
 
 MAX_INT32 = 2**31 - 1
 NOT_POSITIVE = "must be greater than zero"
@@ -33,42 +33,42 @@ def within(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
-def nonnegative(value: int | None, field: str, found: list[Fault]) -> None:
+def nonnegative(value: int | None, field: str, errs: list[FieldError]) -> None:
     if value is not None and value < 0:
-        found.append(faults.invalid(field, value, names.NOT_NEGATIVE))
+        errs.append(field_errors.invalid(field, value, names.NOT_NEGATIVE))
 
 
-def nonnegative_fields(holder: Mapping[str, Any], fields: Iterable[str], at: str, found: list[Fault]) -> None:
+def nonnegative_fields(holder: Mapping[str, Any], fields: Iterable[str], at: str, errs: list[FieldError]) -> None:
     for name in fields:
-        nonnegative(holder.get(name), f"{at}.{name}", found)
+        nonnegative(holder.get(name), f"{at}.{name}", errs)
 
 
-def told(problems: Iterable[str], field: str, value: Any, found: list[Fault]) -> None:
+def told(problems: Iterable[str], field: str, value: Any, errs: list[FieldError]) -> None:
     """One fault per problem of a name."""
-    found.extend(faults.invalid(field, value, problem) for problem in problems)
+    errs.extend(field_errors.invalid(field, value, problem) for problem in problems)
 
 
-def one_of(value: Any, allowed: Collection[str], field: str, found: list[Fault]) -> None:
+def one_of(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
     """A choice that must be made."""
     if value in allowed:
         return
-    found.append(faults.not_supported(field, value, allowed) if value else faults.required(field))
+    errs.append(field_errors.not_supported(field, value, allowed) if value else field_errors.required(field))
 
 
-def choice(value: Any, allowed: Collection[str], field: str, found: list[Fault]) -> None:
+def choice(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
     """A choice that may be left open."""
     if value is not None and value not in allowed:
-        found.append(faults.not_supported(field, value, allowed))
+        errs.append(field_errors.not_supported(field, value, allowed))
 
 
-def immutable(new: Any, old: Any, field: str, found: list[Fault]) -> None:
+def immutable(new: Any, old: Any, field: str, errs: list[FieldError]) -> None:
     if new != old:
-        found.append(faults.invalid(field, new, names.IMMUTABLE))
+        errs.append(field_errors.invalid(field, new, names.IMMUTABLE))
 
 
-def port_number(value: int, field: str, found: list[Fault]) -> None:
+def port_number(value: int, field: str, errs: list[FieldError]) -> None:
     if not 1 <= value <= 65535:
-        found.append(faults.invalid(field, value, within(1, 65535)))
+        errs.append(field_errors.invalid(field, value, within(1, 65535)))
 
 
 def port_name_problems(name: str) -> list[str]:
@@ -88,11 +88,11 @@ def port_name_problems(name: str) -> list[str]:
     return problems
 
 
-def port_number_or_name(port: int | str | None, field: str, found: list[Fault]) -> None:
+def port_number_or_name(port: int | str | None, field: str, errs: list[FieldError]) -> None:
     if isinstance(port, str):
-        told(port_name_problems(port), field, port, found)
+        told(port_name_problems(port), field, port, errs)
     else:
-        port_number(port or 0, field, found)
+        port_number(port or 0, field, errs)
 
 
 def config_key_problems(key: str) -> list[str]:
@@ -113,13 +113,13 @@ def config_key_problems(key: str) -> list[str]:
 ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 
 
-def header_name(name: str, field: str, found: list[Fault]) -> None:
+def header_name(name: str, field: str, errs: list[FieldError]) -> None:
     if not _is_header(name):
         detail = (
             "a valid HTTP header must consist of alphanumeric characters or '-' "
             "(e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')"
         )
-        found.append(faults.invalid(field, name, detail))
+        errs.append(field_errors.invalid(field, name, detail))
 
 
 def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -137,68 +137,68 @@ def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def ip(text: str, field: str, found: list[Fault]) -> bool:
+def ip(text: str, field: str, errs: list[FieldError]) -> bool:
     """Whether it is an address; a fault where it is not."""
     if parse_ip(text) is not None:
         return True
     detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-    found.append(faults.invalid(field, text, detail))
+    errs.append(field_errors.invalid(field, text, detail))
     return False
 
 
-def cidr(text: str, field: str, found: list[Fault]) -> bool:
+def cidr(text: str, field: str, errs: list[FieldError]) -> bool:
     address, slash, length = text.partition("/")
     parsed = parse_ip(address)
     if parsed is not None and slash and length.isascii() and length.isdigit() and int(length) <= parsed.max_prefixlen:
         return True
     detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-    found.append(faults.invalid(field, text, detail))
+    errs.append(field_errors.invalid(field, text, detail))
     return False
 
 
-def ordinary_ip(text: str, field: str, found: list[Fault]) -> None:
+def ordinary_ip(text: str, field: str, errs: list[FieldError]) -> None:
     """An address that another host can reach: what endpoints and external addresses must be."""
     address = parse_ip(text)
     if address is None:
-        found.append(faults.invalid(field, text, "must be a valid IP address"))
+        errs.append(field_errors.invalid(field, text, "must be a valid IP address"))
         return
     if address.is_unspecified:
-        found.append(faults.invalid(field, text, f"may not be unspecified ({text})"))
+        errs.append(field_errors.invalid(field, text, f"may not be unspecified ({text})"))
     if address.is_loopback:
-        found.append(faults.invalid(field, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+        errs.append(field_errors.invalid(field, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
     if address.is_link_local:
         detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-        found.append(faults.invalid(field, text, detail))
+        errs.append(field_errors.invalid(field, text, detail))
     if address.is_multicast and text.lower().startswith(("224.0.0.", "ff02:")):
         detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-        found.append(faults.invalid(field, text, detail))
+        errs.append(field_errors.invalid(field, text, detail))
 
 
-def descending_path(path: str, field: str, found: list[Fault]) -> None:
+def descending_path(path: str, field: str, errs: list[FieldError]) -> None:
     """A path that stays below where it starts."""
     if path.startswith("/"):
-        found.append(faults.invalid(field, path, "must be a relative path"))
-    no_backsteps(path, field, found)
+        errs.append(field_errors.invalid(field, path, "must be a relative path"))
+    no_backsteps(path, field, errs)
 
 
-def no_backsteps(path: str, field: str, found: list[Fault]) -> None:
+def no_backsteps(path: str, field: str, errs: list[FieldError]) -> None:
     if ".." in path and ".." in path.split("/"):
-        found.append(faults.invalid(field, path, "must not contain '..'"))
+        errs.append(field_errors.invalid(field, path, "must not contain '..'"))
 
 
-def unreserved_path(path: str, field: str, found: list[Fault]) -> None:
+def unreserved_path(path: str, field: str, errs: list[FieldError]) -> None:
     """A path in a projected volume, whose own files begin with two dots."""
-    descending_path(path, field, found)
+    descending_path(path, field, errs)
     if path.startswith("..") and not path.startswith("../"):
-        found.append(faults.invalid(field, path, "must not start with '..'"))
+        errs.append(field_errors.invalid(field, path, "must not start with '..'"))
 
 
-def file_mode(mode: int | None, field: str, found: list[Fault]) -> None:
+def file_mode(mode: int | None, field: str, errs: list[FieldError]) -> None:
     if mode is not None and not 0 <= mode <= 0o777:
-        found.append(faults.invalid(field, mode, FILE_MODE))
+        errs.append(field_errors.invalid(field, mode, FILE_MODE))
 
 
-def int_or_percent(value: int | str, field: str, found: list[Fault]) -> None:
+def int_or_percent(value: int | str, field: str, errs: list[FieldError]) -> None:
     """A number that is not negative, or a percentage."""
     if isinstance(value, str):
         if not _is_percent(value):
@@ -206,9 +206,9 @@ def int_or_percent(value: int | str, field: str, found: list[Fault]) -> None:
                 "a valid percent string must be a numeric string followed by an ending '%' "
                 "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
             )
-            found.append(faults.invalid(field, value, detail))
+            errs.append(field_errors.invalid(field, value, detail))
     else:
-        nonnegative(value, field, found)
+        nonnegative(value, field, errs)
 
 
 def percent_value(value: int | str) -> int:
@@ -218,26 +218,26 @@ def percent_value(value: int | str) -> int:
     return value
 
 
-def at_most_100_percent(value: int | str, field: str, found: list[Fault]) -> None:
+def at_most_100_percent(value: int | str, field: str, errs: list[FieldError]) -> None:
     if isinstance(value, str) and percent_value(value) > 100:
-        found.append(faults.invalid(field, value, "must not be greater than 100%"))
+        errs.append(field_errors.invalid(field, value, "must not be greater than 100%"))
 
 
-def user_id(value: int | None, field: str, found: list[Fault]) -> None:
+def user_id(value: int | None, field: str, errs: list[FieldError]) -> None:
     if value is not None and not 0 <= value <= MAX_INT32:
-        found.append(faults.invalid(field, value, within(0, MAX_INT32)))
+        errs.append(field_errors.invalid(field, value, within(0, MAX_INT32)))
 
 
-def domain_path(text: str, field: str, found: list[Fault]) -> None:
+def domain_path(text: str, field: str, errs: list[FieldError]) -> None:
     """A path below a domain, such as acme.io/foo."""
     domain, slash, path = text.partition("/")
     if not text:
-        found.append(faults.required(field))
+        errs.append(field_errors.required(field))
     elif not slash or not domain or not path:
         detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        found.append(faults.invalid(field, text, detail))
+        errs.append(field_errors.invalid(field, text, detail))
     else:
-        told(names.subdomain_problems(domain), field, domain, found)
+        told(names.subdomain_problems(domain), field, domain, errs)
         if not _is_url_path(path):
             detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
-            found.append(faults.invalid(field, path, detail))
+            errs.append(field_errors.invalid(field, path, detail))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 def find(conditions: Iterable[Object], type: str) -> Object | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchyard.api.faults import shown
+from torchyard.api.field_errors import shown
 
 _MOST = 8
 

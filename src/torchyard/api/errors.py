@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
 
 
 class YardError(Exception):
@@ -146,12 +146,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message)
 
 
-def invalid(kind: str, group: str, name: str, faults: list[Fault]) -> StatusError:
+def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusError:
     """422 with one cause per fault; the message lists them all, as kubectl prints it."""
     # the same fault found twice is two causes but one sentence, as upstream has it
-    lines = list(dict.fromkeys(fault.line() for fault in faults))
+    lines = list(dict.fromkeys(error.line() for error in errs))
     said = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
-    details = _details(kind, group, name, causes=[fault.cause() for fault in faults])
+    details = _details(kind, group, name, causes=[error.cause() for error in errs])
     return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {said}', details=details)
 
 

@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from torchyard.api.errors import YardError
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 # Keys that are nothing without something below them.
 _HOLDERS = {"metadata", "spec", "template", "pytorchReplicaSpecs", "Master", "Worker", "jobTemplate"}

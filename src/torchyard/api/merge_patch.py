@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 def merge_patch(old: Object, new: Object) -> Object:

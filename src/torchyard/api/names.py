@@ -12,9 +12,9 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.behaviour import NameRule
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.strategy import NameRule
 
 LABEL_LENGTH = 63
 SUBDOMAIN_LENGTH = 253
@@ -195,152 +195,154 @@ def generate_name(base: str, random: Random) -> str:
     return base[:_GENERATED_BASE_LENGTH] + letters
 
 
-def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[Fault]:
+def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[FieldError]:
     """The faults of a label map."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     for key, value in (labels or {}).items():
         if len(key) > _QUALIFIED_LENGTH or not is_qualified_name(key):
-            found.extend(faults.invalid(field, key, problem) for problem in qualified_name_problems(key))
+            errs.extend(field_errors.invalid(field, key, problem) for problem in qualified_name_problems(key))
         if not _is_label_value(value):
-            found.extend(faults.invalid(field, value, problem) for problem in label_value_problems(value))
-    return found
+            errs.extend(field_errors.invalid(field, value, problem) for problem in label_value_problems(value))
+    return errs
 
 
-def validate_annotations(annotations: Mapping[str, str] | None, field: str) -> list[Fault]:
+def validate_annotations(annotations: Mapping[str, str] | None, field: str) -> list[FieldError]:
     """The faults of an annotation map: any value, but keys as labels have, in any case, and a limit on the whole."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     size = 0
     for key, value in (annotations or {}).items():
         if len(key) > _QUALIFIED_LENGTH or not is_qualified_name(key):
-            found.extend(faults.invalid(field, key, problem) for problem in qualified_name_problems(key.lower()))
+            errs.extend(field_errors.invalid(field, key, problem) for problem in qualified_name_problems(key.lower()))
         size += _size(key) + _size(value)
     if size > ANNOTATIONS_SIZE:
-        found.append(faults.too_long(field, ANNOTATIONS_SIZE))
-    return found
+        errs.append(field_errors.too_long(field, ANNOTATIONS_SIZE))
+    return errs
 
 
-def validate_owners(owners: list[dict[str, Any]] | None, field: str) -> list[Fault]:
+def validate_owners(owners: list[dict[str, Any]] | None, field: str) -> list[FieldError]:
     """The faults of `ownerReferences`: complete, no Events, one controller at most."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     controller = ""
     for owner in owners or ():
         api_version, kind = owner.get("apiVersion") or "", owner.get("kind") or ""
         name = owner.get("name") or ""
         version = api_version.rpartition("/")[2] if api_version.count("/") < 2 else ""
         if not version:
-            found.append(faults.invalid(f"{field}.apiVersion", api_version, "version must not be empty"))
+            errs.append(field_errors.invalid(f"{field}.apiVersion", api_version, "version must not be empty"))
         if not kind:
-            found.append(faults.invalid(f"{field}.kind", kind, "must not be empty"))
+            errs.append(field_errors.invalid(f"{field}.kind", kind, "must not be empty"))
         if not name:
-            found.append(faults.invalid(f"{field}.name", name, "must not be empty"))
+            errs.append(field_errors.invalid(f"{field}.name", name, "must not be empty"))
         if not owner.get("uid"):
-            found.append(faults.invalid(f"{field}.uid", "", "must not be empty"))
+            errs.append(field_errors.invalid(f"{field}.uid", "", "must not be empty"))
         if kind == "Event" and api_version == "v1":
-            found.append(faults.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+            errs.append(field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
             if controller:
                 detail = (
                     "Only one reference can have Controller set to true. "
                     f'Found "true" in references for {controller} and {kind}/{name}'
                 )
-                found.append(faults.invalid(field, owners, detail))
+                errs.append(field_errors.invalid(field, owners, detail))
             else:
                 controller = f"{kind}/{name}"
-    return found
+    return errs
 
 
-def validate_finalizers(finalizers: list[str] | None, field: str) -> list[Fault]:
+def validate_finalizers(finalizers: list[str] | None, field: str) -> list[FieldError]:
     """The faults every kind's finalizers can have."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     for name in finalizers or ():
-        found.extend(faults.invalid(field, name, problem) for problem in qualified_name_problems(name))
+        errs.extend(field_errors.invalid(field, name, problem) for problem in qualified_name_problems(name))
     if finalizers and "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        found.append(faults.invalid(field, finalizers, detail))
-    return found
+        errs.append(field_errors.invalid(field, finalizers, detail))
+    return errs
 
 
-def _unqualified_finalizers(finalizers: list[str] | None, field: str) -> list[Fault]:
+def _unqualified_finalizers(finalizers: list[str] | None, field: str) -> list[FieldError]:
     """Built-in kinds want a domain in the name of each finalizer that is not a standard one."""
     detail = "name is neither a standard finalizer name nor is it fully qualified"
     return [
-        faults.invalid(f"{field}[{index}]", name, detail)
+        field_errors.invalid(f"{field}[{index}]", name, detail)
         for index, name in enumerate(finalizers or ())
         if "/" not in name and name not in _STANDARD_FINALIZERS
     ]
 
 
-def validate_managed_fields(entries: list[dict[str, Any]] | None, field: str) -> list[Fault]:
+def validate_managed_fields(entries: list[dict[str, Any]] | None, field: str) -> list[FieldError]:
     """The faults of `managedFields` as a client may send them."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     for index, entry in enumerate(entries or ()):
         at = f"{field}[{index}]"
         if entry.get("operation") not in ("Apply", "Update"):
-            found.append(faults.invalid(f"{at}.operation", entry.get("operation") or "", "must be `Apply` or `Update`"))
+            errs.append(
+                field_errors.invalid(f"{at}.operation", entry.get("operation") or "", "must be `Apply` or `Update`")
+            )
         if entry.get("fieldsType") not in (None, "", "FieldsV1"):
-            found.append(faults.invalid(f"{at}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
-        found.extend(validate_field_manager(entry.get("manager") or "", f"{at}.manager"))
+            errs.append(field_errors.invalid(f"{at}.fieldsType", entry["fieldsType"], "must be `FieldsV1`"))
+        errs.extend(validate_field_manager(entry.get("manager") or "", f"{at}.manager"))
         if len(entry.get("subresource") or "") > SUBRESOURCE_LENGTH:
-            found.append(faults.too_long(f"{at}.subresource", SUBRESOURCE_LENGTH))
-    return found
+            errs.append(field_errors.too_long(f"{at}.subresource", SUBRESOURCE_LENGTH))
+    return errs
 
 
-def validate_field_manager(manager: str, field: str) -> list[Fault]:
+def validate_field_manager(manager: str, field: str) -> list[FieldError]:
     """The faults of a field manager's name, in an object or as a query parameter."""
     if manager.isprintable() and len(manager) <= MANAGER_LENGTH:
         return []
-    found = [faults.too_long(field, MANAGER_LENGTH)] if len(manager) > MANAGER_LENGTH else []
+    errs = [field_errors.too_long(field, MANAGER_LENGTH)] if len(manager) > MANAGER_LENGTH else []
     if not manager.isprintable():
-        found.append(faults.invalid(field, manager, "should only contain printable characters"))
-    return found
+        errs.append(field_errors.invalid(field, manager, "should only contain printable characters"))
+    return errs
 
 
 def validate_metadata(
     meta: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = "subdomain", built_in: bool = True
-) -> list[Fault]:
+) -> list[FieldError]:
     """The faults of an object's metadata on create, its name already generated."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     generated = meta.get("generateName")
     if generated:
         problems = name_problems(generated, name_rule, prefix=True)
-        found.extend(faults.invalid("metadata.generateName", generated, problem) for problem in problems)
+        errs.extend(field_errors.invalid("metadata.generateName", generated, problem) for problem in problems)
     name = meta.get("name")
     if not name:
-        found.append(faults.required("metadata.name", "name or generateName is required"))
+        errs.append(field_errors.required("metadata.name", "name or generateName is required"))
     else:
         problems = name_problems(name, name_rule)
-        found.extend(faults.invalid("metadata.name", name, problem) for problem in problems)
+        errs.extend(field_errors.invalid("metadata.name", name, problem) for problem in problems)
     namespace = meta.get("namespace")
     if namespaced:
         if not namespace:
-            found.append(faults.required("metadata.namespace"))
+            errs.append(field_errors.required("metadata.namespace"))
         else:
             problems = label_problems(namespace)
-            found.extend(faults.invalid("metadata.namespace", namespace, problem) for problem in problems)
+            errs.extend(field_errors.invalid("metadata.namespace", namespace, problem) for problem in problems)
     elif namespace:
-        found.append(faults.forbidden("metadata.namespace", "not allowed on this type"))
+        errs.append(field_errors.forbidden("metadata.namespace", "not allowed on this type"))
     if (meta.get("generation") or 0) < 0:
-        found.append(faults.invalid("metadata.generation", meta["generation"], NOT_NEGATIVE))
-    found += _validate_maps(meta)
+        errs.append(field_errors.invalid("metadata.generation", meta["generation"], NOT_NEGATIVE))
+    errs += _validate_maps(meta)
     if finalizers := meta.get("finalizers"):
-        found += validate_finalizers(finalizers, "metadata.finalizers")
+        errs += validate_finalizers(finalizers, "metadata.finalizers")
         if built_in:
-            found += _unqualified_finalizers(finalizers, "metadata.finalizers")
-    return found
+            errs += _unqualified_finalizers(finalizers, "metadata.finalizers")
+    return errs
 
 
-def _validate_maps(meta: Mapping[str, Any]) -> list[Fault]:
+def _validate_maps(meta: Mapping[str, Any]) -> list[FieldError]:
     """What create and update check alike: labels, annotations, owners, managed fields."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if labels := meta.get("labels"):
-        found += validate_labels(labels, "metadata.labels")
+        errs += validate_labels(labels, "metadata.labels")
     if annotations := meta.get("annotations"):
-        found += validate_annotations(annotations, "metadata.annotations")
+        errs += validate_annotations(annotations, "metadata.annotations")
     if owners := meta.get("ownerReferences"):
-        found += validate_owners(owners, "metadata.ownerReferences")
+        errs += validate_owners(owners, "metadata.ownerReferences")
     if managed := meta.get("managedFields"):
-        found += validate_managed_fields(managed, "metadata.managedFields")
-    return found
+        errs += validate_managed_fields(managed, "metadata.managedFields")
+    return errs
 
 
 _IMMUTABLE_FIELDS = (
@@ -353,32 +355,34 @@ _IMMUTABLE_FIELDS = (
 )
 
 
-def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any], *, built_in: bool = True) -> list[Fault]:
+def validate_metadata_update(
+    new: Mapping[str, Any], old: Mapping[str, Any], *, built_in: bool = True
+) -> list[FieldError]:
     """The faults of a change of metadata. The server has filled in what the client may leave out (uid, times)."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     finalizers = new.get("finalizers") or []
     if old.get("deletionTimestamp"):
         added = sorted(set(finalizers) - set(old.get("finalizers") or ()))
         if added:
-            named = ", ".join(faults.shown(name) for name in added)
+            named = ", ".join(field_errors.shown(name) for name in added)
             detail = (
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{named}}}"
             )
-            found.append(faults.forbidden("metadata.finalizers", detail))
+            errs.append(field_errors.forbidden("metadata.finalizers", detail))
     if not new.get("resourceVersion"):
-        found.append(faults.invalid("metadata.resourceVersion", "", "must be specified for an update"))
+        errs.append(field_errors.invalid("metadata.resourceVersion", "", "must be specified for an update"))
     if (new.get("generation") or 0) < (old.get("generation") or 0):
-        found.append(faults.invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
-    found.extend(
-        faults.invalid(f"metadata.{name}", new.get(name), IMMUTABLE)
+        errs.append(field_errors.invalid("metadata.generation", new.get("generation") or 0, "must not be decremented"))
+    errs.extend(
+        field_errors.invalid(f"metadata.{name}", new.get(name), IMMUTABLE)
         for name in _IMMUTABLE_FIELDS
         if new.get(name) != old.get(name)
     )
     # what is the very same was judged when it came
-    found += _validate_maps({name: value for name, value in new.items() if value is not old.get(name)})
+    errs += _validate_maps({name: value for name, value in new.items() if value is not old.get(name)})
     if finalizers:
-        found += validate_finalizers(finalizers, "metadata.finalizers")
+        errs += validate_finalizers(finalizers, "metadata.finalizers")
         if built_in:
-            found += _unqualified_finalizers(finalizers, "metadata.finalizers")
-    return found
+            errs += _unqualified_finalizers(finalizers, "metadata.finalizers")
+    return errs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from torchyard.api.access import columns as access
 from torchyard.api.cells import CREATED_AT, NAME, name_of
@@ -12,14 +12,14 @@ from torchyard.api.cluster import columns as cluster
 from torchyard.api.columns import Cell, Columns
 from torchyard.api.device import columns as device
 from torchyard.api.errors import bad_request
-from torchyard.api.faults import shown
+from torchyard.api.field_errors import shown
 from torchyard.api.job import columns as job
+from torchyard.api.objects import Object
 from torchyard.api.pod import columns as pod
 from torchyard.api.service import columns as service
 from torchyard.api.volume import columns as volume
 from torchyard.api.workload import columns as workload
 
-Object = dict[str, Any]
 IncludeObject = Literal["Metadata", "Object", "None"]
 
 

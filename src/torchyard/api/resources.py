@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from torchyard.api.behaviour import Behaviour
 from torchyard.api.schema.types import Type
+from torchyard.api.strategy import Strategy
 
 
 class GroupVersionKind(NamedTuple):
@@ -45,7 +45,7 @@ class Resource:
     storage_version: str = ""  # the version objects are kept in; empty means this one
     storage_group: str | None = None  # set where another group keeps the objects: events.k8s.io uses core's
     type: Type | None = None
-    behaviour: Behaviour = field(default_factory=Behaviour)
+    strategy: Strategy = field(default_factory=Strategy)
     custom: Any = None  # the compiled CRD version for custom resources, None for built-in kinds
 
     @property

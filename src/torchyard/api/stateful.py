@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Behaviour, Object
+from torchyard.api.objects import Object
+from torchyard.api.strategy import Strategy
 
 
-class StatefulBehaviour(Behaviour):
+class StatefulStrategy(Strategy):
     """A kind with a spec and a status."""
 
     def prepare_create(self, obj: Object) -> None:

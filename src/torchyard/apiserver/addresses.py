@@ -8,11 +8,12 @@ from __future__ import annotations
 import ipaddress
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
+from torchyard.api.objects import Object
 from torchyard.api.service.allocation import (
-    family_faults,
+    family_errors,
     needs_cluster_ip,
     needs_health_check_port,
     needs_node_ports,
@@ -23,7 +24,6 @@ from torchyard.apiserver.store.store import Store
 if TYPE_CHECKING:
     from torchyard.apiserver.api import Api
 
-Object = dict[str, Any]
 
 SERVICE_RANGE = "10.96.0.0/16"
 NODE_PORTS = range(30000, 32768)
@@ -69,7 +69,7 @@ class ServiceAddresses:
         spec = new["spec"]
         if not needs_cluster_ip(new):
             return
-        if refused := family_faults(new):
+        if refused := family_errors(new):
             raise self._refusal(new, *refused)
         if old is None or not needs_cluster_ip(old):
             self._address(new, spec)
@@ -78,7 +78,7 @@ class ServiceAddresses:
         if needs_health_check_port(new) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = self._free_port(set(self._owner_of_port) | set(_node_ports_of(spec)))
 
-    def _refusal(self, service: Object, *found: faults.Fault) -> errors.StatusError:
+    def _refusal(self, service: Object, *found: field_errors.FieldError) -> errors.StatusError:
         return errors.invalid("Service", "", service["metadata"].get("name", ""), list(found))
 
     def _address(self, service: Object, spec: Object) -> None:
@@ -101,7 +101,7 @@ class ServiceAddresses:
         elif self._owner_of_address.get(address, service["metadata"].get("uid")) != service["metadata"].get("uid"):
             why = f"failed to allocate IP {address}: provided IP is already allocated"
         if why:
-            raise self._refusal(service, faults.invalid("spec.clusterIPs", [address], why))
+            raise self._refusal(service, field_errors.invalid("spec.clusterIPs", [address], why))
 
     def _candidates(self) -> Iterator[str]:
         """Addresses at random first, as upstream, so that a deleted service's is not taken at once; then in order."""
@@ -126,7 +126,7 @@ class ServiceAddresses:
             elif wanted in taken:
                 why = "provided port is already allocated"
             if why:
-                raise self._refusal(service, faults.invalid(f"spec.ports[{index}].nodePort", wanted, why))
+                raise self._refusal(service, field_errors.invalid(f"spec.ports[{index}].nodePort", wanted, why))
             port["nodePort"] = wanted or self._free_port(taken | set(_node_ports_of(service["spec"])))
             if old is None:
                 mine.setdefault(port.get("port"), port["nodePort"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.admission.attributes import Attributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lookup import Remembering
@@ -16,7 +17,6 @@ from torchyard.apiserver.verbs.update import change
 if TYPE_CHECKING:
     from torchyard.apiserver.outside import Outside
 
-Object = dict[str, Any]
 
 CONFIGURATIONS = (
     "/mutatingwebhookconfigurations.admissionregistration.k8s.io/",

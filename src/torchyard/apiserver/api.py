@@ -6,8 +6,9 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
 from torchyard.apiserver.call import Call
@@ -18,7 +19,6 @@ from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.usage import Usage
 from torchyard.core.pod.logs import LogOptions
 
-Object = dict[str, Any]
 # The revisions of all that a verdict rests on, beside the object in question.
 Basis = tuple[int, ...]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Iterable
-from typing import Any
 from urllib.parse import urlsplit
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.bootstrap import bootstrap_policy
 from torchyard.apiserver.access.users import User
 from torchyard.apiserver.addresses import ServiceAddresses
@@ -17,8 +17,6 @@ from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.verbs.create import create
 from torchyard.apiserver.verbs.update import change
-
-Object = dict[str, Any]
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _MANAGER = "kube-apiserver"

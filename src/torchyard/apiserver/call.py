@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.users import User
 from torchyard.apiserver.exchange import Query
-from torchyard.apiserver.verbs.patch.content import field_manager, field_manager_faults
+from torchyard.apiserver.verbs.patch.content import field_manager, field_manager_errors
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
@@ -51,8 +51,8 @@ class Call:
     def conflict(self, why: str = errors.MODIFIED) -> errors.StatusError:
         return errors.conflict(self.resource.plural, self.resource.group, self.name, why)
 
-    def invalid(self, name: str, found: list[faults.Fault]) -> errors.StatusError:
-        return errors.invalid(self.resource.kind, self.resource.group, name, found)
+    def invalid(self, name: str, errs: list[field_errors.FieldError]) -> errors.StatusError:
+        return errors.invalid(self.resource.kind, self.resource.group, name, errs)
 
 
 _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions", "delete": "DeleteOptions"}
@@ -63,19 +63,19 @@ def read_options(call: Call) -> None:
     query = call.query
     if not query:
         return
-    found: list[faults.Fault] = []
+    errs: list[field_errors.FieldError] = []
     dry = query.all("dryRun")
     if any(one != "All" for one in dry):
-        found.append(faults.not_supported("dryRun", dry, ["All"]))
+        errs.append(field_errors.not_supported("dryRun", dry, ["All"]))
     call.dry_run = bool(dry)
     call.manager = query.get("fieldManager")
     if call.verb != "patch":  # a patch has more to check: see `verbs.patching`
-        found += field_manager_faults(call.manager)
+        errs += field_manager_errors(call.manager)
     said: Any = query.get("fieldValidation") or "Warn"
     if said not in ("Strict", "Warn", "Ignore"):
-        found.append(faults.not_supported("fieldValidation", said, ["Ignore", "Strict", "Warn"]))
+        errs.append(field_errors.not_supported("fieldValidation", said, ["Ignore", "Strict", "Warn"]))
     call.validation = said
     call.force = query.flag("force")
-    if found:
+    if errs:
         options = _OPTIONS.get(call.verb, "UpdateOptions")
-        raise errors.invalid(options, "meta.k8s.io", "", found)
+        raise errors.invalid(options, "meta.k8s.io", "", errs)

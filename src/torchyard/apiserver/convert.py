@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from torchyard.api.event import conversion as events
+from torchyard.api.objects import Object
 from torchyard.api.queue import conversion as queues
 from torchyard.api.queue import names as queue_names
 from torchyard.api.resources import Resource
 from torchyard.api.workload import autoscaler_v1
 
-Object = dict[str, Any]
 Conversion = Callable[[Object], Object]
 
 # (resource, version): to the stored form, and back.

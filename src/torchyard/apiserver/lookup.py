@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.catalog import collection_named
 from torchyard.apiserver.store.cache import Collection
 from torchyard.apiserver.store.store import Store
-
-Object = dict[str, Any]
 
 
 class StoreLookup:

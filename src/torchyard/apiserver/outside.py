@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
 from torchyard.apiserver.access.webhooks.asked import Asked
@@ -13,8 +13,6 @@ from torchyard.apiserver.access.webhooks.policies import Policies
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import storage_group
-
-Object = dict[str, Any]
 
 GROUP = "admissionregistration.k8s.io"
 

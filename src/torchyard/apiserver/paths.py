@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import orjson
 
@@ -17,7 +16,6 @@ from torchyard.apiserver.metrics import Metrics
 from torchyard.apiserver.route import Route
 from torchyard.apiserver.wire.descriptions import Descriptions
 
-Object = dict[str, Any]
 # A check says what is wrong with a part of the server, or nothing.
 Check = Callable[[], str]
 Answer = Callable[[Request], Awaitable[Response]]

@@ -15,6 +15,7 @@ import orjson
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.printing import IncludeObject, include_object
 from torchyard.api.resources import GroupVersionKind, Resource
 from torchyard.api.selectors import parse_fields
@@ -46,7 +47,6 @@ from torchyard.apiserver.wire.negotiate import Format, negotiate
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 
 DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
 POD = GroupVersionKind("", "v1", "Pod")
@@ -220,7 +220,7 @@ class Server:
     async def _delete(self, call: Call, request: Request) -> Response:
         options = read_delete_options(self.options_body(request), request.query)
         if not options.policy and options.orphan_dependents is None:
-            for sentence in call.resource.behaviour.delete_warnings():
+            for sentence in call.resource.strategy.delete_warnings():
                 call.warn(sentence)
         response = self.deleted(call, request, outcome := await delete(self.api, call, options))
         if options.orphan_dependents is False and not outcome.gone:
@@ -241,7 +241,7 @@ class Server:
 
     def deleted(self, call: Call, request: Request, outcome: Deleted) -> Response:
         """The object while it is still there (and for some kinds after), a Status when it is gone."""
-        if not outcome.gone or call.resource.behaviour.returns_deleted:
+        if not outcome.gone or call.resource.strategy.returns_deleted:
             return self.answer(call, request, outcome.record)
         details: Object = {"name": call.name, "kind": call.resource.plural}
         if call.resource.group:

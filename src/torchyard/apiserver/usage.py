@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from torchyard.api import errors, selectors
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
@@ -14,7 +15,6 @@ from torchyard.apiserver.exchange import Request, Response
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 RESOURCES = (
     Resource(GROUP, VERSION, "nodes", "", "NodeMetrics", namespaced=False, verbs=("get", "list")),

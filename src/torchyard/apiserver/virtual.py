@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.apiserver import usage
 from torchyard.apiserver.access import reviews
 from torchyard.apiserver.call import Call
@@ -18,7 +19,6 @@ from torchyard.apiserver.wire import body as bodies
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 Handler = Callable[["Server", Call, Request], Awaitable[Response]]
 Answer = Callable[["Server", Call, Object], Object]
 

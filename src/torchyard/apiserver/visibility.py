@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
 from torchyard.apiserver.call import Call
@@ -17,7 +18,6 @@ from torchyard.core.queue.line import places
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 GROUP = "visibility.kueue.x-k8s.io"
 PENDING = "pendingworkloads"
 _SUMMARY = "PendingWorkloadsSummary"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.core.run.outcome import RUNNABLE, outcome
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.resources import resource_of
-
-Object = dict[str, Any]
 
 
 async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -> tuple[Ref, Object]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.pod import columns
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.lines import Lines
@@ -17,7 +17,6 @@ from torchyard.kube.client import Client, Ref, Unreachable
 from torchyard.kube.informer import Informer
 from torchyard.kube.refs import PODS
 
-Object = dict[str, Any]
 # How long the last lines may take to arrive once the job has ended.
 LAST_LINES = 30.0
 _STATUS = 2  # the cell of a pod's row that sums it up

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from torchyard.api.errors import YardError
-from torchyard.api.queue import names, words
+from torchyard.api.queue import messages, names
 from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, ask, chosen
 
@@ -163,7 +163,7 @@ async def _refusal(client: Client, job: str, namespace: str) -> str:
 
     fields = f"involvedObject.name={job},type=Warning"
     found = (await client.list(EVENTS, namespace, fields=fields)).items
-    told = [one for one in found if one["reason"] in (words.NOT_COMPOSED, words.NO_PRIORITY_CLASS)]
+    told = [one for one in found if one["reason"] in (messages.NOT_COMPOSED, messages.NO_PRIORITY_CLASS)]
     latest = max(told, key=lambda one: one.get("lastTimestamp") or "", default=None)
     return str(latest["message"]) if latest is not None else ""
 

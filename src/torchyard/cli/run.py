@@ -7,12 +7,13 @@ import signal
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchyard.api import manifests
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.cli.options import State
 from torchyard.cli.target import Context, Kubeconfig, chosen
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from torchyard.kube.client import Client, Ref
     from torchyard.kube.kubeconfig import Connection
 
-Object = dict[str, Any]
 INTERRUPTED = 130  # what a shell shows for a program that Ctrl-C ended
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.core.account.secrets import TYPE, account_of, filled, is_for
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import SECRETS, SERVICE_ACCOUNTS
-
-Object = dict[str, Any]
 
 
 class AccountSecrets:

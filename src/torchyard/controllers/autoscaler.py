@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError
-from torchyard.api.workload import autoscaler_words as words
+from torchyard.api.objects import Object
+from torchyard.api.workload import autoscaler_messages as messages
 from torchyard.controllers.loop import Controller
 from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
 from torchyard.core.autoscaler.pace import History
@@ -21,7 +21,6 @@ from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import AUTOSCALERS, PODS
 
-Object = dict[str, Any]
 USAGE = Ref("metrics.k8s.io", "v1beta1", "pods")
 # kube-controller-manager's --horizontal-pod-autoscaler-sync-period
 PERIOD_SECONDS = 15.0
@@ -40,10 +39,10 @@ class AutoscalerController:
         period: float = PERIOD_SECONDS,
     ) -> None:
         self._client, self._target, self._clock, self._period = client, target, clock, period
-        self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
+        self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
         self._autoscalers = informers.of(AUTOSCALERS)
         self._histories: dict[str, History] = {}
-        self.controller = Controller(words.CONTROLLER, self._reconcile, [self._autoscalers], workers=1)
+        self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._autoscalers], workers=1)
         self._autoscalers.on_change(self._changed)
 
     async def run(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError
-from torchyard.api.job import cron_words as words
+from torchyard.api.job import cron_messages as messages
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.written import Written
 from torchyard.core.cronjob.decide import Decision, decide, note_start
@@ -18,8 +18,6 @@ from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import CRON_JOBS, JOBS
 
-Object = dict[str, Any]
-
 
 class CronJobController:
     """`run` until cancelled."""
@@ -28,12 +26,12 @@ class CronJobController:
         self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._client, self._clock = client, clock
-        self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
+        self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
         self._crons = informers.of(CRON_JOBS, indexes={"key": by_key})
         self._jobs = informers.of(JOBS, indexes={"owner": by_owner})
         self._newest_crons = Written(self._crons, "key", by_key)
         self._newest_jobs = Written(self._jobs, "owner", by_owner)
-        self.controller = Controller(words.CONTROLLER, self._reconcile, [self._crons, self._jobs])
+        self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._crons, self._jobs])
         self._crons.on_change(lambda _change, cron, _before: self.controller.queue.add(key_of(cron)))
         self._jobs.on_change(self._job_changed)
 
@@ -81,10 +79,10 @@ class CronJobController:
             if error.reason == "AlreadyExists":
                 there = await self._client.find(JOBS, name, namespace)
                 return there if there is not None and cron["metadata"]["uid"] in by_owner(there) else None
-            self._recorder.event(cron, "Warning", words.NOT_CREATED, words.not_created(error.message))
+            self._recorder.event(cron, "Warning", messages.NOT_CREATED, messages.not_created(error.message))
             raise
         self._newest_jobs.remember(made)
-        self._recorder.event(cron, "Normal", words.CREATED, words.created(name))
+        self._recorder.event(cron, "Normal", messages.CREATED, messages.created(name))
         return made
 
     async def _delete(self, cron: Object, reference: Object) -> None:
@@ -95,8 +93,8 @@ class CronJobController:
         except StatusError as error:
             if error.status in (404, 409):
                 return
-            self._recorder.event(cron, "Warning", words.NOT_DELETED, words.not_deleted(error.message))
+            self._recorder.event(cron, "Warning", messages.NOT_DELETED, messages.not_deleted(error.message))
             raise
         if (left.get("metadata") or {}).get("deletionTimestamp"):
             self._newest_jobs.remember(left)
-        self._recorder.event(cron, "Normal", words.DELETED, words.deleted(reference["name"]))
+        self._recorder.event(cron, "Normal", messages.DELETED, messages.deleted(reference["name"]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
 from torchyard.core.service.endpoints import MANAGED_BY, MANAGER, OVER_CAPACITY, wanted_endpoints
@@ -13,8 +12,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import ENDPOINTS
-
-Object = dict[str, Any]
 
 
 class EndpointsController:

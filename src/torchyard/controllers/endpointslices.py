@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
 from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, has_slices, wanted_slices
@@ -12,8 +11,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import SLICES
-
-Object = dict[str, Any]
 
 
 class EndpointSliceController:

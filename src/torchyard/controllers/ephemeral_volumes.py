@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.core.volume.ephemeral import ephemeral_claims
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import CLAIMS, PODS
-
-Object = dict[str, Any]
 
 
 class EphemeralVolumes:

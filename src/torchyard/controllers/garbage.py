@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.core.garbage.decide import Delete, DropOwners, OrphanDependents, OwnerState, RemoveFinalizer, decide
 from torchyard.core.garbage.graph import ORPHAN, Graph, Node, Owner, node_of
 from torchyard.kube.client import Client, Ref
@@ -15,8 +15,6 @@ from torchyard.kube.recorder import Recorder
 from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
-
-Object = dict[str, Any]
 
 
 class GarbageCollector:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
-from torchyard.api.job import words
+from torchyard.api.job import messages
+from torchyard.api.objects import Object
 from torchyard.controllers.job_pods import PodWriter
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.written import Written
@@ -22,8 +22,6 @@ from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import JOBS, PODS
 
-Object = dict[str, Any]
-
 
 class JobController:
     """`run` until cancelled."""
@@ -37,7 +35,7 @@ class JobController:
         workers: int = 8,
     ) -> None:
         self._client, self._clock = client, clock
-        self._recorder = Recorder(client, words.CONTROLLER, clock=clock)
+        self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
         self._jobs = informers.of(JOBS, indexes={"namespace": by_namespace, "key": by_key})
         self._pods = informers.of(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
         self._newest_jobs = Written(self._jobs, "key", by_key)
@@ -45,7 +43,7 @@ class JobController:
         self._writer = PodWriter(client, self._recorder, self._newest_pods)
         self._backoffs: dict[str, Backoff] = {}
         sources = [self._jobs, self._pods]
-        self._controller = Controller(words.CONTROLLER, self._reconcile, sources, workers=workers)
+        self._controller = Controller(messages.CONTROLLER, self._reconcile, sources, workers=workers)
         self._strays = Controller("job-controller strays", self._let_go, sources)
         self._jobs.on_change(self._job_changed)
         self._pods.on_change(self._pod_changed)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
-from torchyard.api.job import labels, words
+from torchyard.api.job import labels, messages
+from torchyard.api.objects import Object
 from torchyard.controllers.at_once import at_once
 from torchyard.controllers.written import Written
 from torchyard.core.job.crew import Deletion
@@ -15,8 +16,6 @@ from torchyard.core.job.pods import owner_reference
 from torchyard.kube.client import Client
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import PODS
-
-Object = dict[str, Any]
 
 _WRITES_AT_ONCE = 32
 _DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}
@@ -50,10 +49,10 @@ class PodWriter:
                 made = await self._client.create(PODS, pod)
             except StatusError as error:
                 if not _is_closing(error):
-                    self._recorder.event(job, "Warning", words.NOT_CREATED, words.not_created(error.message))
+                    self._recorder.event(job, "Warning", messages.NOT_CREATED, messages.not_created(error.message))
                 return error
         self._written.remember(made)
-        self._recorder.event(job, "Normal", words.CREATED, words.pod_created(made["metadata"]["name"]))
+        self._recorder.event(job, "Normal", messages.CREATED, messages.pod_created(made["metadata"]["name"]))
         return None
 
     async def delete(self, job: Object, deletions: Iterable[Deletion]) -> None:
@@ -69,12 +68,12 @@ class PodWriter:
             except StatusError as error:
                 if error.status in (404, 409):  # gone already, and perhaps another has its name
                     return
-                text = words.not_deleted(metadata["name"], error.message)
-                self._recorder.event(job, "Warning", words.NOT_DELETED, text)
+                text = messages.not_deleted(metadata["name"], error.message)
+                self._recorder.event(job, "Warning", messages.NOT_DELETED, text)
                 raise
         if left.get("metadata", {}).get("deletionTimestamp"):
             self._written.remember(left)
-        self._recorder.event(job, "Normal", words.DELETED, words.pod_deleted(metadata["name"]))
+        self._recorder.event(job, "Normal", messages.DELETED, messages.pod_deleted(metadata["name"]))
 
     async def release(self, pods: Iterable[Object]) -> None:
         """Take the job's finalizer off."""

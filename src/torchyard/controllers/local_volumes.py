@@ -10,19 +10,11 @@ import shutil
 from pathlib import Path
 
 from torchyard.api.errors import StatusError
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.controllers.loop import Controller
 from torchyard.core.volume import local
-from torchyard.core.volume.view import (
-    CLAIM,
-    VOLUME,
-    Object,
-    class_of,
-    phase,
-    size,
-    storage_class,
-    wanted_size,
-)
+from torchyard.core.volume.view import CLAIM, VOLUME, class_of, phase, size, storage_class, wanted_size
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
@@ -77,7 +69,7 @@ class LocalVolumes:
         if found is None or self._volumes.get("", local.volume_name(claim)) is not None:
             return None  # the binder says what is missing, or binds what was made
         if why := local.refusal(claim):
-            self._tell(claim, "Warning", words.PROVISIONING_FAILED, _failed(name, why))
+            self._tell(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, why))
             return _TRY_AGAIN
         namespace, claim_name = key_of(claim)
         self._tell(claim, "Normal", "Provisioning", f'making a directory for claim "{namespace}/{claim_name}"')
@@ -85,7 +77,7 @@ class LocalVolumes:
         try:
             await asyncio.to_thread(self._make, Path(volume["spec"]["local"]["path"]))
         except OSError as error:
-            self._tell(claim, "Warning", words.PROVISIONING_FAILED, _failed(name, str(error)))
+            self._tell(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, str(error)))
             return _TRY_AGAIN
         try:
             await self._client.create(VOLUMES, volume)
@@ -149,8 +141,8 @@ class LocalVolumes:
         await self._client.delete(VOLUMES, metadata["name"], uid=metadata["uid"])
         latest = await self._client.find(VOLUMES, metadata["name"])
         held = (latest or {}).get("metadata", {}).get("finalizers") or ()
-        if latest is not None and words.PROVISIONER_FINALIZER in held:
-            left = [one for one in held if one != words.PROVISIONER_FINALIZER]
+        if latest is not None and messages.PROVISIONER_FINALIZER in held:
+            left = [one for one in held if one != messages.PROVISIONER_FINALIZER]
             await self._client.update(VOLUMES, {**latest, "metadata": {**latest["metadata"], "finalizers": left}})
 
     def _tell(self, claim: Object, kind: str, reason: str, message: str) -> None:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS
-
-Object = dict[str, Any]
 
 # A new namespace has no account for its pods yet.
 _ACCOUNT_SECONDS = 0.2

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
-Object = dict[str, Any]
 ROOT_CA = "kube-root-ca.crt"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client, Ref
@@ -17,7 +17,6 @@ from torchyard.kube.refs import NAMESPACES
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 LOOK_AGAIN = 1.0
 
 # The words of a real namespace controller (upstream's namespaceConditionUpdater).

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.core.node.health import GRACE_SECONDS, ready, silent_conditions, with_eviction
@@ -19,7 +19,6 @@ from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import LEASES, NODES, PODS
 
-Object = dict[str, Any]
 _LEASE_NAMESPACE = "kube-node-lease"
 
 

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.node_lifecycle import by_node
@@ -20,8 +20,6 @@ from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import NODES, PODS
 
 log = logging.getLogger(__name__)
-
-Object = dict[str, Any]
 
 
 class TaintEviction:

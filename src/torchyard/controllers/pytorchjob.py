@@ -10,10 +10,11 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.loop import Controller, Observe
 from torchyard.controllers.written import Written
 from torchyard.core.events import Event
@@ -28,7 +29,6 @@ from torchyard.kube.slim import slim
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 
 JOBS = Ref(names.GROUP, names.VERSION, names.PLURAL)
 VOLCANO_GROUPS = Ref("scheduling.volcano.sh", "v1beta1", "podgroups")
@@ -59,16 +59,16 @@ class _Words(NamedTuple):
 
 _WORDS = {
     "Pod": _Words(
-        (words.POD_CREATED, words.pod_created), words.POD_NOT_CREATED,
-        (words.POD_DELETED, words.pod_deleted), words.POD_NOT_DELETED,
+        (messages.POD_CREATED, messages.pod_created), messages.POD_NOT_CREATED,
+        (messages.POD_DELETED, messages.pod_deleted), messages.POD_NOT_DELETED,
     ),
     "Service": _Words(
-        (words.SERVICE_CREATED, words.service_created), words.SERVICE_NOT_CREATED,
-        (words.SERVICE_DELETED, words.service_deleted), words.SERVICE_NOT_DELETED,
+        (messages.SERVICE_CREATED, messages.service_created), messages.SERVICE_NOT_CREATED,
+        (messages.SERVICE_DELETED, messages.service_deleted), messages.SERVICE_NOT_DELETED,
     ),
     "PodGroup": _Words(
         None, "FailedCreatePodGroup",
-        (words.POD_GROUP_DELETED, words.pod_group_deleted), words.POD_GROUP_NOT_DELETED,
+        (messages.POD_GROUP_DELETED, messages.pod_group_deleted), messages.POD_GROUP_NOT_DELETED,
     ),
     "HorizontalPodAutoscaler": _Words(None, "FailedCreateAutoscaler", None, "FailedDeleteAutoscaler"),
 }  # fmt: skip
@@ -237,7 +237,7 @@ class PyTorchJobController:
             except StatusError as error:
                 if error.reason == "AlreadyExists":
                     return await self._look_at_taken(obj, error)
-                raise _NotDone(Event("Warning", said.not_created, words.not_created(str(error))), error) from error
+                raise _NotDone(Event("Warning", said.not_created, messages.not_created(str(error))), error) from error
         if kind in self._newest:
             self._newest[kind].remember(made)
         return Event("Normal", said.created[0], said.created[1](name)) if said.created else None
@@ -252,7 +252,7 @@ class PyTorchJobController:
         if there is None or any((one["kind"], one["name"]) == (mine["kind"], mine["name"]) for one in owners):
             is_mine = any(one["uid"] == mine["uid"] for one in owners)
             return None if is_mine else _Taken("Normal", "", "")
-        text = words.not_created(str(error))
+        text = messages.not_created(str(error))
         return _Taken("Warning", _WORDS[kind].not_created, text, (mine["uid"], kind, metadata["name"]))
 
     async def _update(self, obj: Object) -> None:
@@ -278,7 +278,7 @@ class PyTorchJobController:
             except StatusError as error:
                 if error.status in (404, 409):  # gone already, and perhaps another has its name
                     return None
-                raise _NotDone(Event("Warning", said.not_deleted, words.not_deleted(str(error))), error) from error
+                raise _NotDone(Event("Warning", said.not_deleted, messages.not_deleted(str(error))), error) from error
         return Event("Normal", said.deleted[0], said.deleted[1](metadata["name"])) if said.deleted else None
 
     async def _delete_job(self, job: Object, decision: Decision) -> None:
@@ -289,7 +289,7 @@ class PyTorchJobController:
             if error.status not in (404, 409):
                 raise
         else:
-            decision.events.append(Event("Normal", words.POD_DELETED, words.job_deleted(metadata["name"])))
+            decision.events.append(Event("Normal", messages.POD_DELETED, messages.job_deleted(metadata["name"])))
 
     def _tell(self, job: Object, events: Iterable[Event]) -> None:
         about = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}

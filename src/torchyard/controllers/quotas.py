@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from torchyard.controllers.loop import Controller
 from torchyard.core.quota.status import counted, quota_status
@@ -13,7 +12,6 @@ from torchyard.kube.informer import Key, by_namespace, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import QUOTAS
 
-Object = dict[str, Any]
 # Many objects come and go together; they are counted once.
 PAUSE = 0.2
 # Pods whose time to end is over cost nothing any more, and nobody says when.

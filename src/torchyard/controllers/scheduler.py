@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.at_once import at_once
 from torchyard.controllers.volume_binder import by_claim
@@ -24,7 +24,6 @@ from torchyard.kube.refs import CLAIMS, CLASSES, NODES, PODS, VOLUMES
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 NAME = "default-scheduler"
 _RETRY_SECONDS = 1.0
 _WRITES_AT_ONCE = 64

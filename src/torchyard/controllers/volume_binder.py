@@ -9,10 +9,11 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.core.volume.claims import ClaimView, decide_claim
-from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Object, Write, claims_of, phase
+from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Write, claims_of, phase
 from torchyard.core.volume.volumes import VolumeView, decide_volume
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.volume_binder import by_claim
 from torchyard.core.volume.protection import released_claim, released_volume
-from torchyard.core.volume.view import Object, claims_of
+from torchyard.core.volume.view import claims_of
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer, Key, key_of
 from torchyard.kube.informers import Informers

@@ -6,11 +6,9 @@ A cache hears of a write a moment after the writer; who decides by the cache alo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.kube.informer import Informer, Key, key_of
-
-Object = dict[str, Any]
 
 
 class Written:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.elastic import beside, wire
 from torchyard.elastic.bundle import BOOTSTRAP
 from torchyard.elastic.cli import ask
@@ -33,8 +34,6 @@ from torchyard.kube.refs import PODS, SERVICES
 LOOK_EVERY = 1.0
 """Pods are also watched; this is for what a watch may miss."""
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # workers are in other pods; the token keeps others out
-
-Object = dict[str, Any]
 
 
 def say(text: str) -> None:
@@ -51,8 +50,8 @@ class Master:
         self._writer: asyncio.StreamWriter | None = None
         self._wanted = 0
         self._seen_wanted = ""
-        self._own_faults = 0
-        self._faults_at = -1
+        self._own_errors = 0
+        self._errors_at = -1
         self._ended: set[str] = set()
         self._known: dict[str, Object] = {}
         self._wake = asyncio.Event()
@@ -219,13 +218,13 @@ class Master:
         except Unreachable as error:
             say(str(error))
             return
-        faults = self._notice(found)
-        if faults:
+        errs = self._notice(found)
+        if errs:
             step = await asyncio.to_thread(self._step)
-            self._own_faults = faults + (self._own_faults if step == self._faults_at else 0)
-            self._faults_at = step
+            self._own_errors = errs + (self._own_errors if step == self._errors_at else 0)
+            self._errors_at = step
         await self._scale_as_asked()
-        plan = workers.plan(self._wanted, found, own_faults=self._own_faults, relaunch=self._relaunches)
+        plan = workers.plan(self._wanted, found, own_errors=self._own_errors, relaunch=self._relaunches)
         if plan.failed:
             self._send(wire.Note("StartFailed", plan.failed))
             self._end(wire.Stop("failed", plan.failed))
@@ -251,7 +250,7 @@ class Master:
             say(end.words)
             self._send(wire.Note("WorkerExited", end.words))
         self._known = now
-        return sum(end.own_fault for end in news.values())
+        return sum(end.own_error for end in news.values())
 
     def _step(self) -> int:
         try:

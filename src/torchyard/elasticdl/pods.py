@@ -6,12 +6,10 @@ import argparse
 import base64
 import json
 import math
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.elasticdl import strings
 from torchyard.elasticdl.strings import BadFlag
-
-Object = dict[str, Any]
 
 JOB, TYPE, INDEX, STATUS = "elasticdl-job-name", "elasticdl-replica-type", "elasticdl-replica-index", "status"
 MASTER, WORKER = "edl-master", "worker"

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
 
 from torchyard.api.errors import YardError
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 _VOLUME_KEYS = ("claim_name", "host_path", "type", "mount_path", "sub_path")
 _CPU = re.compile(r"\d+m|\d+(\.\d+)?|\.\d+")

@@ -7,9 +7,8 @@ always replaced, and one that failed is replaced until failing is all they do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 TAKEN_AWAY = (137, 143)
 """Exit codes of programs that others ended: SIGKILL and SIGTERM."""
@@ -20,7 +19,7 @@ FAILURES_IN_A_ROW = 3
 class Ending:
     """How a pod ended, in a sentence, and whether that was its own doing."""
 
-    own_fault: bool
+    own_error: bool
     words: str
 
 
@@ -53,10 +52,10 @@ def ending(pod: Object) -> Ending:
     return Ending(False, f"{name} ended")
 
 
-def plan(wanted: int, pods: list[Object], *, own_faults: int, relaunch: bool) -> Plan:
-    """`own_faults` counts failures since a step was last made; a job whose workers only fail is given up."""
-    if own_faults >= FAILURES_IN_A_ROW:
-        return Plan(failed=f"{own_faults} workers in a row failed before a step was made")
+def plan(wanted: int, pods: list[Object], *, own_errors: int, relaunch: bool) -> Plan:
+    """`own_errors` counts failures since a step was last made; a job whose workers only fail is given up."""
+    if own_errors >= FAILURES_IN_A_ROW:
+        return Plan(failed=f"{own_errors} workers in a row failed before a step was made")
     alive = [pod for pod in pods if not is_over(pod) and not is_leaving(pod)]
     missing = max(0, wanted - len(alive))
     ended = len(pods) - len(alive)

@@ -16,8 +16,8 @@ from urllib.parse import quote, urlencode
 import orjson
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 PatchType = Literal["merge", "json", "strategic", "apply"]
 
 JSON = "application/json"

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from torchyard.kube.client import JSON, Answer, Object, Unreachable, error_of, events_in
+from torchyard.api.objects import Object
+from torchyard.kube.client import JSON, Answer, Unreachable, error_of, events_in
 from torchyard.kube.credentials import Credential, CredentialError, Credentials, ssl_context
 from torchyard.kube.exchange import Wires
 from torchyard.kube.kubeconfig import Connection

@@ -12,15 +12,14 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.kube.client import Client, Ref, WatchEvent
 from torchyard.kube.slim import slim, unmanaged
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 Handler = Callable[[str, Object, Object | None], None]  # change, object, the one before
 Index = Callable[[Object], Iterable[str]]

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.kube.client import Client
 from torchyard.kube.refs import LEASES
 
 log = logging.getLogger(__name__)
-
-Object = dict[str, Any]
 
 
 class LeaseLost(YardError):

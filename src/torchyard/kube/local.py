@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import NamedTuple, Protocol
 
-from torchyard.kube.client import JSON, Answer, Object, error_of, events_in
+from torchyard.api.objects import Object
+from torchyard.kube.client import JSON, Answer, error_of, events_in
 
 
 class Handled(NamedTuple):

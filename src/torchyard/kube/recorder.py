@@ -17,16 +17,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import Client
 from torchyard.kube.refs import EVENTS
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 _REMEMBERED = 4096
 _REST = 9.0
 _MESSAGE_LIMIT = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 def slim(obj: Object) -> Object:

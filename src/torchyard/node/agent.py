@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
@@ -35,7 +35,6 @@ from torchyard.node.shim.client import ClusterNetwork, KeeperClient
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
 _JOIN_SECONDS = 0.5
 

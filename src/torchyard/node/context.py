@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.kube.client import Client
 from torchyard.node.devices.nvidia import Allocations
 from torchyard.node.events import Recorder
@@ -16,8 +16,6 @@ from torchyard.node.network.settings import Addresses
 from torchyard.node.runtime.probe import Machine
 from torchyard.node.settings import NodeSettings
 from torchyard.node.shim.client import KeeperClient
-
-Object = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -6,16 +6,15 @@ import asyncio
 import logging
 import time
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import Client
 from torchyard.kube.refs import EVENTS
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 _REMEMBERED = 1024
 
 

@@ -8,17 +8,16 @@ import shutil
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from torchyard import __version__
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.node.devices import nvidia
 from torchyard.node.runtime.probe import Machine
 from torchyard.node.settings import NodeSettings
 
-Object = dict[str, Any]
 VERSION = "v1.34.4"
 # the kubelet's default eviction thresholds: 100Mi of memory, 10% of the disk, 5% of its inodes
 _MEMORY_LOW, _DISK_LOW = 100 << 20, 0.10

@@ -14,18 +14,16 @@ import termios
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.core.pod.logs import LogOptions
 from torchyard.node.logs import read as logs
 from torchyard.node.pipes import ReadEnd, WriteEnd, wide_pipe
 from torchyard.node.pod.home import PodHome
 from torchyard.node.shim import record
 from torchyard.node.shim.client import Channel, ShimClient, ShimGone, ShimRefused
-
-Object = dict[str, Any]
 
 
 class NodeStreams:

@@ -10,9 +10,9 @@ import base64
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.certificates import Credentials, ensure_server
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.refs import SECRETS
@@ -20,7 +20,6 @@ from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK, WEBHOOK
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 VALIDATING = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)
 MUTATING = Ref("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
 # The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.

@@ -6,16 +6,15 @@ Nothing here changes anything. A cluster that is not ready is asked again: a pro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import key_of
 from torchyard.kube.refs import PODS
 from torchyard.operator.rights import Right
 
-Object = dict[str, Any]
 # The label of upstream's operator pods, of every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
 

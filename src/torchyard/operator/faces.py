@@ -6,17 +6,16 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any
 
 import orjson
 from aiohttp import web
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.operator.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 _MOST_BYTES = 8 << 20
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.refs import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
@@ -15,7 +15,6 @@ from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, objects, queue_objects
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
-Object = dict[str, Any]
 Say = Callable[[str], None]
 DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 # Where objects of these kinds are found; a cluster's discovery would say the same.

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.names import QUEUE_NAME
@@ -26,7 +27,6 @@ from torchyard.operator.settings import (
     WEBHOOK_SECRET,
 )
 
-Object = dict[str, Any]
 NAME_LABEL = "app.kubernetes.io/name"
 LABELS = {NAME_LABEL: NAME, "app.kubernetes.io/part-of": "torchyard"}
 _SELECTOR = {NAME_LABEL: NAME}

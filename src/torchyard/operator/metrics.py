@@ -14,16 +14,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from torchyard.api.conditions import holds
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.core.pytorchjob.view import Restarts
 from torchyard.kube.informer import Informer
 from torchyard.kube.workqueue import WorkQueue
 
-Object = dict[str, Any]
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _JOB = ("job_namespace", "framework")
 FRAMEWORK = "pytorch"
-_COUNTED = {words.CREATED: "created", words.SUCCEEDED: "successful", words.FAILED: "failed"}
+_COUNTED = {messages.CREATED: "created", messages.SUCCEEDED: "successful", messages.FAILED: "failed"}
 
 
 class Metrics:

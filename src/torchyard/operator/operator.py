@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, groups_of
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client
@@ -34,7 +34,6 @@ from torchyard.operator.together import Work, together
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 _ASK_AGAIN = 5.0
 
 

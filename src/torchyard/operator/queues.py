@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
 
 import yaml
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.controllers.queue.external import ExternalIntegration
 from torchyard.core.queue.presence import Mode, Presence, presence
@@ -27,7 +27,6 @@ from torchyard.operator.together import together
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 LOOK_AGAIN = 60.0
 _CONFIGURATION_KEY = "controller_manager_config.yaml"
 NOTHING = Presence(Mode.NONE, "", ("nobody has looked yet",))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.pytorchjob import names
@@ -18,7 +17,6 @@ from torchyard.operator.queues import look
 from torchyard.operator.rights import Right
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK
 
-Object = dict[str, Any]
 Finding = tuple[str, bool, str]  # what, whether it works, in words
 _DEPLOYMENTS = Ref("apps", "v1", "deployments")
 _GANGS = {"scheduling.volcano.sh": "volcano", "scheduling.x-k8s.io": "scheduler-plugins"}

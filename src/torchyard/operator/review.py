@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import orjson
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.api.pytorchjob.validation import PyTorchJobBehaviour
+from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue.names import QUEUE_NAME
 from torchyard.core.pytorchjob.decide import is_managed_here
 
-Object = dict[str, Any]
-_RULES = PyTorchJobBehaviour()
+_RULES = PyTorchJobStrategy()
 
 
 def answer(review: Object) -> Object:

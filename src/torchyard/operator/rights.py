@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.queue import names as queues
 from torchyard.controllers.pytorchjob import groups_of
 
-Object = dict[str, Any]
 _READ = ("get", "list", "watch")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.lines import Lines
 from torchyard.core.run.outcome import Failure, Outcome, first_failure, outcome, pods_of
@@ -15,8 +15,6 @@ from torchyard.kube.client import Client, Ref
 from torchyard.kube.informer import Informer
 from torchyard.kube.refs import PODS
 from torchyard.sdk.background import Background
-
-Object = dict[str, Any]
 
 
 class JobFailed(YardError):

@@ -8,6 +8,7 @@ from typing import Any
 
 from torchyard.api import manifests
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.outcome import RUNNABLE
 from torchyard.kube.client import Client
@@ -16,8 +17,6 @@ from torchyard.kube.resources import resource_of
 from torchyard.sdk.background import Background
 from torchyard.sdk.job import Job
 from torchyard.yard.target import chosen
-
-Object = dict[str, Any]
 
 
 class Yard:

@@ -6,7 +6,9 @@ from typing import Any
 
 from tests.api.differential.cases_service import of
 from tests.api.differential.changes import both, set_
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 TIME = "2026-01-01T00:00:00.000000Z"
 POD: Object = {"kind": "Pod", "name": "p", "namespace": "diff"}

@@ -7,7 +7,9 @@ from typing import Any
 
 from tests.api.differential.changes import both, set_
 from tests.api.differential.pods import CONTAINER
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 TEMPLATE: Object = {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}
 INDEXED: Object = {"completionMode": "Indexed", "completions": 5, "parallelism": 2}

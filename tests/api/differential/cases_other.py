@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.api.differential.cases_service import of
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 ADMISSION = "admissionregistration.k8s.io/v1"
 FLOW = "flowcontrol.apiserver.k8s.io/v1"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.api.differential.pod_changes import PARTS, UPDATES
 from tests.api.differential.pods import CONTAINER, env, from_, pod, with_volume
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 GOOD: dict[str, Object] = {
     "minimal": pod(),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tests.api.differential.changes import both, set_
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 PORTS: list[Object] = [{"port": 80}]
 

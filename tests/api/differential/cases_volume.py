@@ -6,7 +6,9 @@ from typing import Any
 
 from tests.api.differential.cases_service import of
 from tests.api.differential.changes import both, set_
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 ONE: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
 SIZE: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}

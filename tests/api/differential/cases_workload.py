@@ -8,7 +8,9 @@ from typing import Any
 from tests.api.differential.cases_service import of
 from tests.api.differential.changes import both, set_
 from tests.api.differential.pods import CONTAINER
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
 SELECTOR: Object = {"matchLabels": {"a": "b"}}

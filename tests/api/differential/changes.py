@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.api.differential.verdict import Object
+from torchyard.api.objects import Object
 
 
 def set_(path: str, value: Any) -> Callable[[Object], None]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.api.differential.changes import set_
 from tests.api.differential.pods import pod
-from tests.api.differential.verdict import Case, Object
+from tests.api.differential.verdict import Case
+
+from torchyard.api.objects import Object
 
 TERMINATED = {
     "name": "main",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from tests.api.differential.verdict import Object
+from torchyard.api.objects import Object
 
 CONTAINER: Object = {"name": "main", "image": "img:1"}
 

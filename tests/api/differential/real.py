@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field
 
 from tests.api.differential.ours import NAMESPACE
-from tests.api.differential.verdict import Case, Object, Verdict, comparable_message, comparable_object, resource_of
+from tests.api.differential.verdict import Case, Verdict, comparable_message, comparable_object, resource_of
 from tests.support.http import Answer, Client
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 
 

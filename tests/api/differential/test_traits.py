@@ -7,8 +7,10 @@ import copy
 import pytest
 from tests.api.differential.real import Judge, path_of
 from tests.api.differential.recorded import CASES
-from tests.api.differential.verdict import Object, resource_of
+from tests.api.differential.verdict import resource_of
 from tests.support.kubernetes import Server
+
+from torchyard.api.objects import Object
 
 # names that mean something
 _NAMED = ("apiservices", "ipaddresses", "namespaces")
@@ -37,7 +39,7 @@ def judge(kube_bare: Server) -> Judge:
 def test_a_kind_behaves_as_on_a_real_server(judge: Judge, name: str) -> None:
     obj = copy.deepcopy(SAMPLES[name])
     resource = resource_of(obj)
-    behaviour = resource.behaviour
+    strategy = resource.strategy
     if resource.plural not in _NAMED:
         obj["metadata"]["name"] = "traits"
     collection = path_of(resource)
@@ -45,22 +47,22 @@ def test_a_kind_behaves_as_on_a_real_server(judge: Judge, name: str) -> None:
     assert made.status == 201, made.message
     path = f"{collection}/{made.json['metadata']['name']}"
     try:
-        assert ("generation" in made.json["metadata"]) is (behaviour.generation_fields is not None)
+        assert ("generation" in made.json["metadata"]) is (strategy.generation_fields is not None)
         unpinned = copy.deepcopy(made.json)
         del unpinned["metadata"]["resourceVersion"]
         unpinned["metadata"]["labels"] = {**(unpinned["metadata"].get("labels") or {}), "changed": "yes"}
-        assert (judge.client.put(path, unpinned).status == 200) is behaviour.unconditional_update
+        assert (judge.client.put(path, unpinned).status == 200) is strategy.unconditional_update
         if resource.plural not in _NAMED:
             absent = {**copy.deepcopy(obj), "metadata": {"name": "absent"}}
             answer = judge.client.put(f"{collection}/absent", absent)
-            assert (answer.status == 201) is behaviour.create_on_update
+            assert (answer.status == 201) is strategy.create_on_update
             if answer.status == 201:
                 judge.remove(f"{collection}/absent")
         judge.client.patch(path, {"metadata": {"finalizers": None}})
         deleted = judge.client.delete(path)
         orphans = "orphan" in ((deleted.json.get("metadata") or {}).get("finalizers") or ())
-        assert orphans is (behaviour.default_propagation == "Orphan")
+        assert orphans is (strategy.default_propagation == "Orphan")
         if not orphans:
-            assert (deleted.json["kind"] != "Status") is behaviour.returns_deleted
+            assert (deleted.json["kind"] != "Status") is strategy.returns_deleted
     finally:
         judge.remove(path)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torchyard.api.builtins import builtin_resources
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 
-Object = dict[str, Any]
 Part = Literal["", "status", "ephemeralcontainers", "resize"]
 
 

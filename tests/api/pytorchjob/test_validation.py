@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.support.pytorchjobs import job, replica
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.validation import DEPRECATED_PROCESSES, validate, validate_update, warnings
 
-Object = dict[str, Any]
 R = "spec.pytorchReplicaSpecs"
 
 
-def faults(obj: Object) -> list[tuple[str, str]]:
+def errs(obj: Object) -> list[tuple[str, str]]:
     return [(one.field, one.message) for one in validate(obj)]
 
 
@@ -150,11 +149,11 @@ CASES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_u5_rules(case: str) -> None:
     given, expected = CASES[case]
-    assert faults(given) == expected
+    assert errs(given) == expected
 
 
 def test_u5_a_name_that_no_service_could_have() -> None:
-    ((field, message),) = faults(job("0-test"))
+    ((field, message),) = errs(job("0-test"))
     assert field == "metadata.name"
     assert message.startswith('Invalid value: "0-test": should match: a DNS-1035 label must consist of')
 
@@ -178,4 +177,4 @@ def test_u5_the_old_process_count_is_warned_about(given: Object, expected: list[
 
 @pytest.mark.parametrize("longest", [job, lambda name: job(name, worker=None)])
 def test_the_longest_names_that_fit_are_taken(longest: Callable[[str], Object]) -> None:
-    assert faults(longest("a" * 54)) == []
+    assert errs(longest("a" * 54)) == []

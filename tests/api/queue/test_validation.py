@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.validation import FAIR_SHARING, RULES
 
-Object = dict[str, Any]
 QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
 
 
@@ -25,7 +25,7 @@ def workload(**fields: Any) -> Object:
     return {"metadata": {"name": "w"}, "spec": {"queueName": "q", "podSets": [pods]}}
 
 
-def faults(kind: str, obj: Object) -> list[tuple[str, str]]:
+def errs(kind: str, obj: Object) -> list[tuple[str, str]]:
     return [(one.field, one.message) for one in RULES[kind].validate(obj)]
 
 
@@ -44,7 +44,7 @@ UNITS = {
 
 @pytest.mark.parametrize(("resource", "amount", "said"), UNITS.values(), ids=UNITS)
 def test_a_quota_in_wrong_units_is_told_the_right_ones(resource: str, amount: str, said: str) -> None:
-    assert faults("ClusterQueue", queue(resource, amount)) == [(f"{QUOTA}.nominalQuota", said)]
+    assert errs("ClusterQueue", queue(resource, amount)) == [(f"{QUOTA}.nominalQuota", said)]
 
 
 def test_a_memory_quota_of_a_few_bytes_is_taken_and_doubted() -> None:
@@ -56,21 +56,21 @@ def test_a_memory_quota_of_a_few_bytes_is_taken_and_doubted() -> None:
 
 
 def test_limits_of_borrowing_need_a_cohort() -> None:
-    assert faults("ClusterQueue", queue(cohort="all", borrowingLimit="2", lendingLimit="1")) == []
-    found = faults("ClusterQueue", queue(borrowingLimit="2"))
+    assert errs("ClusterQueue", queue(cohort="all", borrowingLimit="2", lendingLimit="1")) == []
+    found = errs("ClusterQueue", queue(borrowingLimit="2"))
     assert [field for field, _ in found] == [f"{QUOTA}.borrowingLimit"]
     assert "in no cohort" in found[0][1]
 
 
 def test_a_queue_lends_at_most_what_it_has() -> None:
-    found = faults("ClusterQueue", queue(cohort="all", lendingLimit="5"))
+    found = errs("ClusterQueue", queue(cohort="all", lendingLimit="5"))
     assert found == [(f"{QUOTA}.lendingLimit", 'Invalid value: "5": must be at most the nominalQuota, 4')]
 
 
 def test_flavors_list_the_covered_resources_in_order() -> None:
     obj = queue()
     obj["spec"]["resourceGroups"][0]["coveredResources"] = ["memory", "cpu"]
-    [(field, said)] = faults("ClusterQueue", obj)
+    [(field, said)] = errs("ClusterQueue", obj)
     assert field == "spec.resourceGroups[0].flavors[0].resources"
     assert said.endswith("must list the coveredResources, in their order: memory, cpu")
 
@@ -78,14 +78,14 @@ def test_flavors_list_the_covered_resources_in_order() -> None:
 def test_a_resource_and_a_flavor_belong_to_one_group() -> None:
     obj = queue()
     obj["spec"]["resourceGroups"] *= 2
-    assert [message for _, message in faults("ClusterQueue", obj)] == [
+    assert [message for _, message in errs("ClusterQueue", obj)] == [
         'Duplicate value: "cpu"',
         'Duplicate value: "default"',
     ]
 
 
 def test_a_cohort_that_is_its_own_parent_is_refused() -> None:
-    [(field, said)] = faults("Cohort", {"metadata": {"name": "a"}, "spec": {"parentName": "a"}})
+    [(field, said)] = errs("Cohort", {"metadata": {"name": "a"}, "spec": {"parentName": "a"}})
     assert field == "spec.parentName"
     assert "the cohorts a -> a form a cycle; give one of them another parentName" in said
 
@@ -103,9 +103,9 @@ def test_a_queue_for_nobody_is_doubted() -> None:
 
 
 def test_a_pod_set_keeps_at_most_its_count() -> None:
-    [(field, _)] = faults("Workload", workload(minCount=3))
+    [(field, _)] = errs("Workload", workload(minCount=3))
     assert field == "spec.podSets[0].minCount"
-    assert faults("Workload", workload(minCount=1)) == []
+    assert errs("Workload", workload(minCount=1)) == []
 
 
 def test_what_was_admitted_does_not_move_to_another_queue() -> None:
@@ -119,7 +119,7 @@ def test_what_was_admitted_does_not_move_to_another_queue() -> None:
 
 def test_amounts_in_templates_must_be_amounts() -> None:
     container = {"name": "c", "resources": {"requests": {"memory": "1GB"}}}
-    [(field, said)] = faults("Workload", workload(template={"spec": {"containers": [container]}}))
+    [(field, said)] = errs("Workload", workload(template={"spec": {"containers": [container]}}))
     assert field == "spec.podSets[0].template.spec.containers[0].resources.requests[memory]"
     assert said.endswith("write 1G")
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from tests.support.kubernetes import Server
 from tests.support.yard import Yard
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.conversion import CONVERSIONS
 from torchyard.api.queue.crd import definitions
 
-Object = dict[str, Any]
 OLD, NEW = "/apis/kueue.x-k8s.io/v1beta1", "/apis/kueue.x-k8s.io/v1beta2"
 GROUP = {
     "coveredResources": ["cpu"],

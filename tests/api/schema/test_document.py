@@ -238,23 +238,23 @@ FAULTS: list[tuple[Any, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("document", "faults"), FAULTS)
-def test_unknown_and_repeated_fields_are_warned_of_or_refused(document: Any, faults: list[str]) -> None:
-    assert ours(POD, document)[1] == faults
+@pytest.mark.parametrize(("document", "errs"), FAULTS)
+def test_unknown_and_repeated_fields_are_warned_of_or_refused(document: Any, errs: list[str]) -> None:
+    assert ours(POD, document)[1] == errs
     assert ours(POD, document, "Ignore")[1] == []
-    if faults:
+    if errs:
         with pytest.raises(StatusError) as refusal:
             ours(POD, document, "Strict")
-        reason = f"strict decoding error: {', '.join(faults)}"
+        reason = f"strict decoding error: {', '.join(errs)}"
         assert refusal.value.message == cannot("Pod", reason)
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize(("document", "faults"), FAULTS)
-def test_a_real_server_finds_the_same_faults(document: Any, faults: list[str], kube_bare: Server) -> None:
+@pytest.mark.parametrize(("document", "errs"), FAULTS)
+def test_a_real_server_finds_the_same_faults(document: Any, errs: list[str], kube_bare: Server) -> None:
     headers = {"Content-Type": "application/json"}
     answer = kube_bare.admin.post(COLLECTIONS[POD], text(document), query={"dryRun": "All"}, headers=headers)
-    assert [json.loads(warning.removeprefix("299 - ")) for warning in answer.warnings] == faults
+    assert [json.loads(warning.removeprefix("299 - ")) for warning in answer.warnings] == errs
 
 
 @pytest.mark.parametrize("labels", ['{"a" :"1","a":"2"}', '{"a":"\\u0022","a":"1"}', '{"a":"\\"","a"\n:"2"}'])

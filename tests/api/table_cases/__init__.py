@@ -7,13 +7,14 @@ Each case is what a client would create; `status` is written through the status 
 from __future__ import annotations
 
 from tests.api.table_cases.access import ADMISSION, BINDINGS, RBAC
-from tests.api.table_cases.base import Object
 from tests.api.table_cases.cluster import CORE, EVENTS, NODES, QUOTAS
 from tests.api.table_cases.others import NAMESPACED_OTHERS, OTHERS
 from tests.api.table_cases.pods import PODS
 from tests.api.table_cases.services import ENDPOINT_SLICES, ENDPOINTS, INGRESSES, NETWORK_POLICIES, NETWORKING, SERVICES
 from tests.api.table_cases.storage import CLAIMS, STORAGE, VOLUMES
 from tests.api.table_cases.workloads import AUTOSCALERS, BUDGETS, CRON_JOBS, JOBS, WORKLOADS
+
+from torchyard.api.objects import Object
 
 # "group/version plural" -> cases
 CASES: dict[str, list[Object]] = {

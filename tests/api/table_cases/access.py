@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.api.table_cases.base import Object
+from torchyard.api.objects import Object
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECTS = [

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 LONG_AGO = "2024-03-01T10:00:00Z"
 LATER = "2024-03-01T12:30:00Z"
 TEMPLATE: Object = {

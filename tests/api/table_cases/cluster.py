@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.table_cases.base import LATER, LONG_AGO, TEMPLATE, Object, condition
+from tests.api.table_cases.base import LATER, LONG_AGO, TEMPLATE, condition
+
+from torchyard.api.objects import Object
 
 
 def node(name: str, *, labels: Object | None = None, status: Object | None = None, **spec: Any) -> Object:

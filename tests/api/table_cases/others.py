@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.api.table_cases.access import BINDINGS, RBAC
-from tests.api.table_cases.base import Object
+
+from torchyard.api.objects import Object
 
 OTHERS: dict[str, list[Object]] = {
     "node.k8s.io/v1 runtimeclasses": [{"metadata": {"name": "r"}, "handler": "runc"}],

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.table_cases.base import LONG_AGO, Object, condition
+from tests.api.table_cases.base import LONG_AGO, condition
+
+from torchyard.api.objects import Object
 
 
 def waiting(reason: str = "") -> Object:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.table_cases.base import EXPRESSIONS, Object
+from tests.api.table_cases.base import EXPRESSIONS
+
+from torchyard.api.objects import Object
 
 
 def service(name: str, *, status: Object | None = None, **spec: Any) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.table_cases.base import Object
+from torchyard.api.objects import Object
 
 
 def claim(name: str, *, annotations: Object | None = None, status: Object | None = None, **more: Any) -> Object:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.table_cases.base import EXPRESSIONS, LATER, LONG_AGO, SELECTOR, TEMPLATE, Object
+from tests.api.table_cases.base import EXPRESSIONS, LATER, LONG_AGO, SELECTOR, TEMPLATE
+
+from torchyard.api.objects import Object
 
 
 def job(name: str, *conditions: str, spec: Object | None = None, **more: Any) -> Object:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from torchyard.api.errors import qualified
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 # The plural of every kind the tests here use.
 PLURALS = {
     "PriorityClass": "priorityclasses",

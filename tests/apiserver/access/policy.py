@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.support.kubernetes import Server
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.rbac import GROUP
 from torchyard.apiserver.access.users import User
 
-Object = dict[str, Any]
 ADMIN = User("admin", groups=("system:masters", "system:authenticated"))
 BOB = User("bob", groups=("dev", "system:authenticated"))
 

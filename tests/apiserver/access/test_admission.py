@@ -7,7 +7,6 @@ import itertools
 import time
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
 import pytest
 from tests.apiserver.access.admission_cases import CASES, SETUP, Case
@@ -15,12 +14,12 @@ from tests.apiserver.access.memory import Memory
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.rbac import Authorizer
 from torchyard.apiserver.access.users import User
 
-Object = dict[str, Any]
 ADMIN = User("admin", groups=("system:masters",))
 TEAM = "admission"
 KINDS = {

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.apiserver.access.memory import Memory
-from tests.apiserver.access.policy import BOB, POLICY, Object, binding, create_policy, path_of, role, rule, urls
+from tests.apiserver.access.policy import BOB, POLICY, binding, create_policy, path_of, role, rule, urls
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.escalation import check_binding, check_role
 from torchyard.apiserver.access.rbac import GROUP, Authorizer
 

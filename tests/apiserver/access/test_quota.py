@@ -9,13 +9,13 @@ import pytest
 from tests.apiserver.access.memory import Memory
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.admission.attributes import Attributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lookup import Remembering
 from torchyard.apiserver.access.rbac import Authorizer
 from torchyard.apiserver.access.users import User
 
-Object = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 

@@ -6,10 +6,11 @@ import json
 from itertools import product
 
 import pytest
-from tests.apiserver.access.policy import ADMIN, BOB, Object, create_policy
+from tests.apiserver.access.policy import ADMIN, BOB, create_policy
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.rbac import GROUP, Authorizer
 from torchyard.apiserver.access.reviews import (
     local_subject_access_review,

@@ -12,11 +12,11 @@ from tests.apiserver.access.memory import Memory
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.certificates import ensure
 from torchyard.apiserver.access.tokens import ISSUER, AccountTokens
 from torchyard.apiserver.access.users import TokenRejected
 
-Object = dict[str, Any]
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
 
 

@@ -17,14 +17,14 @@ from tests.apiserver.access.webhook_server import WebhookServer, answers, denies
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind, Resource
 from torchyard.api.schema.builtin import type_of
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.dispatch import Webhooks
-from torchyard.apiserver.access.webhooks.evaluation import policy_faults
+from torchyard.apiserver.access.webhooks.evaluation import policy_errors
 from torchyard.apiserver.access.webhooks.policies import Policies
 
-Object = dict[str, Any]
 CONFIG_MAPS = Resource(
     group="",
     version="v1",
@@ -308,7 +308,7 @@ def test_a_policys_expressions_are_checked_when_it_is_written() -> None:
             ],
         }
     }
-    assert [(fault.field, fault.message.split("\n")[0]) for fault in policy_faults(policy)] == [
+    assert [(error.field, error.message.split("\n")[0]) for error in policy_errors(policy)] == [
         (
             "spec.variables[1].expression",
             'Invalid value: "nosuch": compilation failed: ERROR: <input>:1:1: '

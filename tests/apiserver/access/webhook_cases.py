@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
 
 from tests.apiserver.access.webhook_server import Reply, WebhookServer, answers, denies, patches, says
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 RECORDED = Path(__file__).parent / "webhook_verdicts.json"
 V1 = "admission.k8s.io/v1"
 SERVICE = {"service": {"name": "nowhere", "namespace": "default", "path": "/p"}}

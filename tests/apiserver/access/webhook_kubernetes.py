@@ -7,14 +7,14 @@ import re
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from tests.apiserver.access import webhook_cases as cases
 from tests.apiserver.access.webhook_server import WebhookServer
 from tests.support.http import Answer, Client
 from tests.support.kubernetes import Kubernetes
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 Reply = Callable[[Object], Object | tuple[int, bytes]]
 
 

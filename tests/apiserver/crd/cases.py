@@ -6,11 +6,10 @@ import copy
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "verdicts.json"

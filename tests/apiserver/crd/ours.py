@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import copy
 from datetime import UTC, datetime
-from typing import Any
 
 from tests.apiserver.crd import cases
 
 from torchyard.api import errors
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
 from torchyard.api.names import validate_metadata
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind, Resource
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.schema.decode import decode
-from torchyard.apiserver.crd.definition.behaviour import DefinitionBehaviour
 from torchyard.apiserver.crd.definition.status import settle_names
-from torchyard.apiserver.crd.resource import CustomBehaviour, resources_of
+from torchyard.apiserver.crd.definition.strategy import DefinitionStrategy
+from torchyard.apiserver.crd.resource import CustomStrategy, resources_of
 
-Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 
@@ -47,10 +46,10 @@ def establish(crd: Object) -> Object:
     kind = type_of(_CRD)
     assert kind is not None
     crd, _ = decode(copy.deepcopy(crd), kind)
-    behaviour = DefinitionBehaviour()
-    behaviour.default(crd)
-    behaviour.prepare_create(crd)
-    _check(validate_metadata(crd["metadata"], namespaced=False) + behaviour.validate(crd))
+    strategy = DefinitionStrategy()
+    strategy.default(crd)
+    strategy.prepare_create(crd)
+    _check(validate_metadata(crd["metadata"], namespaced=False) + strategy.validate(crd))
     settle_names(crd, [], NOW)
     return crd
 
@@ -59,9 +58,9 @@ def serve(crd: Object) -> Resource:
     return resources_of(crd)[0]
 
 
-def _check(found: list[Fault]) -> None:
+def _check(found: list[FieldError]) -> None:
     if found:
-        raise Refused(422, "Invalid", "", [fault.cause() for fault in found])
+        raise Refused(422, "Invalid", "", [error.cause() for error in found])
 
 
 def _written(crd: Object, loose: Object | None, write: Object) -> list[Object]:
@@ -81,24 +80,24 @@ def _written(crd: Object, loose: Object | None, write: Object) -> list[Object]:
 
 def store(resource: Resource, sent: Object, old: Object | None, verb: str = "create") -> tuple[Object, list[str]]:
     """One write; the object as it would be stored, and the warnings."""
-    behaviour = resource.behaviour
-    assert isinstance(behaviour, CustomBehaviour)
+    strategy = resource.strategy
+    assert isinstance(strategy, CustomStrategy)
     new = copy.deepcopy(sent)
     try:
         warnings = [f'299 - "unknown field \\"{path}\\""' for path in resource.custom.prune(new)]
     except errors.StatusError as error:
         raise Refused(error.status, error.reason, error.message, []) from None
-    behaviour.default(new)
+    strategy.default(new)
     if old is None:
-        behaviour.prepare_create(new)
+        strategy.prepare_create(new)
         new["metadata"]["generation"] = 1
-        found = behaviour.validate(new)
+        found = strategy.validate(new)
     elif verb == "status":
-        behaviour.prepare_status(new, old)
-        found = behaviour.validate_status(new, old)
+        strategy.prepare_status(new, old)
+        found = strategy.validate_status(new, old)
     else:
-        behaviour.prepare_update(new, old)
-        new["metadata"]["generation"] = old["metadata"]["generation"] + behaviour.is_new_generation(new, old)
-        found = behaviour.validate_update(new, old)
+        strategy.prepare_update(new, old)
+        new["metadata"]["generation"] = old["metadata"]["generation"] + strategy.is_new_generation(new, old)
+        found = strategy.validate_update(new, old)
     _check(found)
     return new, warnings

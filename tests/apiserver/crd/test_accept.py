@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from torchyard.api.objects import Object
 from torchyard.api.queue.crd import definitions
 from torchyard.apiserver.crd.schema.accept import acceptor_of, settler_of
 from torchyard.apiserver.crd.schema.defaulting import default_value
-from torchyard.apiserver.crd.schema.lists import duplicate_faults
+from torchyard.apiserver.crd.schema.lists import duplicate_errors
 from torchyard.apiserver.crd.schema.node import INT_OR_STRING, compile_schema
 from torchyard.apiserver.crd.schema.prune import prune_value
-from torchyard.apiserver.crd.schema.validation import ABSENT, schema_faults
+from torchyard.apiserver.crd.schema.validation import ABSENT, schema_errors
 
-Object = dict[str, Any]
 SETTINGS = settings(max_examples=600, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 NAMES = ("a", "b", "c", "name")
@@ -136,8 +136,8 @@ def test_what_is_accepted_has_no_fault_whatever_it_replaces(data: st.DataObject)
     node = compile_schema(schema)
     if acceptor_of(node)(value):
         for before in (ABSENT, old, value):
-            assert schema_faults(value, node, old=before) == []
-        assert duplicate_faults(value, node) == []
+            assert schema_errors(value, node, old=before) == []
+        assert duplicate_errors(value, node) == []
 
 
 @given(st.data())

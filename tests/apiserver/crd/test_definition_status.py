@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.apiserver.crd import cases, ours
 
-from torchyard.apiserver.crd.definition.behaviour import DefinitionBehaviour
+from torchyard.api.objects import Object
 from torchyard.apiserver.crd.definition.status import (
     CLEANUP_FINALIZER,
     condition,
@@ -17,9 +17,9 @@ from torchyard.apiserver.crd.definition.status import (
     is_terminating,
     settle_names,
 )
+from torchyard.apiserver.crd.definition.strategy import DefinitionStrategy
 from torchyard.apiserver.crd.resource import resources_of
 
-Object = dict[str, Any]
 LATER = datetime(2026, 1, 2, tzinfo=UTC)
 
 
@@ -88,54 +88,54 @@ def test_new_names_are_taken_and_the_old_ones_given_back() -> None:
     old = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w"], categories=["all"]))
     new = copy.deepcopy(old)
     new["spec"]["names"] = {**old["spec"]["names"], "shortNames": ["x"], "categories": []}
-    behaviour = DefinitionBehaviour()
-    behaviour.prepare_update(new, old)
-    assert behaviour.validate_update(new, old) == []
+    strategy = DefinitionStrategy()
+    strategy.prepare_update(new, old)
+    assert strategy.validate_update(new, old) == []
     assert settle_names(new, [], LATER)
     assert new["status"]["acceptedNames"]["shortNames"] == ["x"]
     assert "categories" not in new["status"]["acceptedNames"]
 
 
 def test_the_versions_objects_were_stored_in_must_stay() -> None:
-    behaviour = DefinitionBehaviour()
+    strategy = DefinitionStrategy()
     old = ours.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
     new["spec"]["versions"].append({**new["spec"]["versions"][0], "name": "v2"})
     new["spec"]["versions"][0]["storage"] = False
-    behaviour.prepare_update(new, old)
+    strategy.prepare_update(new, old)
     assert new["status"]["storedVersions"] == ["v1", "v2"]
-    assert behaviour.validate_update(new, old) == []
+    assert strategy.validate_update(new, old) == []
     newest = copy.deepcopy(new)
     del newest["spec"]["versions"][0]
-    behaviour.prepare_update(newest, new)
-    (fault,) = behaviour.validate_update(newest, new)
-    assert fault.field == "status.storedVersions[0]"
-    assert fault.message.startswith(
+    strategy.prepare_update(newest, new)
+    (error,) = strategy.validate_update(newest, new)
+    assert error.field == "status.storedVersions[0]"
+    assert error.message.startswith(
         'Invalid value: "v1": missing from spec.versions; v1 was previously a storage version'
     )
 
 
 def test_group_plural_scope_and_kind_cannot_change() -> None:
-    behaviour = DefinitionBehaviour()
+    strategy = DefinitionStrategy()
     old = ours.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
     new["spec"].update(group="other.example.com", scope="Cluster")
     new["spec"]["names"].update(plural="gadgets", kind="Gadget")
-    behaviour.prepare_update(new, old)
-    found = behaviour.validate_update(new, old)
-    assert sorted(fault.field for fault in found) == [
+    strategy.prepare_update(new, old)
+    found = strategy.validate_update(new, old)
+    assert sorted(error.field for error in found) == [
         "spec.group",
         "spec.names.kind",
         "spec.names.plural",
         "spec.scope",
     ]
-    assert all(fault.message.endswith(": field is immutable") for fault in found)
+    assert all(error.message.endswith(": field is immutable") for error in found)
 
 
 def test_a_deleted_definition_waits_for_its_objects() -> None:
     crd = ours.establish(widgets(plural="widgets", kind="Widget"))
     crd["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
-    DefinitionBehaviour().on_delete(crd, datetime(2026, 1, 2, tzinfo=UTC))
+    DefinitionStrategy().on_delete(crd, datetime(2026, 1, 2, tzinfo=UTC))
     assert crd["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
     assert is_terminating(crd)
     said = condition(crd, "Terminating")
@@ -156,6 +156,6 @@ def test_the_status_endpoint_leaves_the_specification_alone() -> None:
     new = copy.deepcopy(old)
     new["spec"] = {}
     new["status"]["storedVersions"] = []
-    DefinitionBehaviour().prepare_status(new, old)
+    DefinitionStrategy().prepare_status(new, old)
     assert new["spec"] == old["spec"]
     assert new["status"]["storedVersions"] == []

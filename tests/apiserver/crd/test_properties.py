@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.apiserver.crd import cases, ours
 
+from torchyard.api.objects import Object
 from torchyard.api.schema.decode import Undecodable
 
-Object = dict[str, Any]
 SETTINGS = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 scalars = st.one_of(

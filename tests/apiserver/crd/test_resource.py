@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from tests.apiserver.crd import cases, ours
 
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.crd.resource import resources_of
 from torchyard.apiserver.crd.scale import read_path, write_path
 from torchyard.apiserver.crd.schema.node import compile_schema
-from torchyard.apiserver.crd.schema.validation import schema_faults
-
-Object = dict[str, Any]
+from torchyard.apiserver.crd.schema.validation import schema_errors
 
 
 def test_each_served_version_is_a_resource() -> None:
@@ -34,7 +33,7 @@ def test_each_served_version_is_a_resource() -> None:
     assert list(first.subresources) == ["status"]
     assert first.subresources["status"].gvk.kind == "Widget"
     assert not second.subresources
-    assert not first.behaviour.unconditional_update
+    assert not first.strategy.unconditional_update
 
 
 def test_a_scale_subresource_knows_its_paths() -> None:
@@ -57,14 +56,14 @@ def test_selectable_fields_are_strings() -> None:
             "selectableFields": [{"jsonPath": ".spec.a"}, {"jsonPath": ".spec.b"}, {"jsonPath": ".spec.i"}],
         },
     }
-    behaviour = ours.serve(ours.establish(cases.definition("widget", case))).behaviour
-    assert behaviour.selectable({"spec": {"b": True, "i": 5}}) == {"spec.a": "", "spec.b": "true", "spec.i": "5"}
+    strategy = ours.serve(ours.establish(cases.definition("widget", case))).strategy
+    assert strategy.selectable({"spec": {"b": True, "i": 5}}) == {"spec.a": "", "spec.b": "true", "spec.i": "5"}
 
 
 def test_a_finalizer_without_a_domain_is_warned_about() -> None:
-    behaviour = ours.serve(ours.establish(cases.definition("widget", {}))).behaviour
-    assert behaviour.warnings({"metadata": {"finalizers": ["a/b", "foregroundDeletion"]}}) == []
-    (said,) = behaviour.warnings({"metadata": {"finalizers": ["mine"]}})
+    strategy = ours.serve(ours.establish(cases.definition("widget", {}))).strategy
+    assert strategy.warnings({"metadata": {"finalizers": ["a/b", "foregroundDeletion"]}}) == []
+    (said,) = strategy.warnings({"metadata": {"finalizers": ["mine"]}})
     assert said.startswith('metadata.finalizers: "mine": prefer a domain-qualified finalizer name')
 
 
@@ -125,5 +124,5 @@ def test_a_boolean_in_place_of_the_number_it_equals_is_refused(before: Any, afte
     number: Object = {"type": "integer"}
     schema = {"type": "object", "properties": {"n": {"type": "array", "items": number}}}
     root = compile_schema(number if isinstance(before, int) else schema)
-    assert schema_faults(before, root, old=before) == []
-    assert schema_faults(after, root, old=before) != []
+    assert schema_errors(before, root, old=before) == []
+    assert schema_errors(after, root, old=before) != []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.apiserver.crd import ours
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.crd.rules.values import escaped
-
-Object = dict[str, Any]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.support.http import Client
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 STRING: Object = {"type": "string"}
 DEPRECATED = '299 - "example.com/v1beta1 Multi is deprecated; use example.com/v1 Multi"'

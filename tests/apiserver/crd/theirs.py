@@ -7,13 +7,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.apiserver.crd import cases
 from tests.support.http import Answer, Client
 from tests.support.kubernetes import Kubernetes
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 T = TypeVar("T")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from hypothesis import reject
 from tests.apiserver.verbs import kinds
-from tests.apiserver.verbs.real import Object, comparable, record, same
+from tests.apiserver.verbs.real import comparable, record, same
 from tests.support.http import APPLY, Answer, Client
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 
 _names = (f"both-{number}" for number in itertools.count())

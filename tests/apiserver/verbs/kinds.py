@@ -11,10 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from torchyard.api.builtins import builtin_resources
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.crd.resource import resources_of
-
-Object = dict[str, Any]
 
 Made = st.SearchStrategy[Any]
 
@@ -284,7 +283,7 @@ def completed(resource: Resource, made: Object) -> Object:
 
 def settled(resource: Resource, obj: Object) -> Object:
     """The object with the defaults of the few fields used here, in place."""
-    resource.behaviour.default(obj)
+    resource.strategy.default(obj)
     if resource.custom is not None:
         resource.custom.prune(obj)
         resource.custom.default(obj)

@@ -13,13 +13,12 @@ from tests.apiserver.verbs import kinds
 from tests.support.http import APPLY, Answer, Client
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
 from torchyard.apiserver.verbs.apply.managed import apply, record_update
 from torchyard.apiserver.verbs.patch.content import read_patch
-
-Object = dict[str, Any]
 
 # Later than whatever the real server wrote, as the write that is compared always is.
 NOW = "2999-01-01T00:00:00Z"

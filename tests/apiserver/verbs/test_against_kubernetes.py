@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.apiserver.verbs import kinds
 from tests.apiserver.verbs.both import Both
-from tests.apiserver.verbs.kinds import DEPLOYMENT, KINDS, NAMES, WIDGET, WIDGET_CRD, WITH_STATUS, Made, Object
+from tests.apiserver.verbs.kinds import DEPLOYMENT, KINDS, NAMES, WIDGET, WIDGET_CRD, WITH_STATUS, Made
 from tests.apiserver.verbs.real import Compared
 from tests.support.http import JSON_PATCH, MERGE, STRATEGIC, Client
 from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 
 pytestmark = pytest.mark.cluster

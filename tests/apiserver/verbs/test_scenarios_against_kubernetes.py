@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.apiserver.verbs.kinds import CONFIG_MAP, DEPLOYMENT, POD, Object
+from tests.apiserver.verbs.kinds import CONFIG_MAP, DEPLOYMENT, POD
 from tests.apiserver.verbs.real import Compared
 from tests.support.http import JSON_PATCH, MERGE, STRATEGIC
 from tests.support.kubernetes import Server
+
+from torchyard.api.objects import Object
 
 pytestmark = pytest.mark.cluster
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from tests.apiserver.verbs import kinds
-from tests.apiserver.verbs.kinds import DEPLOYMENT, POD, Object
+from tests.apiserver.verbs.kinds import DEPLOYMENT, POD
 from tests.apiserver.verbs.real import record, same
 from tests.support.http import APPLY, JSON_PATCH, MERGE, STRATEGIC, Answer, Client
 from tests.support.kubernetes import Server
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 
 pytestmark = pytest.mark.cluster

@@ -18,6 +18,7 @@ from tests.support.kubernetes import Kubernetes, Server
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import JSON, Answer, Client, Ref
 from torchyard.kube.http import HttpTransport
@@ -26,7 +27,6 @@ from torchyard.kube.refs import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 # On both: what keeps house, and what is tested; nothing that would tidy away the pods of a node that is only played.
 CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
 PATIENCE = 40.0

@@ -11,9 +11,9 @@ from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.kube.refs import JOBS
 
-Object = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 

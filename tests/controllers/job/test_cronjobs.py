@@ -13,10 +13,10 @@ from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 from tests.support.waiting import PATIENCE
 
+from torchyard.api.objects import Object
 from torchyard.kube.client import Ref
 from torchyard.kube.refs import CRON_JOBS, JOBS, PODS
 
-Object = dict[str, Any]
 YEAR = datetime.now(UTC).year
 LONG_AGO = f"{YEAR - 2}-06-01T00:00:00Z"
 

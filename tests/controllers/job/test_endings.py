@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Any
 
 import pytest
 from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
+from torchyard.api.objects import Object
 from torchyard.kube.refs import JOBS, PODS
 
-Object = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 

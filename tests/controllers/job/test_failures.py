@@ -8,9 +8,9 @@ import pytest
 from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
+from torchyard.api.objects import Object
 from torchyard.kube.refs import PODS
 
-Object = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 

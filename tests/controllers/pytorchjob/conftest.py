@@ -15,6 +15,7 @@ from tests.support.kubernetes import Server
 from tests.support.operator import denied, installation, running
 from tests.support.waiting import first_answer
 
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client, Ref
 from torchyard.kube.http import HttpTransport
@@ -23,7 +24,6 @@ from torchyard.kube.refs import AUTOSCALERS, EVENTS, NAMESPACES, PODS, SERVICE_A
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 PATIENCE = 30.0
 _numbers = itertools.count()
 

@@ -10,10 +10,9 @@ from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job, replica
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
-
-Object = dict[str, Any]
 
 
 async def refused(cluster: Cluster, given: Object) -> StatusError:
@@ -35,13 +34,13 @@ async def test_every_fault_is_told_at_once(cluster: Cluster) -> None:
 
 async def test_u5_every_rule_holds_at_the_door(cluster: Cluster) -> None:
     """Each with its path and its words: what is wrong, and what would be right."""
-    for case, (given, faults) in CASES.items():
-        if not faults:
+    for case, (given, errs) in CASES.items():
+        if not errs:
             continue
         error = await refused(cluster, given)
         causes = [(one["field"], one["message"]) for one in (error.details or {})["causes"]]
         # what the schema refuses is not looked at further
-        expected = faults if not case.startswith(("null ", "a null ")) else causes
+        expected = errs if not case.startswith(("null ", "a null ")) else causes
         assert (case, causes) == (case, expected)
         assert all(field in error.message and words in error.message for field, words in causes), case
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job
 
+from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client, Ref
@@ -18,7 +18,6 @@ from torchyard.operator.install import install
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 JOB_COUNT = 6
 
 

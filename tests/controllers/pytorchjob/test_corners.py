@@ -9,7 +9,7 @@ from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import NOW, job
 
 from torchyard.api.errors import StatusError
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.replicas import make_service
 from torchyard.core.pytorchjob.view import Settings, View
@@ -21,8 +21,8 @@ async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) 
     stranger = {"metadata": {"name": "train-master-0"}, "spec": {"ports": [{"port": 1}]}}
     await cluster.client.create(SERVICES, stranger, cluster.namespace)
     await cluster.create(job(worker=None))
-    told = await cluster.events(words.SERVICE_NOT_CREATED)
-    (refusal,) = [one for one in told if one["reason"] == words.SERVICE_NOT_CREATED]
+    told = await cluster.events(messages.SERVICE_NOT_CREATED)
+    (refusal,) = [one for one in told if one["reason"] == messages.SERVICE_NOT_CREATED]
     assert (refusal["type"], "already exists" in refusal["message"]) == ("Warning", True)
     await cluster.client.delete(SERVICES, "train-master-0", cluster.namespace)
 
@@ -41,7 +41,7 @@ async def test_c6_without_its_container_no_service_is_made_and_the_user_is_told(
     given = job(master={"replicas": 1, "template": {"spec": {"containers": containers}}}, worker=None)
     try:
         await cluster.create(given)
-        (told,) = await cluster.events(words.NOT_VALID)
+        (told,) = await cluster.events(messages.NOT_VALID)
         said = told["message"]
     except StatusError as error:
         said = error.message

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import conditions, job, replica
 
 from torchyard.api.errors import StatusError
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.crd import QUEUE_IMMUTABLE
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
 
-Object = dict[str, Any]
 ALL = ("train-master-0", "train-worker-0", "train-worker-1")
 CREATED, RUNNING, SUCCEEDED = ("Created", "True"), ("Running", "True"), ("Succeeded", "True")
 # Long enough to see that something does not happen, where nothing tells that it will not.
@@ -43,10 +42,12 @@ async def test_t1_a_job_runs_and_succeeds_with_its_master(cluster: Cluster) -> N
     status = await cluster.conditions(CREATED, ("Running", "False"), SUCCEEDED)
     assert status["replicaStatuses"]["Master"]["succeeded"] == 1
     assert status["completionTime"] >= status["startTime"]
-    events = await cluster.events(words.HAS_SUCCEEDED, words.EXITED)
+    events = await cluster.events(messages.HAS_SUCCEEDED, messages.EXITED)
     counts = [(one["reason"], one.get("count")) for one in events if one["involvedObject"]["kind"] == "PyTorchJob"]
     assert sorted(counts) == sorted(
-        [(words.POD_CREATED, 1)] * 3 + [(words.SERVICE_CREATED, 1)] * 3 + [(words.EXITED, 1), (words.HAS_SUCCEEDED, 1)]
+        [(messages.POD_CREATED, 1)] * 3
+        + [(messages.SERVICE_CREATED, 1)] * 3
+        + [(messages.EXITED, 1), (messages.HAS_SUCCEEDED, 1)]
     )
 
 
@@ -133,7 +134,7 @@ async def test_c3_a_deadline_passes_without_any_other_event(cluster: Cluster) ->
     await cluster.create(job(run={"activeDeadlineSeconds": 1, "cleanPodPolicy": "All"}))
     await cluster.pods(*ALL)
     status = await cluster.conditions(CREATED, ("Failed", "True"))
-    assert status["conditions"][1]["message"] == words.past_deadline("train")
+    assert status["conditions"][1]["message"] == messages.past_deadline("train")
     await cluster.pods()
     await cluster.services()
 
@@ -144,7 +145,7 @@ async def test_c4_restarts_in_place_reach_the_limit(cluster: Cluster) -> None:
     for name in ALL:
         await cluster.move(name, "Running", restarts=1)
     status = await cluster.conditions(CREATED, ("Running", "False"), ("Failed", "True"))
-    assert status["conditions"][-1]["message"] == words.past_backoff("train")
+    assert status["conditions"][-1]["message"] == messages.past_backoff("train")
     await cluster.pods()
 
 
@@ -176,8 +177,8 @@ async def test_u14_c7_a_signalled_replica_is_made_anew_and_counted(cluster: Clus
     await cluster.conditions(CREATED, RUNNING)
     await cluster.move("train-worker-0", "Failed", code=137)
     await cluster.conditions(CREATED, ("Running", "False"), ("Failed", "True"))
-    events = await cluster.events(words.IS_RESTARTING, words.HAS_FAILED)
-    assert [one.get("count") for one in events if one["reason"] == words.IS_RESTARTING] == [1]
+    events = await cluster.events(messages.IS_RESTARTING, messages.HAS_FAILED)
+    assert [one.get("count") for one in events if one["reason"] == messages.IS_RESTARTING] == [1]
 
 
 async def test_c8_an_error_exit_fails_the_job_with_a_completion_time(cluster: Cluster) -> None:
@@ -215,7 +216,7 @@ async def test_u17_a_pod_of_somebody_else_is_not_taken(cluster: Cluster) -> None
     stranger = {"metadata": {"name": "train-master-0"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     await cluster.client.create(PODS, stranger, cluster.namespace)
     await cluster.create(job(worker=None))
-    await cluster.events(words.POD_NOT_CREATED)
+    await cluster.events(messages.POD_NOT_CREATED)
     await cluster.client.delete(PODS, "train-master-0", cluster.namespace, grace=0)
 
     async def ours() -> bool:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
@@ -15,14 +14,14 @@ from tests.node import support
 from tests.support.pytorchjobs import job, replica
 from tests.support.training import interpreter
 
-from torchyard.api.pytorchjob import words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages
 from torchyard.core.pod.logs import LogOptions
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 IMAGE = "pytorch/pytorch:latest"
 ENDED = (("Created", "True"), ("Running", "False"), ("Succeeded", "True"))
 
@@ -98,7 +97,7 @@ async def test_the_exit_code_of_a_real_program_fails_the_job(tmp_path: Path) -> 
             return any(one["type"] == "Failed" for one in status.get("conditions") or ())
 
         await cluster.until(failed)
-        events = await cluster.events(words.EXITED)
+        events = await cluster.events(messages.EXITED)
         assert "Pod: default.train-master-0 exited with code 3" in [one["message"] for one in events]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job
 
-from torchyard.api.pytorchjob import words
+from torchyard.api.pytorchjob import messages
 from torchyard.kube.refs import PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
@@ -50,8 +50,8 @@ async def test_a_plane_that_stops_while_it_makes_pods_goes_on_where_it_was(tmp_p
         await asyncio.sleep(0.5)
     async with up(tmp_path) as cluster:
         await asyncio.sleep(0.5)  # a finished job has nothing to tell
-        events = await cluster.events(words.HAS_SUCCEEDED)
-        ends = [one for one in events if one["reason"] == words.HAS_SUCCEEDED]
+        events = await cluster.events(messages.HAS_SUCCEEDED)
+        ends = [one for one in events if one["reason"] == messages.HAS_SUCCEEDED]
         assert sorted((one["involvedObject"]["name"], one["count"]) for one in ends) == [(name, 1) for name in JOBS]
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import conditions, job, replica
 
 from torchyard.api.errors import StatusError
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.validation import DEPRECATED_PROCESSES
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.refs import PODS, SERVICES
 
-Object = dict[str, Any]
 CREATED, RUNNING = ("Created", "True"), ("Running", "True")
 # Long enough to see that something does not happen, where nothing tells that it will not.
 A_WHILE = 0.5
@@ -99,7 +98,7 @@ async def test_u7_a_limit_of_restarts_and_what_is_then_kept(cluster: Cluster) ->
 
         await cluster.until(failed)
         said = (await cluster.get(name))["status"]["conditions"][-1]["message"]
-        assert said == words.past_backoff(name)
+        assert said == messages.past_backoff(name)
 
         async def left(name: str = name, ends: list[str] = ends) -> bool:
             found = [one for one in await cluster.names(PODS) if one.startswith(name)]
@@ -117,7 +116,7 @@ async def test_u8_a_deadline_of_nothing_has_passed_and_a_far_one_has_not(cluster
     await cluster.create(job("far", worker=None, run={"activeDeadlineSeconds": 3600}))
     await cluster.create(job("past", worker=None, run={"activeDeadlineSeconds": 0}))
     status = await cluster.conditions(CREATED, ("Failed", "True"), name="past")
-    assert status["conditions"][-1]["message"] == words.past_deadline("past")
+    assert status["conditions"][-1]["message"] == messages.past_deadline("past")
     await pod_of(cluster, "far-master-0")
     assert await state(cluster, "far") == {"Created"}
 
@@ -164,7 +163,7 @@ async def test_u11_u12_a_pods_restart_policy_is_the_replicas_and_its_scheduler_t
     for policy, restarts in expected.items():
         made = (await pod_of(cluster, f"{policy.lower()}-master-0"))["spec"]
         assert (made["restartPolicy"], made["schedulerName"]) == (restarts, "mine")
-    await cluster.events(words.RESTART_POLICY_SET)
+    await cluster.events(messages.RESTART_POLICY_SET)
 
 
 async def test_u13_a_gap_is_filled_and_what_is_too_much_goes(cluster: Cluster) -> None:

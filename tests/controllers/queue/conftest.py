@@ -13,6 +13,7 @@ from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.crd import definitions
 from torchyard.controllers.queue.refs import (
@@ -31,7 +32,6 @@ from torchyard.kube.refs import EVENTS, JOBS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 _DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 _KINDS = {
     "ResourceFlavor": FLAVORS,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from secrets import token_hex
-from typing import Any
 
 import pytest
 from tests.controllers.queue.real import define, running
@@ -16,6 +15,7 @@ from tests.support.pytorchjobs import job as pytorchjob
 from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import holds
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.queue.refs import PYTORCHJOBS
@@ -27,8 +27,6 @@ from torchyard.kube.kubeconfig import load
 from torchyard.kube.refs import PODS
 
 pytestmark = pytest.mark.cluster
-
-Object = dict[str, Any]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from secrets import token_hex
-from typing import Any
 
 import pytest
 from tests.controllers.queue.real import define, running
@@ -14,6 +13,7 @@ from tests.support.pytorchjobs import job as pytorchjob
 from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import find
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions
 from torchyard.controllers.queue.external import ExternalIntegration
@@ -26,8 +26,6 @@ from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
 
 pytestmark = pytest.mark.cluster
-
-Object = dict[str, Any]
 
 
 @pytest.fixture(params=["v1beta2", "v1beta1"])

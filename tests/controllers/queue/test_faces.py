@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.support import queues
@@ -13,7 +12,8 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 from tests.support.yard import Yard, yard
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 ROOT = "/apis/kueue.x-k8s.io/v1beta2"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 WORKLOADS = f"{ROOT}/namespaces/default/workloads"

@@ -11,13 +11,13 @@ from tests.support.pytorchjobs import job as pytorchjob
 
 from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.kube.refs import JOBS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-Object = dict[str, Any]
 Cluster = Any
 
 
@@ -29,16 +29,16 @@ async def test_a_job_waits_runs_and_finishes(cluster: Cluster) -> None:
     template = started["spec"]["template"]
     assert template["spec"]["nodeSelector"] == {"kind": "fast"}
     assert template["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "main"
-    assert (await cluster.condition("train", words.ADMITTED))["message"] == words.IS_ADMITTED
-    await cluster.condition("train", words.PODS_READY, "False", words.WAIT_FOR_START)
+    assert (await cluster.condition("train", messages.ADMITTED))["message"] == messages.IS_ADMITTED
+    await cluster.condition("train", messages.PODS_READY, "False", messages.WAIT_FOR_START)
     await cluster.move_pods("train", "Running")
-    await cluster.condition("train", words.PODS_READY, "True", words.STARTED)
+    await cluster.condition("train", messages.PODS_READY, "True", messages.STARTED)
     await cluster.move_pods("train", "Succeeded")
-    await cluster.condition("train", words.FINISHED, "True", words.SUCCEEDED)
-    told = await cluster.events(words.CREATED, words.JOB_STARTED, words.JOB_FINISHED, words.ADMITTED)
+    await cluster.condition("train", messages.FINISHED, "True", messages.SUCCEEDED)
+    told = await cluster.events(messages.CREATED, messages.JOB_STARTED, messages.JOB_FINISHED, messages.ADMITTED)
     mine = {one["reason"]: one for one in told if one["involvedObject"]["kind"] == "Job"}
-    assert mine[words.JOB_STARTED]["message"] == "Admitted by clusterQueue team"
-    assert mine[words.JOB_STARTED]["source"]["component"] == "batch/job-kueue-controller"
+    assert mine[messages.JOB_STARTED]["message"] == "Admitted by clusterQueue team"
+    assert mine[messages.JOB_STARTED]["source"]["component"] == "batch/job-kueue-controller"
     workload = await cluster.workload("train")
     assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == made["metadata"]["uid"]
     assert workload["metadata"]["name"].startswith("job-train-")
@@ -59,7 +59,7 @@ async def test_a_preempted_job_becomes_what_it_was_and_runs_again(cluster: Clust
     before = await cluster.job("low", cpu=2, pod={"nodeSelector": selector})
     await cluster.running("low")
     await cluster.job("high", cpu=2, labels={"kueue.x-k8s.io/priority-class": "high"})
-    message = (await cluster.condition("low", words.PREEMPTED))["message"]
+    message = (await cluster.condition("low", messages.PREEMPTED))["message"]
     assert "due to prioritization in the ClusterQueue; preemptor path: /team; preemptee path: /team" in message
     stopped = await cluster.running("low", is_running=False)
     await cluster.running("high")
@@ -69,7 +69,7 @@ async def test_a_preempted_job_becomes_what_it_was_and_runs_again(cluster: Clust
     await cluster.move_pods("high", "Succeeded")
     again = await cluster.running("low")
     assert again["spec"]["template"]["spec"]["nodeSelector"] == {**selector, "kind": "fast"}
-    await cluster.events(words.PREEMPTED, words.JOB_STOPPED, "EvictedDueToPreempted")
+    await cluster.events(messages.PREEMPTED, messages.JOB_STOPPED, "EvictedDueToPreempted")
 
 
 async def test_quota_is_held_until_no_pod_is_left(cluster: Cluster) -> None:
@@ -93,10 +93,10 @@ async def test_three_users_share_a_queue_in_turn(cluster: Cluster) -> None:
     await cluster.job("ann", cpu=2)
     await cluster.running("ann")
     await cluster.job("bob", cpu=2)
-    said = (await cluster.condition("bob", words.QUOTA_RESERVED, "False", words.WAITING))["message"]
+    said = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.WAITING))["message"]
     assert said.endswith("insufficient unused quota for cpu in flavor default, 2 more needed")
     await cluster.job("cay", cpu=2)
-    await cluster.condition("cay", words.QUOTA_RESERVED, "False", words.WAITING)
+    await cluster.condition("cay", messages.QUOTA_RESERVED, "False", messages.WAITING)
 
     async def two_wait() -> bool:
         return ((await cluster.client.get(LOCAL_QUEUES, "q", "default")).get("status") or {}).get(
@@ -154,7 +154,7 @@ async def test_pods_that_ended_make_room(cluster: Cluster) -> None:
     await cluster.job("pair", parallelism=2, completions=2)
     await cluster.running("pair")
     await cluster.job("next")
-    await cluster.condition("next", words.QUOTA_RESERVED, "False")
+    await cluster.condition("next", messages.QUOTA_RESERVED, "False")
     await cluster.move_pods("pair", "Succeeded")
     await cluster.running("next")
     workload = await cluster.workload("pair")
@@ -165,15 +165,15 @@ async def test_a_job_ends_when_its_time_is_up(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("slow", labels={"kueue.x-k8s.io/max-exec-time-seconds": "1"})
     await cluster.running("slow")
-    found = await cluster.condition("slow", words.EVICTED, reason="DeactivatedDueToMaximumExecutionTimeExceeded")
+    found = await cluster.condition("slow", messages.EVICTED, reason="DeactivatedDueToMaximumExecutionTimeExceeded")
     assert "The maximum execution time (1s) exceeded" in found["message"]
     await cluster.running("slow", is_running=False)
     assert (await cluster.workload("slow"))["spec"]["active"] is False
 
 
 STOPS = {
-    "a cluster queue": (CLUSTER_QUEUES, "team", "", words.BY_CLUSTER_QUEUE),
-    "a local queue": (LOCAL_QUEUES, "q", "default", words.BY_LOCAL_QUEUE),
+    "a cluster queue": (CLUSTER_QUEUES, "team", "", messages.BY_CLUSTER_QUEUE),
+    "a local queue": (LOCAL_QUEUES, "q", "default", messages.BY_LOCAL_QUEUE),
 }
 
 
@@ -186,11 +186,11 @@ async def test_a_stopped_queue_admits_nothing_and_drains(
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "Hold"}}, namespace)
     await cluster.job("second")
-    said = (await cluster.condition("second", words.QUOTA_RESERVED, "False", words.SUSPENDED))["message"]
+    said = (await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.SUSPENDED))["message"]
     assert said.endswith("is stopped")
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "HoldAndDrain"}}, namespace)
-    await cluster.condition("first", words.EVICTED, reason=reason)
+    await cluster.condition("first", messages.EVICTED, reason=reason)
     await cluster.running("first", is_running=False)
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "None"}}, namespace)
     await cluster.running("first")
@@ -202,9 +202,9 @@ async def test_an_admission_check_has_a_say(cluster: Cluster) -> None:
     await cluster.client.create(CHECKS, {**check, "spec": {"controllerName": "example.com/budget"}})
     await cluster.with_queue(admissionChecksStrategy={"admissionChecks": [{"name": "budget"}]})
     await cluster.job("train")
-    await cluster.condition("train", words.QUOTA_RESERVED)
+    await cluster.condition("train", messages.QUOTA_RESERVED)
     workload = await cluster.workload("train")
-    assert find(workload["status"]["conditions"], words.ADMITTED) is None
+    assert find(workload["status"]["conditions"], messages.ADMITTED) is None
     [state] = workload["status"]["admissionChecks"]
     assert state["state"] == "Pending"
     ready = {**state, "state": "Ready", "podSetUpdates": [{"name": "main", "nodeSelector": {"paid": "yes"}}]}
@@ -237,13 +237,13 @@ WAITS = {
 async def test_what_cannot_be_admitted_is_told_why(cluster: Cluster, fields: Object, said: str) -> None:
     await cluster.with_queue()
     await cluster.job("train", **fields)
-    assert said in (await cluster.condition("train", words.QUOTA_RESERVED, "False"))["message"]
+    assert said in (await cluster.condition("train", messages.QUOTA_RESERVED, "False"))["message"]
 
 
 async def test_a_wrong_priority_class_is_told(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/priority-class": "nope"})
-    told = await cluster.events(words.NO_PRIORITY_CLASS)
+    told = await cluster.events(messages.NO_PRIORITY_CLASS)
     assert any(
         "create it, or use one that `kubectl get wpc` lists" in one["message"] for one in told if "message" in one
     )
@@ -261,7 +261,7 @@ async def test_a_running_job_stays_in_its_queue(cluster: Cluster) -> None:
 async def test_a_waiting_job_may_change_its_queue(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "nope"})
-    await cluster.condition("train", words.QUOTA_RESERVED, "False", words.MISCONFIGURED)
+    await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.MISCONFIGURED)
     await cluster.client.patch(JOBS, "train", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "default")
     await cluster.running("train")
 
@@ -269,7 +269,7 @@ async def test_a_waiting_job_may_change_its_queue(cluster: Cluster) -> None:
 async def test_who_starts_a_job_by_hand_is_stopped(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", cpu=99)
-    await cluster.condition("train", words.QUOTA_RESERVED, "False")
+    await cluster.condition("train", messages.QUOTA_RESERVED, "False")
     await cluster.client.patch(JOBS, "train", {"spec": {"suspend": False}}, "default")
     await cluster.running("train", is_running=False)
 
@@ -284,7 +284,7 @@ async def test_a_plane_that_comes_back_knows_what_is_in_use(tmp_path: Path) -> N
     async with Plane(settings) as plane:
         cluster = _cluster(plane)
         await cluster.job("second", cpu=2)
-        await cluster.condition("second", words.QUOTA_RESERVED, "False", words.WAITING)
+        await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.WAITING)
         await cluster.move_pods("first", "Succeeded")
         await cluster.running("second")
 
@@ -322,7 +322,7 @@ async def test_a_group_of_pods_starts_together(cluster: Cluster) -> None:
 
     async def finished() -> bool:
         workload = await cluster.client.get(WORKLOADS, "pair", "default")
-        found = find(workload["status"]["conditions"], words.FINISHED)
+        found = find(workload["status"]["conditions"], messages.FINISHED)
         return found is not None and found["message"] == "Pods succeeded: 2/2."
 
     await cluster.until(finished, "the end")

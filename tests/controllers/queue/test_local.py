@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.queue.validation import RULES
 from torchyard.controllers.queue.local import wanted
-
-Object = dict[str, Any]
 
 
 def node(product: str = "", **allocatable: str) -> Object:

@@ -9,7 +9,7 @@ import pytest
 from tests.controllers.queue.conftest import Cluster
 
 from torchyard.api.errors import YardError
-from torchyard.api.queue import words
+from torchyard.api.queue import messages
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -29,7 +29,7 @@ async def test_with_block_admission_jobs_start_one_by_one(tmp_path: Path) -> Non
         await cluster.job("first")
         await cluster.running("first")
         await cluster.job("second")
-        said = await cluster.condition("second", words.QUOTA_RESERVED, "False", words.WAITING_FOR_PODS)
+        said = await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.WAITING_FOR_PODS)
         assert said["message"] == "waiting for all admitted workloads to be in PodsReady condition"
         await cluster.move_pods("first", "Running")
         await cluster.running("second")
@@ -41,9 +41,9 @@ async def test_pods_that_do_not_come_make_room_and_the_job_tries_again(tmp_path:
         cluster = Cluster(plane.client("test"))
         await cluster.with_queue()
         await cluster.job("slow")
-        found = await cluster.condition("slow", words.EVICTED, reason=words.BY_PODS_READY)
+        found = await cluster.condition("slow", messages.EVICTED, reason=messages.BY_PODS_READY)
         assert found["message"].startswith("Exceeded the PodsReady timeout default/job-slow-")
-        await cluster.condition("slow", words.REQUEUED, reason=words.BACKOFF_FINISHED)
+        await cluster.condition("slow", messages.REQUEUED, reason=messages.BACKOFF_FINISHED)
 
         async def tried_again() -> Any:
             workload = await cluster.workload("slow")

@@ -8,11 +8,11 @@ import pytest
 
 from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.kube.refs import JOBS, PODS
 
-Object = dict[str, Any]
 Cluster = Any
 ELASTIC = {names.ELASTIC: "true"}
 
@@ -53,10 +53,10 @@ async def test_a_job_grows_and_shrinks_while_it_runs(cluster: Cluster) -> None:
 
     async def replaced() -> bool:
         ends = [
-            find((one.get("status") or {}).get("conditions") or (), words.FINISHED)
+            find((one.get("status") or {}).get("conditions") or (), messages.FINISHED)
             for one in (await cluster.client.list(WORKLOADS, "default")).items
         ]
-        return sorted(one["reason"] if one else "" for one in ends) == ["", words.REPLACED]
+        return sorted(one["reason"] if one else "" for one in ends) == ["", messages.REPLACED]
 
     await cluster.until(replaced, "the end of the first workload")
     await used(cluster, "4")
@@ -78,8 +78,8 @@ async def test_what_has_no_quota_is_gated_until_it_has(cluster: Cluster) -> None
     async def waits() -> bool:
         found = (await cluster.client.list(WORKLOADS, "default")).items
         return any(
-            (find((one.get("status") or {}).get("conditions") or (), words.QUOTA_RESERVED) or {}).get("reason")
-            == words.WAITING
+            (find((one.get("status") or {}).get("conditions") or (), messages.QUOTA_RESERVED) or {}).get("reason")
+            == messages.WAITING
             for one in found
         )
 

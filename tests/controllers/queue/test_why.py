@@ -8,12 +8,12 @@ import pytest
 from tests.support import queues
 from tests.support.pytorchjobs import job as pytorchjob
 
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS
 from torchyard.controllers.queue.why import Reasons
 from torchyard.kube.refs import EVENTS, JOBS, PODS
 
-Object = dict[str, Any]
 Cluster = Any
 UNKNOWN = {"kueue.x-k8s.io/queue-name": "nope"}
 NO_SUCH_QUEUE = "LocalQueue nope doesn't exist; queues of this namespace: q"
@@ -36,9 +36,13 @@ async def about(cluster: Cluster, kind: str, name: str, reason: str) -> list[Obj
 
 
 WAITS: dict[str, tuple[Object, str, str]] = {
-    "an unknown queue": ({"labels": UNKNOWN}, words.MISCONFIGURED, NO_SUCH_QUEUE),
-    "no room now": ({"cpu": 2}, words.WAITING, "insufficient unused quota for cpu in flavor default, 1 more needed"),
-    "no room ever": ({"cpu": 9}, words.TOO_BIG, "it will never fit: ask for less, or raise the quota of ClusterQueue"),
+    "an unknown queue": ({"labels": UNKNOWN}, messages.MISCONFIGURED, NO_SUCH_QUEUE),
+    "no room now": ({"cpu": 2}, messages.WAITING, "insufficient unused quota for cpu in flavor default, 1 more needed"),
+    "no room ever": (
+        {"cpu": 9},
+        messages.TOO_BIG,
+        "it will never fit: ask for less, or raise the quota of ClusterQueue",
+    ),
 }
 
 
@@ -56,28 +60,28 @@ async def test_a_job_says_why_it_waits(cluster: Cluster, fields: Object, reason:
 async def test_a_reason_is_told_once_however_its_words_change(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels=UNKNOWN)
-    await told(cluster, "Job", "train", words.MISCONFIGURED)
+    await told(cluster, "Job", "train", messages.MISCONFIGURED)
     await cluster.make("LocalQueue", queues.local("another"))
     message = f"{NO_SUCH_QUEUE.removesuffix('q')}another, q"
 
     async def is_known() -> bool:
-        return bool((await cluster.condition("train", words.QUOTA_RESERVED, "False"))["message"] == message)
+        return bool((await cluster.condition("train", messages.QUOTA_RESERVED, "False"))["message"] == message)
 
     await cluster.until(is_known, "the other queue in the words for it")
     await cluster.job("last", labels=UNKNOWN)
-    await told(cluster, "Job", "last", words.MISCONFIGURED)  # so that what was to be told before it was
-    events = await about(cluster, "Job", "train", words.MISCONFIGURED)
+    await told(cluster, "Job", "last", messages.MISCONFIGURED)  # so that what was to be told before it was
+    events = await about(cluster, "Job", "train", messages.MISCONFIGURED)
     assert [(one["message"], one["count"]) for one in events] == [(NO_SUCH_QUEUE, 1)]
 
 
 async def test_the_next_reason_is_told_too(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels=UNKNOWN)
-    await told(cluster, "Job", "train", words.MISCONFIGURED)
+    await told(cluster, "Job", "train", messages.MISCONFIGURED)
     stopped = {"spec": {"stopPolicy": "Hold"}}
     await cluster.client.patch(LOCAL_QUEUES, "q", stopped, "default")
     await cluster.client.patch(JOBS, "train", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "default")
-    assert (await told(cluster, "Job", "train", words.SUSPENDED))["message"] == "LocalQueue q is stopped"
+    assert (await told(cluster, "Job", "train", messages.SUSPENDED))["message"] == "LocalQueue q is stopped"
 
 
 async def test_a_pytorchjob_says_why_it_waits(cluster: Cluster) -> None:
@@ -85,7 +89,7 @@ async def test_a_pytorchjob_says_why_it_waits(cluster: Cluster) -> None:
     body = pytorchjob(master=1, worker=2)
     body["metadata"] = {"name": "train", "namespace": "default", "labels": UNKNOWN}
     await cluster.client.create(PYTORCHJOBS, body)
-    event = await told(cluster, "PyTorchJob", "train", words.MISCONFIGURED)
+    event = await told(cluster, "PyTorchJob", "train", messages.MISCONFIGURED)
     assert event["message"] == NO_SUCH_QUEUE
     assert event["source"]["component"] == "kubeflow.org/pytorchjob-kueue-controller"
 
@@ -102,29 +106,29 @@ async def test_every_pod_of_a_group_says_why_it_waits(cluster: Cluster) -> None:
         spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
         await cluster.client.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     for name in ("a", "b"):
-        assert (await told(cluster, "Pod", name, words.MISCONFIGURED))["message"] == NO_SUCH_QUEUE
+        assert (await told(cluster, "Pod", name, messages.MISCONFIGURED))["message"] == NO_SUCH_QUEUE
 
 
 def a_workload(status: str, reason: str, message: str, *, evicted: str = "") -> Object:
-    conditions = [{"type": words.QUOTA_RESERVED, "status": status, "reason": reason, "message": message}]
+    conditions = [{"type": messages.QUOTA_RESERVED, "status": status, "reason": reason, "message": message}]
     if evicted:
-        conditions.append({"type": words.EVICTED, "status": "True", "reason": "Preempted", "message": evicted})
+        conditions.append({"type": messages.EVICTED, "status": "True", "reason": "Preempted", "message": evicted})
     return {"metadata": {"uid": "u"}, "status": {"conditions": conditions}}
 
 
 def test_who_was_admitted_and_waits_again_is_told_again() -> None:
-    reasons, waiting = Reasons(), a_workload("False", words.WAITING, "no room")
-    assert reasons.news(waiting) == (words.WAITING, "no room")
+    reasons, waiting = Reasons(), a_workload("False", messages.WAITING, "no room")
+    assert reasons.news(waiting) == (messages.WAITING, "no room")
     assert reasons.news(waiting) is None
-    reasons.seen("MODIFIED", a_workload("True", words.QUOTA_RESERVED, "here it is"))
-    assert reasons.news(waiting) == (words.WAITING, "no room")
+    reasons.seen("MODIFIED", a_workload("True", messages.QUOTA_RESERVED, "here it is"))
+    assert reasons.news(waiting) == (messages.WAITING, "no room")
 
 
 def test_who_was_stopped_is_not_told_the_same_as_a_reason_to_wait() -> None:
     reasons = Reasons()
-    assert reasons.news(a_workload("False", words.PENDING, "preempted", evicted="preempted")) is None
-    assert reasons.news(a_workload("False", words.WAITING, "no room", evicted="preempted")) == (
-        words.WAITING,
+    assert reasons.news(a_workload("False", messages.PENDING, "preempted", evicted="preempted")) is None
+    assert reasons.news(a_workload("False", messages.WAITING, "no room", evicted="preempted")) == (
+        messages.WAITING,
         "no room",
     )
 

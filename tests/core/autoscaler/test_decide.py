@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
 from torchyard.core.autoscaler.pace import History
 
-Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
 
@@ -19,17 +19,15 @@ def at(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def autoscaler(
-    *metrics: Object, low: int = 1, high: int = 10, status: Object | None = None, **behaviour: Any
-) -> Object:
+def autoscaler(*metrics: Object, low: int = 1, high: int = 10, status: Object | None = None, **strategy: Any) -> Object:
     spec: Object = {
         "scaleTargetRef": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train"},
         "minReplicas": low,
         "maxReplicas": high,
         "metrics": list(metrics) or [CPU],
     }
-    if behaviour:
-        spec["behavior"] = behaviour
+    if strategy:
+        spec["behavior"] = strategy
     return {"metadata": {"name": "train", "generation": 3}, "spec": spec, "status": status or {}}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.core.cronjob.decide import Decision, decide, note_start
 
-Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 MINUTE = int(NOW.timestamp()) // 60
 

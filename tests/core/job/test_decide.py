@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from tests.support.jobs import NOW, at, conditions, pod, stored
 
+from torchyard.api.objects import Object
 from torchyard.core.job.backoff import NO_FAILURES, Backoff, pause
 from torchyard.core.job.decide import MOST_UNCOUNTED, Decision, decide
 from torchyard.core.job.ttl import seconds_left
 from torchyard.core.job.view import View
 
-Object = dict[str, Any]
 RUNS: Object = {"startTime": "2026-01-01T12:00:00Z"}
 
 

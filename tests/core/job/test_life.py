@@ -16,12 +16,12 @@ from tests.support import effort
 from tests.support.jobs import NOW, stored
 
 from torchyard.api.job.status import is_finished, is_true, validate_job_status
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.decide import Decision, decide
 from torchyard.core.job.view import View, has_ended, is_active, is_terminating, is_tracked, phase
 
-Object = dict[str, Any]
 PHASES = ["Running", "Succeeded", "Failed"]
 
 

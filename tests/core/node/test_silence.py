@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.core.node.eviction import ended_beyond, ending_without_node, leaves_at, orphans
 from torchyard.core.node.health import silent_conditions, with_eviction
 
-Object = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = to_rfc3339(NOW + timedelta(seconds=60))
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": to_rfc3339(NOW)}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.node.taints import taints
-
-Object = dict[str, Any]
 
 
 def taint(key: str, effect: str = "NoSchedule") -> Object:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from torchyard.api.objects import Object
 from torchyard.core.placement.place import GANG_NAME, GANG_SIZE, Refusal, gang_of, gang_size, place, place_gang
 from torchyard.core.placement.view import NodeView, requests
-
-Object = dict[str, Any]
 
 
 def node(name: str = "n", *, cpu: str = "4", memory: str = "8Gi", spec: Object | None = None, **more: Any) -> Object:

@@ -4,56 +4,56 @@ from __future__ import annotations
 
 from tests.support.pytorchjobs import NOW, at, conditions
 
-from torchyard.api.pytorchjob import words
+from torchyard.api.pytorchjob import messages
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pytorchjob.status import Status
 
 
 def test_u14_conditions_follow_each_other() -> None:
     status = Status(None, NOW)
-    for kind in (words.CREATED, words.RUNNING):
+    for kind in (messages.CREATED, messages.RUNNING):
         status.set(kind, f"PyTorchJob{kind}", "")
     assert conditions(status.object()) == [("Created", "True"), ("Running", "True")]
-    status.set(words.RESTARTING, words.IS_RESTARTING, "")
+    status.set(messages.RESTARTING, messages.IS_RESTARTING, "")
     assert conditions(status.object()) == [("Created", "True"), ("Restarting", "True")]
-    status.set(words.RUNNING, words.IS_RUNNING, "")
+    status.set(messages.RUNNING, messages.IS_RUNNING, "")
     assert conditions(status.object()) == [("Created", "True"), ("Running", "True")]
-    status.set(words.FAILED, words.HAS_FAILED, "")
+    status.set(messages.FAILED, messages.HAS_FAILED, "")
     assert conditions(status.object()) == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
 
 
 def test_the_same_condition_again_says_nothing_new() -> None:
     status = Status(None, NOW)
-    assert status.set(words.RUNNING, words.IS_RUNNING, "one")
-    assert not status.set(words.RUNNING, words.IS_RUNNING, "two")
+    assert status.set(messages.RUNNING, messages.IS_RUNNING, "one")
+    assert not status.set(messages.RUNNING, messages.IS_RUNNING, "two")
     assert status.conditions[0]["message"] == "one"
 
 
 def test_another_reason_keeps_the_time_of_the_transition_and_another_status_does_not() -> None:
     first = Status(None, NOW)
-    first.set(words.SUSPENDED, words.IS_SUSPENDED, "")
+    first.set(messages.SUSPENDED, messages.IS_SUSPENDED, "")
     later = Status(first.object(), at(5))
-    later.set(words.SUSPENDED, "Other", "")
+    later.set(messages.SUSPENDED, "Other", "")
     assert later.conditions[0]["lastTransitionTime"] == to_rfc3339(NOW)
     assert later.conditions[0]["lastUpdateTime"] == to_rfc3339(at(5))
-    later.set(words.SUSPENDED, words.IS_RESUMED, "", status="False")
+    later.set(messages.SUSPENDED, messages.IS_RESUMED, "", status="False")
     assert later.conditions[0]["lastTransitionTime"] == to_rfc3339(at(5))
 
 
 def test_running_is_turned_off_in_place_with_its_words_kept() -> None:
     first = Status(None, NOW)
-    first.set(words.RUNNING, words.IS_RUNNING, "it runs")
+    first.set(messages.RUNNING, messages.IS_RUNNING, "it runs")
     later = Status(first.object(), at(5))
-    later.set(words.SUCCEEDED, words.HAS_SUCCEEDED, "")
+    later.set(messages.SUCCEEDED, messages.HAS_SUCCEEDED, "")
     assert later.conditions[0] == {**first.conditions[0], "status": "False"}
     assert later.completion_time == at(5)
 
 
 def test_terminal_is_final() -> None:
-    for kind in words.TERMINAL:
+    for kind in messages.TERMINAL:
         status = Status(None, NOW)
         status.set(kind, "R", "")
         before = status.object()
-        assert not status.set(words.RUNNING, words.IS_RUNNING, "")
-        assert not status.set(words.FAILED, "Other", "")
+        assert not status.set(messages.RUNNING, messages.IS_RUNNING, "")
+        assert not status.set(messages.FAILED, "Other", "")
         assert status.object() == before

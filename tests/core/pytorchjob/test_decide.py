@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.support.pytorchjobs import NOW, at, conditions, job, pod, replica, service
 
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pytorchjob.decide import Decision, decide, is_managed_here
 from torchyard.core.pytorchjob.failures import is_retryable
 from torchyard.core.pytorchjob.view import Restarts, Settings, View
 
-Object = dict[str, Any]
 M, W = names.MASTER, names.WORKER
 STARTED = {"startTime": to_rfc3339(NOW)}
 
@@ -83,7 +83,7 @@ def test_running_and_success_with_a_master() -> None:
     assert conditions(done.status) == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
     assert message(done, "Succeeded") == "PyTorchJob train is successfully completed."
     assert done.status and done.status["completionTime"] == to_rfc3339(at(9))
-    assert told(done) == [words.EXITED, words.HAS_SUCCEEDED]
+    assert told(done) == [messages.EXITED, messages.HAS_SUCCEEDED]
     after = look(job(status=done.status), pod(M, 0, "Succeeded", code=0), pod(W, 0), pod(W, 1), now=10)
     assert after.status and after.status["replicaStatuses"][W]["succeeded"] == 2
     assert "active" not in after.status["replicaStatuses"][W]
@@ -120,7 +120,7 @@ def test_a_failed_pod_is_made_anew_alone(policy: str) -> None:
     assert conditions(failed.status) == [("Created", "True"), ("Restarting", "True")]
     assert message(failed, "Restarting") == "job train is restarting because Worker replica(s) failed."
     assert deleted(failed) == ["train-worker-0"]
-    assert told(failed) == [words.IS_RESTARTING]
+    assert told(failed) == [messages.IS_RESTARTING]
     gone = look(job(policy=policy, status=failed.status), pod(M, 0), pod(W, 1))
     assert created(gone) == ["train-worker-0"]
     assert conditions(gone.status or failed.status)[-1] == ("Restarting", "True")
@@ -143,7 +143,7 @@ def test_c7_a_retryable_exit_code_deletes_the_pod_and_c8_another_fails_the_job()
     for_good = look(given, pod(M, 0), pod(W, 0, "Failed", code=1), pod(W, 1))
     assert message(for_good, "Failed") == 'job "train" is failing because "Worker" replica(s) failed.'
     assert for_good.status and for_good.status["completionTime"]
-    assert [event.kind for event in for_good.events if event.reason == words.HAS_FAILED] == ["Warning"]
+    assert [event.kind for event in for_good.events if event.reason == messages.HAS_FAILED] == ["Warning"]
 
 
 def test_c9_scaling_down_deletes_from_the_top_and_c10_scaling_up_makes_the_missing() -> None:
@@ -205,7 +205,7 @@ def test_t3_a_job_made_suspended_waits_without_a_start_time() -> None:
     assert conditions(decision.status) == [("Created", "True"), ("Suspended", "True")]
     assert decision.status and "startTime" not in decision.status
     assert decision.create == []
-    assert told(decision) == [words.IS_SUSPENDED]
+    assert told(decision) == [messages.IS_SUSPENDED]
     assert look(job(run={"suspend": True}, status=decision.status), now=9) == Decision()
 
 
@@ -215,7 +215,7 @@ def test_t4_run_suspend_resume() -> None:
     running = look(job(), *pods, services=services)
     paused = look(job(run={"suspend": True}, status=running.status), *pods, services=services, now=10)
     assert conditions(paused.status) == [("Created", "True"), ("Running", "False"), ("Suspended", "True")]
-    assert paused.status and paused.status["conditions"][1]["reason"] == words.IS_SUSPENDED
+    assert paused.status and paused.status["conditions"][1]["reason"] == messages.IS_SUSPENDED
     assert paused.status["startTime"] == to_rfc3339(NOW)
     assert all("active" not in one for one in paused.status["replicaStatuses"].values())
     assert len(deleted(paused)) == len(deleted(paused, "Service")) == 3
@@ -223,7 +223,7 @@ def test_t4_run_suspend_resume() -> None:
     assert conditions(resumed.status) == [("Created", "True"), ("Running", "False"), ("Suspended", "False")]
     assert resumed.status and resumed.status["startTime"] == to_rfc3339(at(20))
     assert len(created(resumed)) == 3
-    assert told(resumed) == [words.IS_RESUMED]
+    assert told(resumed) == [messages.IS_RESUMED]
     again = look(job(status=resumed.status), *pods, services=services, now=30)
     assert conditions(again.status) == [("Created", "True"), ("Suspended", "False"), ("Running", "True")]
 
@@ -272,7 +272,7 @@ def test_pods_made_anew_count_against_the_limit_and_each_only_once() -> None:
     again = look(given, pod(M, 0), pod(W, 0, "Failed", code=137, uid="a"), pod(W, 1))
     assert again.restarts is None
     assert deleted(again) == ["train-worker-0"]
-    assert told(again) == [words.EXITED]
+    assert told(again) == [messages.EXITED]
     second = look(given, pod(M, 0), pod(W, 0, "Failed", code=137, uid="b"), pod(W, 1))
     assert conditions(second.status)[-1] == ("Failed", "True")
     assert second.delete == []
@@ -359,7 +359,7 @@ def test_troubles_of_pods_are_told_once_each() -> None:
 
 def test_a_template_with_its_own_restart_policy_is_told_so() -> None:
     decision = look(job(master=replica(1, spec={"restartPolicy": "Never"}), worker=None))
-    assert told(decision) == [words.RESTART_POLICY_SET]
+    assert told(decision) == [messages.RESTART_POLICY_SET]
 
 
 def test_a_thousand_workers_are_decided_in_one_look() -> None:

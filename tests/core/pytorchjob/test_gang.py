@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.support.pytorchjobs import NOW, job, pod, replica
 
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.core.placement.place import GANG_NAME, GANG_SIZE
 from torchyard.core.pytorchjob.decide import Decision, covers, decide
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG, Settings, View
 
-Object = dict[str, Any]
 M, W = names.MASTER, names.WORKER
 RESOURCES = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "9"}}}
 METRICS = [
@@ -75,7 +75,7 @@ def test_another_scheduler_gets_the_pod_group_of_scheduler_plugins() -> None:
 def test_u12_a_template_with_another_scheduler_keeps_it_and_is_told() -> None:
     decision = look(job(master=replica(1, spec={"schedulerName": "mine"}), worker=None), scheduler="coscheduler")
     assert of_kind(decision, "Pod")[0]["spec"]["schedulerName"] == "mine"
-    assert [event.reason for event in decision.events] == [words.SCHEDULER_SET]
+    assert [event.reason for event in decision.events] == [messages.SCHEDULER_SET]
 
 
 def test_a_changed_minimum_is_taken_up_and_a_known_queue_stays() -> None:
@@ -95,7 +95,7 @@ def test_a_pod_group_goes_with_the_pods(given: Object) -> None:
     (group,) = look(job(), scheduler="volcano").create
     decision = look(given, scheduler="volcano", pod_group=group)
     assert [one.object for one in decision.delete] == [group]
-    assert decision.events[0].message == words.POD_GROUP_GOES
+    assert decision.events[0].message == messages.POD_GROUP_GOES
 
 
 def test_e2_the_embedded_scheduler_reads_the_gang_from_pods_and_follows_a_change() -> None:

@@ -10,12 +10,11 @@ from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.pytorchjobs import at, job
 
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pytorchjob.decide import Decision, decide
 from torchyard.core.pytorchjob.view import Restarts, Settings, View
-
-Object = dict[str, Any]
 
 
 class JobLife(RuleBasedStateMachine):
@@ -145,7 +144,7 @@ class JobLife(RuleBasedStateMachine):
         ends = [
             (one["type"], one["lastTransitionTime"])
             for one in status.get("conditions") or ()
-            if one["type"] in words.TERMINAL and one["status"] == "True"
+            if one["type"] in messages.TERMINAL and one["status"] == "True"
         ]
         assert len(ends) <= 1
         if self.ended is not None:
@@ -158,12 +157,12 @@ class JobLife(RuleBasedStateMachine):
         conditions = ((self.job or {}).get("status") or {}).get("conditions") or []
         kinds = [one["type"] for one in conditions]
         assert len(kinds) == len(set(kinds))
-        assert not {words.RUNNING, words.RESTARTING} <= set(kinds)
+        assert not {messages.RUNNING, messages.RESTARTING} <= set(kinds)
         if kinds:
-            assert kinds[0] == words.CREATED
+            assert kinds[0] == messages.CREATED
         if self.ended is not None:
             assert kinds[-1] == self.ended[0]
-            assert all(one["status"] == "False" for one in conditions if one["type"] == words.RUNNING)
+            assert all(one["status"] == "False" for one in conditions if one["type"] == messages.RUNNING)
 
     @invariant()
     def counters_are_possible(self) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.support.pytorchjobs import NOW, job, replica
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.core.pytorchjob.environment import elastic_environment
 from torchyard.core.pytorchjob.replicas import make_pod, make_service
 from torchyard.core.pytorchjob.view import Settings, View
 
-Object = dict[str, Any]
 M, W = names.MASTER, names.WORKER
 
 

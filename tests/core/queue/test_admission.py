@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.queues import World, flavor, group, local, pod_set, queue, quota, workload
 
-from torchyard.api.queue import words
+from torchyard.api.queue import messages
 from torchyard.core.queue.cycle import Admit, Preempt, Wait
 
 
@@ -23,7 +23,7 @@ def test_a_workload_fits_as_a_whole_or_not_at_all() -> None:
     world = World(flavor(), queue(cpu=4), local(), workload("two", pod_set("a", cpu=3), pod_set("b", cpu=2)))
     said = waits(world)["two"]
     assert world.holding() == set()
-    assert said[0] == words.TOO_BIG
+    assert said[0] == messages.TOO_BIG
     assert said[1] == (
         "couldn't assign flavors to pod set b: insufficient quota for cpu in flavor default, previously considered"
         " podsets requests (3) + current podset request (2) > maximum capacity (4)"
@@ -33,7 +33,7 @@ def test_a_workload_fits_as_a_whole_or_not_at_all() -> None:
 def test_the_missing_amount_is_told() -> None:
     world = World(flavor(), queue(cpu=10), local(), workload("a", cpu=9), workload("b", at=1, cpu=10))
     assert waits(world)["b"] == (
-        words.WAITING,
+        messages.WAITING,
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 9 more needed",
     )
 
@@ -85,7 +85,7 @@ def test_a_selector_for_other_hardware_matches_no_flavor() -> None:
     wish = pod_set(cpu=1)
     wish["template"]["spec"]["nodeSelector"] = {"kind": "gold"}
     reason, said = waits(World(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"]
-    assert reason == words.NO_FLAVOR
+    assert reason == messages.NO_FLAVOR
     assert "flavor fast doesn't match node affinity, flavor spot doesn't match node affinity" in said
 
 
@@ -103,7 +103,7 @@ def test_of_several_flavors_the_easiest_reason_is_told() -> None:
     """As Kueue weighs them: waiting, then too big, then no match."""
     wish = pod_set(cpu=3)
     wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
-    assert waits(World(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"][0] == words.TOO_BIG
+    assert waits(World(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"][0] == messages.TOO_BIG
 
 
 def test_every_pod_set_that_waits_is_named() -> None:
@@ -119,7 +119,7 @@ def test_every_pod_set_that_waits_is_named() -> None:
 
 def test_what_no_quota_covers_has_no_flavor() -> None:
     reason, said = waits(World(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1))))["a"]
-    assert reason == words.NO_FLAVOR
+    assert reason == messages.NO_FLAVOR
     assert said.endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
 
 
@@ -161,7 +161,7 @@ def test_what_is_lent_is_reclaimed() -> None:
     assert len(world.settle()) == 8
     world.put(workload("mine", queue="o", at=20, cpu=2))
     [decision] = [one for one in world.round() if isinstance(one, Preempt)]
-    assert {target.reason for target in decision.targets} == {words.IN_COHORT}
+    assert {target.reason for target in decision.targets} == {messages.IN_COHORT}
     assert len(decision.targets) == 2
     for target in decision.targets:
         world.give_back(target.item.key[1])

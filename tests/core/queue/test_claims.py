@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.api.queue import words
+from torchyard.api.queue import messages
 from torchyard.core.queue.cycle import Admit, Decision, Preempt, Wait
 
 LOWER = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
@@ -52,7 +52,7 @@ def test_it_is_told_what_it_waits_for() -> None:
     world.put(workload("large", cpu=4, priority=9))
     told = [(one.reason, one.message) for one in rounds(world) if isinstance(one, Wait)]
     why = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
-    assert told == [(words.WAITING_FOR_PREEMPTED, f"{why}. Pending the preemption of 1 workload(s)")]
+    assert told == [(messages.WAITING_FOR_PREEMPTED, f"{why}. Pending the preemption of 1 workload(s)")]
 
 
 def test_who_comes_meanwhile_does_not_pass_either() -> None:
@@ -140,7 +140,7 @@ def test_a_second_preemptor_of_the_same_targets_is_not_passed_by_others_of_its_q
     assert preempted(found) == ["borrower"]
     assert admitted(found) == [], "there is a cpu that the small one could have"
     told = [(one.item.key[1], one.reason, one.message) for one in found if isinstance(one, Wait)]
-    assert told[-1] == ("second", words.WAITING, "Workload has overlapping preemption targets with another workload")
+    assert told[-1] == ("second", messages.WAITING, "Workload has overlapping preemption targets with another workload")
     world.give_back("borrower")
     assert admitted(rounds(world)) == ["first", "second", "small"]
 
@@ -156,7 +156,7 @@ def test_when_the_first_preemptor_goes_away_the_second_takes_its_turn() -> None:
     world.finish("first")
     found = rounds(world)
     assert [(one.item.key[1], one.reason) for one in found if isinstance(one, Wait)] == [
-        ("second", words.WAITING_FOR_PREEMPTED)
+        ("second", messages.WAITING_FOR_PREEMPTED)
     ]
     world.give_back("borrower")
     assert admitted(rounds(world)) == ["second", "small"]

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.queues import World, flavor, group, is_never_exceeded, local, pod_set, queue, quota, workload
 
+from torchyard.api.objects import Object
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.assign import Mode
 from torchyard.core.queue.cycle import Admit, Preempt
 from torchyard.core.queue.preempt import Borrowers, targets
 
-Object = dict[str, Any]
 POLICIES = st.fixed_dictionaries(
     {
         "withinClusterQueue": st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),

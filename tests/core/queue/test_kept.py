@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.api.queue import words
+from torchyard.api.queue import messages
 from torchyard.core.queue.cycle import Wait
 
 STRICT: Any = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
@@ -64,7 +64,7 @@ def test_who_may_not_borrow_it_is_told_whose_it_is_and_smaller_ones_pass() -> No
     world.finish("a")
     said = {one.item.key[1]: (one.reason, one.message) for one in world.round() if isinstance(one, Wait)}
     kept = "what is left to borrow is kept for the first in line of ClusterQueue mine, whose own quota it is"
-    assert said["large"] == (words.WAITING, kept)
+    assert said["large"] == (messages.WAITING, kept)
     assert world.settle() == []
     world.finish("b")
     assert sorted(world.settle()) == ["small", "whole"]

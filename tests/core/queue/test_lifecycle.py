@@ -9,13 +9,13 @@ import pytest
 from tests.support.queues import workload
 
 from torchyard.api.conditions import find
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.api.times import to_rfc3339
 from torchyard.core.queue import lifecycle
 from torchyard.core.queue.items import seconds
 from torchyard.core.queue.lifecycle import Outcome, Settings, look
 
-Object = dict[str, Any]
 START = "2026-01-01T12:00:00Z"
 NOW = seconds(START)
 SETTINGS = Settings(timeout=300, recovery=100, backoff_base=60, backoff_most=3600)
@@ -33,7 +33,7 @@ def condition(type: str, status: str = "True", reason: str = "", *, since: float
 def running(*more: Object, spec: Object | None = None, **status: Any) -> Object:
     """Admitted at NOW."""
     admission = {"clusterQueue": "team", "podSetAssignments": [{"name": "main", "count": 1}]}
-    conditions = [condition(words.QUOTA_RESERVED), condition(words.ADMITTED), *more]
+    conditions = [condition(messages.QUOTA_RESERVED), condition(messages.ADMITTED), *more]
     obj = workload("a", **(spec or {}))
     return {**obj, "status": {"admission": admission, "conditions": conditions, **status}}
 
@@ -49,8 +49,8 @@ def of(outcome: Outcome, type: str) -> Object:
     return found
 
 
-WAITING = condition(words.PODS_READY, "False", words.WAIT_FOR_START)
-LOST = condition(words.PODS_READY, "False", words.WAIT_FOR_RECOVERY, since=NOW + 1000)
+WAITING = condition(messages.PODS_READY, "False", messages.WAIT_FOR_START)
+LOST = condition(messages.PODS_READY, "False", messages.WAIT_FOR_RECOVERY, since=NOW + 1000)
 
 
 def test_pods_have_time_to_become_ready() -> None:
@@ -61,8 +61,8 @@ def test_pods_have_time_to_become_ready() -> None:
 
 def test_pods_that_are_not_ready_in_time_cost_the_quota() -> None:
     outcome = seen(running(WAITING), 300)
-    evicted = of(outcome, words.EVICTED)
-    assert (evicted["status"], evicted["reason"]) == ("True", words.BY_PODS_READY)
+    evicted = of(outcome, messages.EVICTED)
+    assert (evicted["status"], evicted["reason"]) == ("True", messages.BY_PODS_READY)
     assert evicted["message"] == "Exceeded the PodsReady timeout default/a"
     assert [one.reason for one in outcome.events] == ["EvictedDueToPodsReadyTimeout"]
     assert outcome.status is not None
@@ -104,19 +104,19 @@ def test_not_all_come_back_at_once() -> None:
 def test_after_so_many_tries_it_is_given_up() -> None:
     limited = Settings(timeout=300, backoff_limit=2)
     outcome = seen(running(WAITING, requeueState={"count": 2}), 300, limited)
-    target = of(outcome, words.DEACTIVATION)
-    assert target["reason"] == words.REQUEUE_LIMIT
+    target = of(outcome, messages.DEACTIVATION)
+    assert target["reason"] == messages.REQUEUE_LIMIT
     assert target["message"] == "exceeding the maximum number of re-queuing retries (2)"
     assert outcome.deactivate
 
 
 def test_a_lost_pod_has_time_to_come_back() -> None:
     assert seen(running(LOST), 1099).wake_after == pytest.approx(1)
-    assert of(seen(running(LOST), 1100), words.EVICTED)["reason"] == words.BY_PODS_READY
+    assert of(seen(running(LOST), 1100), messages.EVICTED)["reason"] == messages.BY_PODS_READY
 
 
 @pytest.mark.parametrize(
-    "ready", [[], [condition(words.PODS_READY, "True", words.STARTED)]], ids=["unknown", "all ready"]
+    "ready", [[], [condition(messages.PODS_READY, "True", messages.STARTED)]], ids=["unknown", "all ready"]
 )
 def test_who_is_ready_or_says_nothing_is_left_alone(ready: list[Object]) -> None:
     outcome = seen(running(*ready), 10**6)
@@ -130,15 +130,15 @@ def test_waiting_for_pods_can_be_turned_off() -> None:
 def requeued(at: float) -> Object:
     when = moment(at)
     state = {"count": 1, "requeueAt": when}
-    reserved = condition(words.QUOTA_RESERVED, "False", words.PENDING)
-    evicted = condition(words.EVICTED, "True", words.BY_PODS_READY)
+    reserved = condition(messages.QUOTA_RESERVED, "False", messages.PENDING)
+    evicted = condition(messages.EVICTED, "True", messages.BY_PODS_READY)
     return {**workload("a"), "status": {"conditions": [reserved, evicted], "requeueState": state}}
 
 
 def test_a_pause_ends() -> None:
     assert seen(requeued(NOW + 60), 20).wake_after == pytest.approx(40)
     outcome = seen(requeued(NOW + 60), 60)
-    assert of(outcome, words.REQUEUED)["reason"] == words.BACKOFF_FINISHED
+    assert of(outcome, messages.REQUEUED)["reason"] == messages.BACKOFF_FINISHED
     assert outcome.status is not None
     assert outcome.status["requeueState"] == {"count": 1, "requeueAt": None}
 
@@ -147,25 +147,25 @@ def test_time_counts_over_all_lives() -> None:
     obj = running(spec={"maximumExecutionTimeSeconds": 100}, accumulatedPastExecutionTimeSeconds=70)
     assert seen(obj, 20).wake_after == pytest.approx(10)
     outcome = seen(obj, 30)
-    target = of(outcome, words.DEACTIVATION)
-    assert (target["reason"], target["message"]) == (words.TIME_LIMIT, "The maximum execution time (100s) exceeded")
+    target = of(outcome, messages.DEACTIVATION)
+    assert (target["reason"], target["message"]) == (messages.TIME_LIMIT, "The maximum execution time (100s) exceeded")
     assert outcome.deactivate
 
 
 def test_what_was_used_is_remembered_when_it_is_released() -> None:
-    evicted = running(condition(words.EVICTED, "True", words.BY_PREEMPTION, message="for another"))
+    evicted = running(condition(messages.EVICTED, "True", messages.BY_PREEMPTION, message="for another"))
     released = lifecycle.release({**evicted, "status": {**evicted["status"]}}, NOW + 42)
     assert released["accumulatedPastExecutionTimeSeconds"] == 42
     assert released["admission"] is None
     found = {one["type"]: (one["status"], one["reason"], one["message"]) for one in released["conditions"]}
-    assert found[words.QUOTA_RESERVED] == ("False", words.PENDING, "for another")
-    assert found[words.ADMITTED] == ("False", words.NO_RESERVATION, "The workload has no reservation")
-    assert found[words.REQUEUED][:2] == ("True", words.BY_PREEMPTION)
+    assert found[messages.QUOTA_RESERVED] == ("False", messages.PENDING, "for another")
+    assert found[messages.ADMITTED] == ("False", messages.NO_RESERVATION, "The workload has no reservation")
+    assert found[messages.REQUEUED][:2] == ("True", messages.BY_PREEMPTION)
 
 
 CHECKS = {
-    "Retry": (words.EVICTED, words.BY_CHECK, False),
-    "Rejected": (words.DEACTIVATION, words.BY_CHECK, True),
+    "Retry": (messages.EVICTED, messages.BY_CHECK, False),
+    "Rejected": (messages.DEACTIVATION, messages.BY_CHECK, True),
 }
 
 
@@ -178,33 +178,33 @@ def test_a_check_may_take_it_back(state: str, type: str, reason: str, ends: bool
 
 STOPS = {
     "held queues let it run": ({"ClusterQueue": "Hold"}, None),
-    "a drained cluster queue": ({"ClusterQueue": "HoldAndDrain"}, words.BY_CLUSTER_QUEUE),
-    "a drained local queue": ({"LocalQueue": "HoldAndDrain"}, words.BY_LOCAL_QUEUE),
+    "a drained cluster queue": ({"ClusterQueue": "HoldAndDrain"}, messages.BY_CLUSTER_QUEUE),
+    "a drained local queue": ({"LocalQueue": "HoldAndDrain"}, messages.BY_LOCAL_QUEUE),
 }
 
 
 @pytest.mark.parametrize(("stops", "reason"), STOPS.values(), ids=STOPS)
 def test_a_drained_queue_takes_it_back(stops: dict[str, str], reason: str | None) -> None:
     outcome = seen(running(), 1, stops=stops)
-    assert (outcome.status is None) if reason is None else (of(outcome, words.EVICTED)["reason"] == reason)
+    assert (outcome.status is None) if reason is None else (of(outcome, messages.EVICTED)["reason"] == reason)
 
 
 READY = {
-    "first": (None, False, ("False", words.WAIT_FOR_START, "Not all pods are ready or succeeded")),
+    "first": (None, False, ("False", messages.WAIT_FOR_START, "Not all pods are ready or succeeded")),
     "then": (
         WAITING,
         True,
-        ("True", words.STARTED, "All pods reached readiness and the workload is running"),
+        ("True", messages.STARTED, "All pods reached readiness and the workload is running"),
     ),
     "a loss": (
-        condition(words.PODS_READY, "True", words.STARTED),
+        condition(messages.PODS_READY, "True", messages.STARTED),
         False,
-        ("False", words.WAIT_FOR_RECOVERY, "At least one pod has failed, waiting for recovery"),
+        ("False", messages.WAIT_FOR_RECOVERY, "At least one pod has failed, waiting for recovery"),
     ),
     "a recovery": (
         LOST,
         True,
-        ("True", words.RECOVERED, "All pods reached readiness and the workload is running"),
+        ("True", messages.RECOVERED, "All pods reached readiness and the workload is running"),
     ),
 }
 
@@ -213,7 +213,7 @@ READY = {
 def test_readiness_is_told_in_kueues_words(before: Object | None, is_ready: bool, expected: tuple[str, ...]) -> None:
     status = lifecycle.pods_ready(running(*([before] if before else [])), is_ready, NOW)
     assert status is not None
-    found = find(status["conditions"], words.PODS_READY)
+    found = find(status["conditions"], messages.PODS_READY)
     assert found is not None
     assert (found["status"], found["reason"], found["message"]) == expected
     assert lifecycle.pods_ready({**running(), "status": status}, is_ready, NOW) is None, "and only once"
@@ -221,12 +221,12 @@ def test_readiness_is_told_in_kueues_words(before: Object | None, is_ready: bool
 
 def test_who_is_set_active_again_starts_afresh() -> None:
     conditions = [
-        condition(words.QUOTA_RESERVED, "False", words.PENDING),
-        condition(words.EVICTED, "True", "DeactivatedDueToRequeuingLimitExceeded"),
-        condition(words.DEACTIVATION, "True", words.REQUEUE_LIMIT),
+        condition(messages.QUOTA_RESERVED, "False", messages.PENDING),
+        condition(messages.EVICTED, "True", "DeactivatedDueToRequeuingLimitExceeded"),
+        condition(messages.DEACTIVATION, "True", messages.REQUEUE_LIMIT),
     ]
     outcome = seen({**workload("a"), "status": {"conditions": conditions, "requeueState": {"count": 3}}}, 1)
-    assert of(outcome, words.REQUEUED)["reason"] == words.REACTIVATED
+    assert of(outcome, messages.REQUEUED)["reason"] == messages.REACTIVATED
     assert outcome.status is not None
-    assert find(outcome.status["conditions"], words.DEACTIVATION) is None
+    assert find(outcome.status["conditions"], messages.DEACTIVATION) is None
     assert outcome.status["requeueState"] is None

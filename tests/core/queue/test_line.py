@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.queues import workload
 
+from torchyard.api.objects import Object
 from torchyard.core.queue.line import estimate, places
 
-Object = dict[str, Any]
 QUEUES = {("default", "q"): "team"}
 
 

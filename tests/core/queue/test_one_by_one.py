@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.cycle import Admit, Preempt, Wait
-
-Object = dict[str, Any]
 
 
 def world_of(*objects: Object) -> World:
@@ -23,7 +20,7 @@ def world_of(*objects: Object) -> World:
 def becomes_ready(world: World, name: str) -> None:
     obj = world.objects[name]
     metadata = {**obj["metadata"], "resourceVersion": str(int(obj["metadata"]["resourceVersion"]) + 10**6)}
-    ready = {"type": words.PODS_READY, "status": "True", "reason": words.STARTED, "message": ""}
+    ready = {"type": messages.PODS_READY, "status": "True", "reason": messages.STARTED, "message": ""}
     conditions = [*obj["status"]["conditions"], {**ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
     world.put({**obj, "metadata": metadata, "status": {**obj["status"], "conditions": conditions}})
 
@@ -64,7 +61,8 @@ def test_a_pod_that_is_lost_blocks_again() -> None:
     ready = world.objects["a"]
     metadata = {**ready["metadata"], "resourceVersion": str(int(ready["metadata"]["resourceVersion"]) + 1)}
     lost = [
-        {**one, "status": "False"} if one["type"] == words.PODS_READY else one for one in ready["status"]["conditions"]
+        {**one, "status": "False"} if one["type"] == messages.PODS_READY else one
+        for one in ready["status"]["conditions"]
     ]
     world.put({**ready, "metadata": metadata, "status": {**ready["status"], "conditions": lost}})
     world.put(workload("b"))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.queue.presence import EXTERNAL, Mode, presence
 
-Object = dict[str, Any]
 GROUP = {"name": "kueue.x-k8s.io", "versions": [{"version": "v1beta1"}, {"version": "v1beta2"}]}
 OLD = {"name": "kueue.x-k8s.io", "versions": [{"version": "v1beta1"}]}
 HOOK = {"webhooks": [{"name": "mjob.kb.io"}, {"name": "mpytorchjob.kb.io"}]}

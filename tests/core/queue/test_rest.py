@@ -18,9 +18,9 @@ from tests.support.queues import (
     workload,
 )
 
+from torchyard.api.objects import Object
 from torchyard.core.queue.assign import Mode
 
-Object = dict[str, Any]
 QUEUES = ("qa", "qb", "qc")
 WORLDS_OF_EACH = 15
 

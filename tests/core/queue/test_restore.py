@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.apiserver.verbs.patch.merge import merged
 from torchyard.core.queue.jobs import Adapter, BatchJob, CannotStart, PodSetInfo, PyTorchJob
 
-Object = dict[str, Any]
 KEYS = st.sampled_from(["kind", "zone", "disk"])
 TEXTS = st.dictionaries(KEYS, st.sampled_from(["a", "b"]), max_size=3)
 TOLERATIONS = st.lists(st.sampled_from([{"key": "gpu", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}]))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 
-Object = dict[str, Any]
 ENDED = {
-    "type": words.FINISHED,
+    "type": messages.FINISHED,
     "status": "True",
     "reason": "Succeeded",
     "message": "",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.queues import World, flavor, group, is_never_exceeded, local, pod_set, queue, quota, workload
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue import slices
 from torchyard.core.queue.cycle import Admit, Preempt
-
-Object = dict[str, Any]
 
 
 def slice_of(name: str, count: int, *, replaces: str = "", at: int = 0, priority: int = 0) -> Object:

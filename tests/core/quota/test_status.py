@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.quota.status import counted, quota_status
 
-Object = dict[str, Any]
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 

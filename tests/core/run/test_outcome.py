@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.run.outcome import Failure, Outcome, exit_code, first_failure, holdup, outcome, pods_of
 from torchyard.core.run.progress import Progress, progress
-
-Object = dict[str, Any]
 
 
 def condition(kind: str, status: str = "True", message: str = "") -> Object:

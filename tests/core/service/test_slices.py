@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.objects import Object
 from torchyard.core.service.slices import HEADLESS, SERVICE_NAME, SLICE_SIZE, has_slices, wanted_slices
-
-Object = dict[str, Any]
 
 
 def service(**spec: Any) -> Object:

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.storage import claim, storage_class, stored, volume
 
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.core.volume import local
 from torchyard.core.volume.claims import ClaimView, decide_claim
 from torchyard.core.volume.match import best_volume
 from torchyard.core.volume.protection import released_claim, released_volume
-from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Object
+from torchyard.core.volume.view import CLAIM, VOLUME, Decision
 from torchyard.core.volume.volumes import VolumeView, decide_volume
 
 FREE = {"phase": "Available"}
@@ -63,34 +64,34 @@ def test_a_pass_after_an_interruption_does_the_rest(done: int) -> None:
 @pytest.mark.parametrize(
     ("wants", "named", "classes", "reasons", "phase"),
     [
-        (claim(cls=""), None, [], [words.FAILED_BINDING], "Pending"),
-        (claim(cls="x"), None, [], [words.PROVISIONING_FAILED], "Pending"),
+        (claim(cls=""), None, [], [messages.FAILED_BINDING], "Pending"),
+        (claim(cls="x"), None, [], [messages.PROVISIONING_FAILED], "Pending"),
         (claim(cls="x"), None, [storage_class("x")], ["ExternalProvisioning"], "Pending"),
         (claim(cls="x"), None, [storage_class("x", waits=True)], ["WaitForFirstConsumer"], "Pending"),
         (
             claim(cls="x"),
             None,
-            [storage_class("x", provisioner=words.NO_PROVISIONER)],
-            [words.PROVISIONING_FAILED],
+            [storage_class("x", provisioner=messages.NO_PROVISIONER)],
+            [messages.PROVISIONING_FAILED],
             "Pending",
         ),
         (
             claim(cls="x"),
             None,
-            [storage_class("y", annotations={words.ALIASES: "w, x"})],
-            [words.ALIAS_USED, "ExternalProvisioning"],
+            [storage_class("y", annotations={messages.ALIASES: "w, x"})],
+            [messages.ALIAS_USED, "ExternalProvisioning"],
             "Pending",
         ),
         (
             claim(cls="x"),
             None,
-            [storage_class("y", annotations={words.ALIASES: "*"})],
-            [words.ALIAS_USED, "ExternalProvisioning"],
+            [storage_class("y", annotations={messages.ALIASES: "*"})],
+            [messages.ALIAS_USED, "ExternalProvisioning"],
             "Pending",
         ),
         (claim(volumeName="v"), None, [], [], "Pending"),
-        (claim(volumeName="v"), volume("v", "1Mi"), [], [words.MISMATCH], "Pending"),
-        (claim(volumeName="v"), volume("v", claimRef={"name": "other"}), [], [words.FAILED_BINDING], "Pending"),
+        (claim(volumeName="v"), volume("v", "1Mi"), [], [messages.MISMATCH], "Pending"),
+        (claim(volumeName="v"), volume("v", claimRef={"name": "other"}), [], [messages.FAILED_BINDING], "Pending"),
     ],
 )
 def test_a_claim_that_is_not_bound_says_why(
@@ -110,7 +111,10 @@ def test_a_claim_without_a_class_is_given_the_default_one() -> None:
 
 @pytest.mark.parametrize(
     ("named", "reason"),
-    [(None, words.LOST), (volume("v", claimRef={"namespace": "n", "name": "data", "uid": "another"}), words.MISBOUND)],
+    [
+        (None, messages.LOST),
+        (volume("v", claimRef={"namespace": "n", "name": "data", "uid": "another"}), messages.MISBOUND),
+    ],
 )
 def test_a_bound_claim_that_has_lost_its_volume_is_lost_once(named: Object | None, reason: str) -> None:
     has = stored(named) if named else None

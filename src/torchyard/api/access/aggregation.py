@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.selectors.labels import from_object
 
 

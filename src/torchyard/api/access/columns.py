@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from torchyard.api.cells import AGE, NAME, NONE, UNSET, created, label_selector, name_of
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 from torchyard.api.times import human_duration
-
-Object = dict[str, Any]
 
 
 def _binding_cells(binding: Object, now: datetime) -> list[Cell]:

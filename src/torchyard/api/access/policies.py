@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from torchyard.api import checks, faults, names, selectors
+from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.access.webhooks import check_conditions, check_rule
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _ACTIONS = ("Audit", "Deny", "Warn")
@@ -21,7 +22,7 @@ _BOTH_ACTIONS = (
 _is_identifier = re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
-class AdmissionPolicyBehaviour(StatefulBehaviour):
+class AdmissionPolicyStrategy(StatefulStrategy):
     qualified_finalizers = False
     unconditional_update = False
 
@@ -31,19 +32,19 @@ class AdmissionPolicyBehaviour(StatefulBehaviour):
             spec["failurePolicy"] = "Fail"
         _default_match(spec.get("matchConstraints"))
 
-    def validate(self, obj: Object) -> list[Fault]:
-        return _policy_faults(obj)
+    def validate(self, obj: Object) -> list[FieldError]:
+        return _policy_errors(obj)
 
 
-class AdmissionPolicyBindingBehaviour(Behaviour):
+class AdmissionPolicyBindingStrategy(Strategy):
     qualified_finalizers = False
     unconditional_update = False
 
     def default(self, obj: Object) -> None:
         _default_match((obj.get("spec") or {}).get("matchResources"))
 
-    def validate(self, obj: Object) -> list[Fault]:
-        return _binding_faults(obj.get("spec") or {})
+    def validate(self, obj: Object) -> list[FieldError]:
+        return _binding_errors(obj.get("spec") or {})
 
 
 def _default_match(match: Object | None) -> None:
@@ -60,104 +61,106 @@ def _default_match(match: Object | None) -> None:
                 rule["scope"] = "*"
 
 
-def _policy_faults(policy: Object) -> list[Fault]:
-    found: list[Fault] = []
+def _policy_errors(policy: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = policy["spec"]
     kind, match = spec.get("paramKind"), spec.get("matchConstraints")
-    checks.choice(spec.get("failurePolicy"), ("Fail", "Ignore"), "spec.failurePolicy", found)
+    checks.choice(spec.get("failurePolicy"), ("Fail", "Ignore"), "spec.failurePolicy", errs)
     if kind is not None:
-        found += [faults.required(f"spec.paramKind.{name}") for name in ("apiVersion", "kind") if not kind.get(name)]
+        errs += [
+            field_errors.required(f"spec.paramKind.{name}") for name in ("apiVersion", "kind") if not kind.get(name)
+        ]
     if match is None:
-        found.append(faults.required("spec.matchConstraints"))
+        errs.append(field_errors.required("spec.matchConstraints"))
     else:
-        _check_match(match, "spec.matchConstraints", found)
+        _check_match(match, "spec.matchConstraints", errs)
         if not match.get("resourceRules"):
-            found.append(faults.required("spec.matchConstraints.resourceRules"))
-    check_conditions(spec.get("matchConditions") or [], "spec.matchConditions", found)
+            errs.append(field_errors.required("spec.matchConstraints.resourceRules"))
+    check_conditions(spec.get("matchConditions") or [], "spec.matchConditions", errs)
     for index, variable in enumerate(spec.get("variables") or ()):
-        _check_variable(variable, f"spec.variables[{index}]", found)
+        _check_variable(variable, f"spec.variables[{index}]", errs)
     if not spec.get("validations") and not spec.get("auditAnnotations"):
-        found += [faults.required(f"spec.{name}", _SOMETHING) for name in ("validations", "auditAnnotations")]
+        errs += [field_errors.required(f"spec.{name}", _SOMETHING) for name in ("validations", "auditAnnotations")]
     for index, validation in enumerate(spec.get("validations") or ()):
-        _check_validation(validation, f"spec.validations[{index}]", found)
+        _check_validation(validation, f"spec.validations[{index}]", errs)
     for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
         at, key = f"spec.auditAnnotations[{index}]", f"{policy['metadata'].get('name')}/{annotation.get('key') or ''}"
-        checks.told(names.qualified_name_problems(key), f"{at}.key", key, found)
-        _check_expression(annotation, "valueExpression", at, found)
-    return found
+        checks.told(names.qualified_name_problems(key), f"{at}.key", key, errs)
+        _check_expression(annotation, "valueExpression", at, errs)
+    return errs
 
 
-def _check_match(match: Object, at: str, found: list[Fault]) -> None:
-    checks.choice(match.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", found)
+def _check_match(match: Object, at: str, errs: list[FieldError]) -> None:
+    checks.choice(match.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", errs)
     for name in ("namespaceSelector", "objectSelector"):
-        found += selectors.validate_object(match.get(name), f"{at}.{name}")
+        errs += selectors.validate_object(match.get(name), f"{at}.{name}")
     for kind in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(kind) or ()):
             where, named = f"{at}.{kind}[{index}]", rule.get("resourceNames") or []
-            check_rule(rule, where, found)
+            check_rule(rule, where, errs)
             for number, name in enumerate(named):
                 field = f"{where}.resourceNames[{number}]"
-                checks.told(names.path_segment_problems(name), field, name, found)
+                checks.told(names.path_segment_problems(name), field, name, errs)
                 if name in named[:number]:
-                    found.append(faults.duplicate(field, name))
+                    errs.append(field_errors.duplicate(field, name))
 
 
-def _check_expression(holder: Object, name: str, at: str, found: list[Fault]) -> None:
+def _check_expression(holder: Object, name: str, at: str, errs: list[FieldError]) -> None:
     if not (holder.get(name) or "").strip():
-        found.append(faults.required(f"{at}.{name}", f"{name} is not specified"))
+        errs.append(field_errors.required(f"{at}.{name}", f"{name} is not specified"))
 
 
-def _check_variable(variable: Object, at: str, found: list[Fault]) -> None:
+def _check_variable(variable: Object, at: str, errs: list[FieldError]) -> None:
     name = variable.get("name") or ""
     if not name:
-        found.append(faults.required(f"{at}.name", "name is not specified"))
+        errs.append(field_errors.required(f"{at}.name", "name is not specified"))
     elif not _is_identifier(name):
-        found.append(faults.invalid(f"{at}.name", name, "must be a valid CEL identifier"))
-    _check_expression(variable, "expression", at, found)
+        errs.append(field_errors.invalid(f"{at}.name", name, "must be a valid CEL identifier"))
+    _check_expression(variable, "expression", at, errs)
 
 
-def _check_validation(validation: Object, at: str, found: list[Fault]) -> None:
-    _check_expression(validation, "expression", at, found)
+def _check_validation(validation: Object, at: str, errs: list[FieldError]) -> None:
+    _check_expression(validation, "expression", at, errs)
     for name in ("messageExpression", "message"):
         said = validation.get(name) or ""
         if said and not said.strip():
-            found.append(faults.invalid(f"{at}.{name}", said, "must be non-empty if specified"))
+            errs.append(field_errors.invalid(f"{at}.{name}", said, "must be non-empty if specified"))
         elif name == "message" and "\n" in said.strip():
-            found.append(faults.invalid(f"{at}.{name}", said, "must not contain line breaks"))
-    checks.choice(validation.get("reason"), _REASONS, f"{at}.reason", found)
+            errs.append(field_errors.invalid(f"{at}.{name}", said, "must not contain line breaks"))
+    checks.choice(validation.get("reason"), _REASONS, f"{at}.reason", errs)
 
 
-def _binding_faults(spec: Object) -> list[Fault]:
-    found: list[Fault] = []
+def _binding_errors(spec: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     policy, actions = spec.get("policyName") or "", spec.get("validationActions") or []
     reference, match = spec.get("paramRef"), spec.get("matchResources")
     if not policy:
-        found.append(faults.required("spec.policyName"))
+        errs.append(field_errors.required("spec.policyName"))
     else:
-        checks.told(names.subdomain_problems(policy), "spec.policyName", policy, found)
+        checks.told(names.subdomain_problems(policy), "spec.policyName", policy, errs)
     if reference is not None:
-        _check_reference(reference, "spec.paramRef", found)
+        _check_reference(reference, "spec.paramRef", errs)
     if match is not None:
-        _check_match(match, "spec.matchResources", found)
+        _check_match(match, "spec.matchResources", errs)
     if not actions:
-        found.append(faults.required("spec.validationActions", "at least one validation action is required"))
+        errs.append(field_errors.required("spec.validationActions", "at least one validation action is required"))
     for index, action in enumerate(actions):
-        checks.choice(action, _ACTIONS, f"spec.validationActions[{index}]", found)
+        checks.choice(action, _ACTIONS, f"spec.validationActions[{index}]", errs)
         if action in actions[:index]:
-            found.append(faults.duplicate(f"spec.validationActions[{index}]", action))
+            errs.append(field_errors.duplicate(f"spec.validationActions[{index}]", action))
     if {"Deny", "Warn"} <= set(actions):
-        found.append(faults.invalid("spec.validationActions", actions, _BOTH_ACTIONS))
-    return found
+        errs.append(field_errors.invalid("spec.validationActions", actions, _BOTH_ACTIONS))
+    return errs
 
 
-def _check_reference(reference: Object, at: str, found: list[Fault]) -> None:
+def _check_reference(reference: Object, at: str, errs: list[FieldError]) -> None:
     name, selector, missing = reference.get("name"), reference.get("selector"), reference.get("parameterNotFoundAction")
     if name and selector is not None:
         detail = "name and selector are mutually exclusive"
-        found += [faults.forbidden(f"{at}.{one}", detail) for one in ("name", "selector")]
+        errs += [field_errors.forbidden(f"{at}.{one}", detail) for one in ("name", "selector")]
     elif not name and selector is None:
-        found.append(faults.required(at, "one of name or selector must be specified"))
+        errs.append(field_errors.required(at, "one of name or selector must be specified"))
     if missing is None:
-        found.append(faults.required(f"{at}.parameterNotFoundAction"))
+        errs.append(field_errors.required(f"{at}.parameterNotFoundAction"))
     elif missing not in _MISSING:
-        found.append(faults.not_supported(f"{at}.parameterNotFoundAction", missing, _MISSING))
+        errs.append(field_errors.not_supported(f"{at}.parameterNotFoundAction", missing, _MISSING))

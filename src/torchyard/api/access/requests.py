@@ -8,34 +8,34 @@ from __future__ import annotations
 import base64
 import binascii
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api import checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
 
 
-class FlowSchemaBehaviour(StatefulBehaviour):
+class FlowSchemaStrategy(StatefulStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if not spec.get("matchingPrecedence"):
             spec["matchingPrecedence"] = 1000
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         spec = obj["spec"]
         precedence = spec["matchingPrecedence"]
         if precedence <= 0:
-            found.append(faults.invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
+            errs.append(field_errors.invalid("spec.matchingPrecedence", precedence, "must be a positive value"))
         if precedence > 10000:
             detail = "must not be greater than 10000"
-            found.append(faults.invalid("spec.matchingPrecedence", precedence, detail))
+            errs.append(field_errors.invalid("spec.matchingPrecedence", precedence, detail))
         if not (spec.get("priorityLevelConfiguration") or {}).get("name"):
             detail = "must reference a priority level"
-            found.append(faults.required("spec.priorityLevelConfiguration.name", detail))
-        return found
+            errs.append(field_errors.required("spec.priorityLevelConfiguration.name", detail))
+        return errs
 
 
-class PriorityLevelBehaviour(StatefulBehaviour):
+class PriorityLevelStrategy(StatefulStrategy):
     def default(self, obj: Object) -> None:
         limited = obj.setdefault("spec", {}).get("limited")
         if limited is not None:
@@ -48,21 +48,21 @@ class PriorityLevelBehaviour(StatefulBehaviour):
                     if not queuing.get(name):
                         queuing[name] = value
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         spec = obj["spec"]
         kind = spec.get("type") or ""
-        checks.choice(kind, ("Exempt", "Limited"), "spec.type", found)
+        checks.choice(kind, ("Exempt", "Limited"), "spec.type", errs)
         if kind == "Limited":
             if spec.get("limited") is None:
-                found.append(faults.required("spec.limited", "must not be empty when type is Limited"))
+                errs.append(field_errors.required("spec.limited", "must not be empty when type is Limited"))
             else:
                 response = (spec["limited"].get("limitResponse") or {}).get("type") or ""
-                checks.choice(response, ("Queue", "Reject"), "spec.limited.limitResponse.type", found)
-        return found
+                checks.choice(response, ("Queue", "Reject"), "spec.limited.limitResponse.type", errs)
+        return errs
 
 
-class SigningRequestBehaviour(StatefulBehaviour):
+class SigningRequestStrategy(StatefulStrategy):
     generation_fields = None
 
     def prepare_update(self, new: Object, old: Object) -> None:
@@ -70,28 +70,28 @@ class SigningRequestBehaviour(StatefulBehaviour):
         super().prepare_update(new, old)
         new["spec"] = old.get("spec")
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         spec = obj.get("spec") or {}
         signer, request = spec.get("signerName") or "", spec.get("request") or ""
         if not _is_signing_request(request):
             detail = "PEM block type must be CERTIFICATE REQUEST"
-            found.append(faults.invalid("spec.request", request, detail))
+            errs.append(field_errors.invalid("spec.request", request, detail))
         if not spec.get("usages"):
-            found.append(faults.required("spec.usages"))
+            errs.append(field_errors.required("spec.usages"))
         if not signer:
-            found.append(faults.required("spec.signerName"))
+            errs.append(field_errors.required("spec.signerName"))
         elif "/" not in signer:
             detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-            found.append(faults.invalid("spec.signerName", signer, detail))
+            errs.append(field_errors.invalid("spec.signerName", signer, detail))
         else:
             domain = signer.partition("/")[0]
-            checks.told(names.subdomain_problems(domain), "spec.signerName", domain, found)
+            checks.told(names.subdomain_problems(domain), "spec.signerName", domain, errs)
         seconds = spec.get("expirationSeconds")
         if seconds is not None and seconds < 600:
             detail = "may not specify a duration less than 600 seconds (10 minutes)"
-            found.append(faults.invalid("spec.expirationSeconds", seconds, detail))
-        return found
+            errs.append(field_errors.invalid("spec.expirationSeconds", seconds, detail))
+        return errs
 
     def selectable(self, obj: Object) -> dict[str, str]:
         return {"spec.signerName": (obj.get("spec") or {}).get("signerName") or ""}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults, names, selectors
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names, selectors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 GROUP = "rbac.authorization.k8s.io"
 
@@ -19,86 +19,86 @@ def default_binding(binding: Object) -> None:
             subject["apiGroup"] = GROUP
 
 
-def validate_role(role: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_role(role: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     for index, rule in enumerate(role.get("rules") or ()):
-        _check_rule(rule, f"rules[{index}]", found, namespaced=True)
-    return found
+        _check_rule(rule, f"rules[{index}]", errs, namespaced=True)
+    return errs
 
 
-def validate_cluster_role(role: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_cluster_role(role: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     for index, rule in enumerate(role.get("rules") or ()):
-        _check_rule(rule, f"rules[{index}]", found, namespaced=False)
+        _check_rule(rule, f"rules[{index}]", errs, namespaced=False)
     aggregation = role.get("aggregationRule")
     if aggregation is None:
-        return found
+        return errs
     chosen = aggregation.get("clusterRoleSelectors") or []
     at = "aggregationRule.clusterRoleSelectors"
     if not chosen:
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        found.append(faults.required(at, detail))
+        errs.append(field_errors.required(at, detail))
     for index, selector in enumerate(chosen):
         wrong = selectors.validate_object(selector, f"{at}[{index}]")
-        found += wrong
+        errs += wrong
         if wrong:
-            found.append(faults.invalid(f"{at}[{index}]", None, "invalid label selector."))
-    return found
+            errs.append(field_errors.invalid(f"{at}[{index}]", None, "invalid label selector."))
+    return errs
 
 
-def _check_rule(rule: Object, at: str, found: list[Fault], *, namespaced: bool) -> None:
+def _check_rule(rule: Object, at: str, errs: list[FieldError], *, namespaced: bool) -> None:
     urls, groups, resources = (rule.get(name) or [] for name in ("nonResourceURLs", "apiGroups", "resources"))
     if not rule.get("verbs"):
-        found.append(faults.required(f"{at}.verbs", "verbs must contain at least one value"))
+        errs.append(field_errors.required(f"{at}.verbs", "verbs must contain at least one value"))
     if urls:
         if namespaced:
             detail = "namespaced rules cannot apply to non-resource URLs"
-            found.append(faults.invalid(f"{at}.nonResourceURLs", urls, detail))
+            errs.append(field_errors.invalid(f"{at}.nonResourceURLs", urls, detail))
         if groups or resources or rule.get("resourceNames"):
             detail = "rules cannot apply to both regular resources and non-resource URLs"
-            found.append(faults.invalid(f"{at}.nonResourceURLs", urls, detail))
+            errs.append(field_errors.invalid(f"{at}.nonResourceURLs", urls, detail))
         return
     if not groups:
-        found.append(faults.required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
+        errs.append(field_errors.required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
     if not resources:
-        found.append(faults.required(f"{at}.resources", "resource rules must supply at least one resource"))
+        errs.append(field_errors.required(f"{at}.resources", "resource rules must supply at least one resource"))
 
 
-def validate_binding(binding: Object, *, namespaced: bool) -> list[Fault]:
-    found: list[Fault] = []
+def validate_binding(binding: Object, *, namespaced: bool) -> list[FieldError]:
+    errs: list[FieldError] = []
     role = binding.get("roleRef") or {}
     group, kind, name = role.get("apiGroup") or "", role.get("kind") or "", role.get("name") or ""
-    checks.choice(group, (GROUP,), "roleRef.apiGroup", found)
+    checks.choice(group, (GROUP,), "roleRef.apiGroup", errs)
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-    checks.choice(kind, kinds, "roleRef.kind", found)
+    checks.choice(kind, kinds, "roleRef.kind", errs)
     if not name:
-        found.append(faults.required("roleRef.name"))
+        errs.append(field_errors.required("roleRef.name"))
     else:
-        checks.told(names.path_segment_problems(name), "roleRef.name", name, found)
+        checks.told(names.path_segment_problems(name), "roleRef.name", name, errs)
     for index, subject in enumerate(binding.get("subjects") or ()):
-        _check_subject(subject, f"subjects[{index}]", found, namespaced=namespaced)
-    return found
+        _check_subject(subject, f"subjects[{index}]", errs, namespaced=namespaced)
+    return errs
 
 
-def _check_subject(subject: Object, at: str, found: list[Fault], *, namespaced: bool) -> None:
+def _check_subject(subject: Object, at: str, errs: list[FieldError], *, namespaced: bool) -> None:
     kind, name, group = subject.get("kind") or "", subject.get("name") or "", subject.get("apiGroup") or ""
     if not name:
-        found.append(faults.required(f"{at}.name"))
+        errs.append(field_errors.required(f"{at}.name"))
     if kind == "ServiceAccount":
         if name:
-            checks.told(names.subdomain_problems(name), f"{at}.name", name, found)
+            checks.told(names.subdomain_problems(name), f"{at}.name", name, errs)
         if group:
-            found.append(faults.not_supported(f"{at}.apiGroup", group, ("",)))
+            errs.append(field_errors.not_supported(f"{at}.apiGroup", group, ("",)))
         if not namespaced and not subject.get("namespace"):
-            found.append(faults.required(f"{at}.namespace"))
+            errs.append(field_errors.required(f"{at}.namespace"))
     elif kind in ("User", "Group"):
-        checks.choice(group, (GROUP,), f"{at}.apiGroup", found)
+        checks.choice(group, (GROUP,), f"{at}.apiGroup", errs)
     else:
-        found.append(faults.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
+        errs.append(field_errors.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
 
 
-def validate_binding_update(new: Object, old: Object, *, namespaced: bool) -> list[Fault]:
-    found = validate_binding(new, namespaced=namespaced)
+def validate_binding_update(new: Object, old: Object, *, namespaced: bool) -> list[FieldError]:
+    errs = validate_binding(new, namespaced=namespaced)
     if new.get("roleRef") != old.get("roleRef"):
-        found.append(faults.invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
-    return found
+        errs.append(field_errors.invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+    return errs

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import AGE, NAME, NONE, UNKNOWN, age, condition, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 Cells = Callable[[Object, datetime], list[Cell]]
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"

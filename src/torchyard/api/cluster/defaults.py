@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from torchyard.api.amounts import canonical_list
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 # what a node's info holds: all of it is written, even where nothing is known

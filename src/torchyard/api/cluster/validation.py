@@ -6,9 +6,9 @@ import base64
 import json
 from typing import Any
 
-from torchyard.api import amounts, checks, faults, names, quantity
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import amounts, checks, field_errors, names, quantity
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.scheduling import EFFECTS, check_tolerations
 
 MAX_SIZE = 1024 * 1024
@@ -18,173 +18,175 @@ _HIGHEST_USER_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 
-def validate_namespace(namespace: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_namespace(namespace: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     for name in (namespace.get("spec") or {}).get("finalizers") or ():
-        _check_finalizer(name, "spec.finalizers", found)
-    return found
+        _check_finalizer(name, "spec.finalizers", errs)
+    return errs
 
 
-def _check_finalizer(name: str, field: str, found: list[Fault]) -> None:
-    checks.told(names.qualified_name_problems(name), field, name, found)
+def _check_finalizer(name: str, field: str, errs: list[FieldError]) -> None:
+    checks.told(names.qualified_name_problems(name), field, name, errs)
     if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
         detail = "name is neither a standard finalizer name nor is it fully qualified"
-        found.append(faults.invalid(field, name, detail))
+        errs.append(field_errors.invalid(field, name, detail))
 
 
-def validate_namespace_status(new: Object, _old: Object) -> list[Fault]:
+def validate_namespace_status(new: Object, _old: Object) -> list[FieldError]:
     phase = (new.get("status") or {}).get("phase") or ""
     if new["metadata"].get("deletionTimestamp"):
         if phase != "Terminating":
             detail = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-            return [faults.invalid("status.Phase", phase, detail)]
+            return [field_errors.invalid("status.Phase", phase, detail)]
     elif phase != "Active":
-        return [faults.invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")]
+        return [field_errors.invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")]
     return []
 
 
-def validate_node(node: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_node(node: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = node.get("spec") or {}
-    _check_taints(spec.get("taints") or [], found)
-    _check_node_amounts(node.get("status") or {}, found)
+    _check_taints(spec.get("taints") or [], errs)
+    _check_node_amounts(node.get("status") or {}, errs)
     ranges = spec.get("podCIDRs") or []
-    valid = [checks.cidr(text, f"spec.podCIDRs[{index}]", found) for index, text in enumerate(ranges)]
+    valid = [checks.cidr(text, f"spec.podCIDRs[{index}]", errs) for index, text in enumerate(ranges)]
     families = {":" in text for text in ranges}
     if len(ranges) > 1 and all(valid) and (len(ranges) > 2 or len(families) < 2):
         detail = "may specify no more than one CIDR for each IP family"
-        found.append(faults.invalid("spec.podCIDRs", ranges, detail))
+        errs.append(field_errors.invalid("spec.podCIDRs", ranges, detail))
     for index, text in enumerate(ranges):
         if text in ranges[:index]:
-            found.append(faults.duplicate(f"spec.podCIDRs[{index}]", text))
-    return found
+            errs.append(field_errors.duplicate(f"spec.podCIDRs[{index}]", text))
+    return errs
 
 
-def _check_taints(taints: list[Object], found: list[Fault]) -> None:
+def _check_taints(taints: list[Object], errs: list[FieldError]) -> None:
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         at = f"metadata.taints[{index}]"
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
-        checks.told(names.qualified_name_problems(key), f"{at}.key", key, found)
+        checks.told(names.qualified_name_problems(key), f"{at}.key", key, errs)
         if problems := names.label_value_problems(value):
-            found.append(faults.invalid(f"{at}.value", value, ";".join(problems)))
-        checks.one_of(effect, EFFECTS, f"{at}.effect", found)
+            errs.append(field_errors.invalid(f"{at}.value", value, ";".join(problems)))
+        checks.one_of(effect, EFFECTS, f"{at}.effect", errs)
         if (key, effect) in seen:
             detail = "taints must be unique by key and effect pair"
-            found.append(Fault("FieldValueDuplicate", at, f"Duplicate value: {faults.shown(taint)}: {detail}"))
+            errs.append(
+                FieldError("FieldValueDuplicate", at, f"Duplicate value: {field_errors.shown(taint)}: {detail}")
+            )
         seen.add((key, effect))
 
 
-def _check_node_amounts(status: Object, found: list[Fault]) -> None:
+def _check_node_amounts(status: Object, errs: list[FieldError]) -> None:
     for kind in ("capacity", "allocatable"):
         for name, text in (status.get(kind) or {}).items():
-            amounts.check_amount(name, quantity.parse(text), f"status.{kind}.{name}", found)
+            amounts.check_amount(name, quantity.parse(text), f"status.{kind}.{name}", errs)
 
 
-def validate_node_update(new: Object, old: Object) -> list[Fault]:
+def validate_node_update(new: Object, old: Object) -> list[FieldError]:
     """A change by the main endpoint; what is wrong with taints and amounts is told twice, as upstream does."""
     return validate_node(new) + validate_node_status(new, old)
 
 
-def validate_node_status(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
-    _check_node_amounts(new.get("status") or {}, found)
+def validate_node_status(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    _check_node_amounts(new.get("status") or {}, errs)
     seen: list[Object] = []
     for index, address in enumerate((new.get("status") or {}).get("addresses") or ()):
         if address in seen:
-            found.append(faults.duplicate(f"status.addresses[{index}]", address))
+            errs.append(field_errors.duplicate(f"status.addresses[{index}]", address))
         seen.append(address)
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     was = before.get("podCIDRs") or []
     if was and (spec.get("podCIDRs") or []) != was:
         detail = 'node updates may not change podCIDR except from "" to valid'
-        found.append(faults.forbidden("spec.podCIDRs", detail))
+        errs.append(field_errors.forbidden("spec.podCIDRs", detail))
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         detail = 'node updates may not change providerID except from "" to valid'
-        found.append(faults.forbidden("spec.providerID", detail))
-    _check_taints(spec.get("taints") or [], found)
-    return found
+        errs.append(field_errors.forbidden("spec.providerID", detail))
+    _check_taints(spec.get("taints") or [], errs)
+    return errs
 
 
-def validate_config_map(config_map: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_config_map(config_map: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     data, binary = config_map.get("data") or {}, config_map.get("binaryData") or {}
     size = 0
     for key, text in data.items():
-        _check_key(key, f"data[{key}]", found)
+        _check_key(key, f"data[{key}]", errs)
         if key in binary:
-            found.append(faults.invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            errs.append(field_errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size += len(text) if text.isascii() else len(text.encode())
     for key, text in binary.items():
-        _check_key(key, f"binaryData[{key}]", found)
+        _check_key(key, f"binaryData[{key}]", errs)
         size += len(text) * 3 // 4 - text.count("=")
     if size > MAX_SIZE:
         # the whole object is meant
-        found.append(faults.too_long("[]", MAX_SIZE))
-    return found
+        errs.append(field_errors.too_long("[]", MAX_SIZE))
+    return errs
 
 
-def _check_key(key: str, field: str, found: list[Fault]) -> None:
+def _check_key(key: str, field: str, errs: list[FieldError]) -> None:
     if not checks.is_config_key(key) or key.startswith("."):
-        checks.told(checks.config_key_problems(key), field, key, found)
+        checks.told(checks.config_key_problems(key), field, key, errs)
 
 
-def _check_frozen(new: Object, old: Object, fields: tuple[str, ...], found: list[Fault]) -> None:
+def _check_frozen(new: Object, old: Object, fields: tuple[str, ...], errs: list[FieldError]) -> None:
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
-        found.append(faults.forbidden("immutable", _WHEN_IMMUTABLE))
+        errs.append(field_errors.forbidden("immutable", _WHEN_IMMUTABLE))
     for field in fields:
         if (new.get(field) or {}) != (old.get(field) or {}):
-            found.append(faults.forbidden(field, _WHEN_IMMUTABLE))
+            errs.append(field_errors.forbidden(field, _WHEN_IMMUTABLE))
 
 
-def validate_config_map_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
-    _check_frozen(new, old, ("data", "binaryData"), found)
-    return found + validate_config_map(new)
+def validate_config_map_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    _check_frozen(new, old, ("data", "binaryData"), errs)
+    return errs + validate_config_map(new)
 
 
-def validate_secret(secret: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_secret(secret: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     data = secret.get("data") or {}
     for key in data:
-        _check_key(key, f"data[{key}]", found)
+        _check_key(key, f"data[{key}]", errs)
     if sum(len(text or "") * 3 // 4 - (text or "").count("=") for text in data.values()) > MAX_SIZE:
-        found.append(faults.too_long("data", MAX_SIZE))
-    _check_secret_type(secret, data, found)
-    return found
+        errs.append(field_errors.too_long("data", MAX_SIZE))
+    _check_secret_type(secret, data, errs)
+    return errs
 
 
-def _check_secret_type(secret: Object, data: dict[str, str], found: list[Fault]) -> None:
+def _check_secret_type(secret: Object, data: dict[str, str], errs: list[FieldError]) -> None:
     def needs(*keys: str) -> None:
-        found.extend(faults.required(f"data[{key}]") for key in keys if key not in data)
+        errs.extend(field_errors.required(f"data[{key}]") for key in keys if key not in data)
 
     match secret.get("type"):
         case "kubernetes.io/service-account-token":
             if not (secret["metadata"].get("annotations") or {}).get(_SERVICE_ACCOUNT_NAME):
-                found.append(faults.required(f"metadata.annotations[{_SERVICE_ACCOUNT_NAME}]"))
+                errs.append(field_errors.required(f"metadata.annotations[{_SERVICE_ACCOUNT_NAME}]"))
         case "kubernetes.io/dockercfg":
-            _check_json(data, ".dockercfg", found)
+            _check_json(data, ".dockercfg", errs)
         case "kubernetes.io/dockerconfigjson":
-            _check_json(data, ".dockerconfigjson", found)
+            _check_json(data, ".dockerconfigjson", errs)
         case "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
                 needs("username", "password")
         case "kubernetes.io/ssh-auth":
             if not data.get("ssh-privatekey"):
-                found.append(faults.required("data[ssh-privatekey]"))
+                errs.append(field_errors.required("data[ssh-privatekey]"))
         case "kubernetes.io/tls":
             needs("tls.crt", "tls.key")
 
 
-def _check_json(data: dict[str, str], key: str, found: list[Fault]) -> None:
+def _check_json(data: dict[str, str], key: str, errs: list[FieldError]) -> None:
     if key not in data:
-        found.append(faults.required(f"data[{key}]"))
+        errs.append(field_errors.required(f"data[{key}]"))
         return
     problem = _json_problem(base64.b64decode(data[key] or ""))
     if problem:
-        found.append(faults.invalid(f"data[{key}]", "<secret contents redacted>", problem))
+        errs.append(field_errors.invalid(f"data[{key}]", "<secret contents redacted>", problem))
 
 
 _JSON_KINDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
@@ -207,36 +209,36 @@ def _json_problem(content: bytes) -> str:
     return f"json: cannot unmarshal {_JSON_KINDS[type(value)]} into Go value of type map[string]interface {{}}"
 
 
-def validate_secret_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
-    checks.immutable(new.get("type"), old.get("type"), "type", found)
-    _check_frozen(new, old, ("data",), found)
-    return found + validate_secret(new)
+def validate_secret_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    checks.immutable(new.get("type"), old.get("type"), "type", errs)
+    _check_frozen(new, old, ("data",), errs)
+    return errs + validate_secret(new)
 
 
-def validate_lease(lease: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_lease(lease: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = lease.get("spec") or {}
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
-        found.append(faults.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
-    checks.nonnegative(spec.get("leaseTransitions"), "spec.leaseTransitions", found)
-    return found
+        errs.append(field_errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+    checks.nonnegative(spec.get("leaseTransitions"), "spec.leaseTransitions", errs)
+    return errs
 
 
-def validate_priority_class(priority_class: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_priority_class(priority_class: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     name, value = priority_class["metadata"].get("name") or "", priority_class.get("value") or 0
     if name.startswith("system-"):
         if problem := _system_problem(name, value, priority_class):
             detail = "priority class names with 'system-' prefix are reserved for system use only. error: "
-            found.append(faults.forbidden("metadata.name", detail + problem))
+            errs.append(field_errors.forbidden("metadata.name", detail + problem))
     elif value > _HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
-        found.append(faults.forbidden("value", detail))
+        errs.append(field_errors.forbidden("value", detail))
     policies = ("PreemptLowerPriority", "Never")
-    checks.one_of(priority_class.get("preemptionPolicy"), policies, "preemptionPolicy", found)
-    return found
+    checks.one_of(priority_class.get("preemptionPolicy"), policies, "preemptionPolicy", errs)
+    return errs
 
 
 def _system_problem(name: str, value: int, priority_class: Object) -> str:
@@ -250,35 +252,35 @@ def _system_problem(name: str, value: int, priority_class: Object) -> str:
     return ""
 
 
-def validate_priority_class_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_priority_class_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     if (new.get("value") or 0) != (old.get("value") or 0):
-        found.append(faults.forbidden("value", "may not be changed in an update."))
+        errs.append(field_errors.forbidden("value", "may not be changed in an update."))
     policy = new.get("preemptionPolicy")
-    checks.immutable(policy, old.get("preemptionPolicy"), "preemptionPolicy", found)
-    return found
+    checks.immutable(policy, old.get("preemptionPolicy"), "preemptionPolicy", errs)
+    return errs
 
 
-def validate_runtime_class(runtime_class: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_runtime_class(runtime_class: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     handler = runtime_class.get("handler") or ""
-    checks.told(names.label_problems(handler), "handler", handler, found)
+    checks.told(names.label_problems(handler), "handler", handler, errs)
     overhead = (runtime_class.get("overhead") or {}).get("podFixed")
     if overhead:
-        amounts.check_overhead(overhead, "overhead", found)
+        amounts.check_overhead(overhead, "overhead", errs)
     scheduling = runtime_class.get("scheduling") or {}
-    found += names.validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    errs += names.validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     seen: list[Object] = []
     tolerations = scheduling.get("tolerations") or []
-    check_tolerations(tolerations, "scheduling.tolerations.tolerations", found)
+    check_tolerations(tolerations, "scheduling.tolerations.tolerations", errs)
     for index, toleration in enumerate(tolerations):
         if toleration in seen:
-            found.append(faults.duplicate(f"scheduling.tolerations[{index}]", toleration))
+            errs.append(field_errors.duplicate(f"scheduling.tolerations[{index}]", toleration))
         seen.append(toleration)
-    return found
+    return errs
 
 
-def validate_runtime_class_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
-    checks.immutable(new.get("handler"), old.get("handler"), "handler", found)
-    return found
+def validate_runtime_class_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    checks.immutable(new.get("handler"), old.get("handler"), "handler", errs)
+    return errs

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import AGE, NAME, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 def _plain_cells(obj: Object, now: datetime) -> list[Cell]:

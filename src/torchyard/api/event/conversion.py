@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 
 # events.k8s.io/v1 -> core/v1; fields of the same name are not listed
 _RENAMED = {

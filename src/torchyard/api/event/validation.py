@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 _SHORT = 128
 _NOTE = 1024
@@ -32,49 +32,49 @@ def default_event(event: Object) -> None:
             event[name] = ""
 
 
-def validate_new_event(event: Object) -> list[Fault]:
+def validate_new_event(event: Object) -> list[FieldError]:
     """An event posted as events.k8s.io/v1 (and kept as core/v1): it must be of the newer kind in every respect."""
-    found = validate_event(event, reporter_field="reportingController")
+    errs = validate_event(event, reporter_field="reportingController")
     if not event.get("eventTime"):
-        found.append(faults.required("eventTime"))
+        errs.append(field_errors.required("eventTime"))
     if event.get("type") not in _TYPES:
-        found.append(faults.invalid("type", "", f"has invalid value: {event.get('type') or ''}"))
+        errs.append(field_errors.invalid("type", "", f"has invalid value: {event.get('type') or ''}"))
     for name, deprecated in _DEPRECATED.items():
         if event.get(name):
-            found.append(faults.invalid(deprecated, "", "needs to be unset"))
-    return found
+            errs.append(field_errors.invalid(deprecated, "", "needs to be unset"))
+    return errs
 
 
-def validate_new_event_update(new: Object, old: Object) -> list[Fault]:
+def validate_new_event_update(new: Object, old: Object) -> list[FieldError]:
     """A change by way of events.k8s.io/v1: only the series goes on."""
-    found = validate_event(new, reporter_field="reportingController")
+    errs = validate_event(new, reporter_field="reportingController")
     for name in _FIXED:
         shown = "reportingController" if name == "reportingComponent" else name
-        checks.immutable(new.get(name), old.get(name), shown, found)
-    return found
+        checks.immutable(new.get(name), old.get(name), shown, errs)
+    return errs
 
 
-def validate_event(event: Object, *, reporter_field: str = "reportingComponent") -> list[Fault]:
-    found: list[Fault] = []
+def validate_event(event: Object, *, reporter_field: str = "reportingComponent") -> list[FieldError]:
+    errs: list[FieldError] = []
     namespace = event["metadata"].get("namespace") or ""
     involved = (event.get("involvedObject") or {}).get("namespace") or ""
     if not event.get("eventTime"):
         wrong = namespace not in ("", "default") if not involved else namespace != involved
         if wrong:
-            found.append(faults.invalid("involvedObject.namespace", involved, _NO_MATCH))
-        return found
+            errs.append(field_errors.invalid("involvedObject.namespace", involved, _NO_MATCH))
+        return errs
     if not involved and namespace not in ("default", "kube-system"):
-        found.append(faults.invalid("involvedObject.namespace", involved, _NO_MATCH))
+        errs.append(field_errors.invalid("involvedObject.namespace", involved, _NO_MATCH))
     reporter = event.get("reportingComponent") or ""
     if not reporter:
-        found.append(faults.required(reporter_field))
-    checks.told(names.qualified_name_problems(reporter), reporter_field, reporter, found)
+        errs.append(field_errors.required(reporter_field))
+    checks.told(names.qualified_name_problems(reporter), reporter_field, reporter, errs)
     for field in ("reportingInstance", "action", "reason"):
         text = event.get(field) or ""
         if not text:
-            found.append(faults.required(field))
+            errs.append(field_errors.required(field))
         if len(text) > _SHORT:
-            found.append(faults.invalid(field, "", f"can have at most {_SHORT} characters"))
+            errs.append(field_errors.invalid(field, "", f"can have at most {_SHORT} characters"))
     if len(event.get("message") or "") > _NOTE:
-        found.append(faults.invalid("message", "", f"can have at most {_NOTE} characters"))
-    return found
+        errs.append(field_errors.invalid("message", "", f"can have at most {_NOTE} characters"))
+    return errs

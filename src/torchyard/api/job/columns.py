@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import (
     AGE,
@@ -19,9 +18,8 @@ from torchyard.api.cells import (
     name_of,
 )
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 from torchyard.api.times import human_duration
-
-Object = dict[str, Any]
 
 
 def _job_cells(job: Object, now: datetime) -> list[Cell]:

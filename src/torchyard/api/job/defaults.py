@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Object
 from torchyard.api.checks import MAX_INT32
 from torchyard.api.job import labels
+from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import default_template
 
 

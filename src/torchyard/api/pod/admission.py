@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torchyard.api import errors, quantity
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.pod.token import token_projection
 from torchyard.api.pod.validation import MIRROR, all_containers
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import AGE, NAME, NONE, age, containers, created, labels, name_of
 from torchyard.api.columns import Cell, Column, Columns
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 _COLUMNS = (
     NAME,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.api import amounts, checks, faults, names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import amounts, checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.references import ENV_FIELDS, check_field_ref, check_key_ref, check_resource_ref
 from torchyard.api.pod.security import check_security_context
 from torchyard.api.pod.volumes import Volumes, check_mounts
@@ -35,136 +35,136 @@ class PodContext:
     names: set[str] = field(default_factory=set)
 
 
-def check_containers(containers: list[Object], pod: PodContext, at: str, found: list[Fault]) -> None:
+def check_containers(containers: list[Object], pod: PodContext, at: str, errs: list[FieldError]) -> None:
     """The containers that make up the pod."""
     if not containers:
-        found.append(faults.required(at))
+        errs.append(field_errors.required(at))
         return
     has_ports = False
     for index, container in enumerate(containers):
         where = f"{at}[{index}]"
         name = container.get("name") or ""
-        check_common(container, pod, where, found)
+        check_common(container, pod, where, errs)
         if name in pod.names:
-            found.append(faults.duplicate(f"{where}.name", name))
+            errs.append(field_errors.duplicate(f"{where}.name", name))
         pod.names.add(name)
         if container.get("lifecycle"):
-            _check_lifecycle(container["lifecycle"], pod, f"{where}.lifecycle", found)
-        _check_probes(container, pod, where, found)
+            _check_lifecycle(container["lifecycle"], pod, f"{where}.lifecycle", errs)
+        _check_probes(container, pod, where, errs)
         if container.get("restartPolicy") is not None:
-            found.append(faults.forbidden(f"{where}.restartPolicy", "may not be set for non-init containers"))
+            errs.append(field_errors.forbidden(f"{where}.restartPolicy", "may not be set for non-init containers"))
         has_ports = has_ports or bool(container.get("ports"))
     if has_ports:
-        _check_host_ports(containers, at, found)
+        _check_host_ports(containers, at, errs)
 
 
-def check_init_containers(containers: list[Object], pod: PodContext, at: str, found: list[Fault]) -> None:
+def check_init_containers(containers: list[Object], pod: PodContext, at: str, errs: list[FieldError]) -> None:
     """The containers that run before, one after the other, and the sidecars among them."""
     for index, container in enumerate(containers):
         where = f"{at}[{index}]"
         name = container.get("name") or ""
-        check_common(container, pod, where, found)
+        check_common(container, pod, where, errs)
         policy = container.get("restartPolicy")
-        checks.choice(policy, ("Always",), f"{where}.restartPolicy", found)
+        checks.choice(policy, ("Always",), f"{where}.restartPolicy", errs)
         if name in pod.names:
-            found.append(faults.duplicate(f"{where}.name", name))
+            errs.append(field_errors.duplicate(f"{where}.name", name))
         elif name:
             pod.names.add(name)
         if container.get("ports"):
-            _check_host_ports([container], at, found)
+            _check_host_ports([container], at, errs)
         if policy == "Always":
             if container.get("lifecycle"):
-                _check_lifecycle(container["lifecycle"], pod, f"{where}.lifecycle", found)
-            _check_probes(container, pod, where, found)
+                _check_lifecycle(container["lifecycle"], pod, f"{where}.lifecycle", errs)
+            _check_probes(container, pod, where, errs)
         else:
             refused = [one for one in ("lifecycle", *_PROBES) if container.get(one) is not None]
-            found.extend(faults.forbidden(f"{where}.{one}", _SIDECAR_ONLY) for one in refused)
+            errs.extend(field_errors.forbidden(f"{where}.{one}", _SIDECAR_ONLY) for one in refused)
 
 
 _EPHEMERAL_REFUSED = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
 
 
-def check_ephemeral_containers(containers: list[Object], pod: PodContext, at: str, found: list[Fault]) -> None:
+def check_ephemeral_containers(containers: list[Object], pod: PodContext, at: str, errs: list[FieldError]) -> None:
     """The containers added to a running pod to look into it."""
     others = set(pod.names)
     for index, container in enumerate(containers):
         where = f"{at}[{index}]"
         name, target = container.get("name") or "", container.get("targetContainerName")
-        check_common(container, pod, where, found)
-        check_image_spaces(container, where, found)
+        check_common(container, pod, where, errs)
+        check_image_spaces(container, where, errs)
         if name in pod.names:
-            found.append(faults.duplicate(f"{where}.name", name))
+            errs.append(field_errors.duplicate(f"{where}.name", name))
         pod.names.add(name)
         if target and target not in others:
-            found.append(faults.not_found(f"{where}.targetContainerName", target))
+            errs.append(field_errors.not_found(f"{where}.targetContainerName", target))
         refused = [one for one in _EPHEMERAL_REFUSED if container.get(one) not in (None, [])]
         refused += ["resources"] if any((container.get("resources") or {}).values()) else []
         detail = "cannot be set for an Ephemeral Container"
-        found.extend(faults.forbidden(f"{where}.{one}", detail) for one in refused)
+        errs.extend(field_errors.forbidden(f"{where}.{one}", detail) for one in refused)
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             sub_paths = [one for one in ("subPath", "subPathExpr") if mount.get(one)]
-            found.extend(faults.forbidden(f"{where}.volumeMounts[{number}].{one}", detail) for one in sub_paths)
+            errs.extend(field_errors.forbidden(f"{where}.volumeMounts[{number}].{one}", detail) for one in sub_paths)
 
 
-def check_image_spaces(container: Object, where: str, found: list[Fault]) -> None:
+def check_image_spaces(container: Object, where: str, errs: list[FieldError]) -> None:
     """Pods are stricter than templates: no blanks around an image."""
     image = container.get("image") or ""
     if image != image.strip():
-        found.append(faults.invalid(f"{where}.image", image, "must not have leading or trailing whitespace"))
+        errs.append(field_errors.invalid(f"{where}.image", image, "must not have leading or trailing whitespace"))
 
 
-def check_common(container: Object, pod: PodContext, at: str, found: list[Fault]) -> None:
+def check_common(container: Object, pod: PodContext, at: str, errs: list[FieldError]) -> None:
     """What holds for every kind of container."""
     get = container.get
     name = get("name")
     if not name:
-        found.append(faults.required(f"{at}.name"))
+        errs.append(field_errors.required(f"{at}.name"))
     elif problems := names.label_problems(name):
-        checks.told(problems, f"{at}.name", name, found)
+        checks.told(problems, f"{at}.name", name, errs)
     if not get("image"):
-        found.append(faults.required(f"{at}.image"))
+        errs.append(field_errors.required(f"{at}.image"))
     if get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         policy = get("terminationMessagePolicy")
-        checks.one_of(policy, _MESSAGE_POLICIES, f"{at}.terminationMessagePolicy", found)
+        checks.one_of(policy, _MESSAGE_POLICIES, f"{at}.terminationMessagePolicy", errs)
     if ports := get("ports"):
-        _check_ports(ports, f"{at}.ports", found)
+        _check_ports(ports, f"{at}.ports", errs)
     if variables := get("env"):
-        _check_env(variables, at, found)
+        _check_env(variables, at, errs)
     if sources := get("envFrom"):
-        _check_env_from(sources, f"{at}.envFrom", found)
+        _check_env_from(sources, f"{at}.envFrom", errs)
     if get("volumeMounts") or get("volumeDevices"):
-        check_mounts(container, pod.volumes, at, found)
+        check_mounts(container, pod.volumes, at, errs)
     if get("imagePullPolicy") not in _PULL_POLICIES:
-        checks.one_of(get("imagePullPolicy"), _PULL_POLICIES, f"{at}.imagePullPolicy", found)
+        checks.one_of(get("imagePullPolicy"), _PULL_POLICIES, f"{at}.imagePullPolicy", errs)
     if resources := get("resources"):
-        amounts.check_requirements(resources, f"{at}.resources", found, claims=pod.claims)
+        amounts.check_requirements(resources, f"{at}.resources", errs, claims=pod.claims)
     if policies := get("resizePolicy"):
-        _check_resize_policy(policies, pod.restart_policy, f"{at}.resizePolicy", found)
+        _check_resize_policy(policies, pod.restart_policy, f"{at}.resizePolicy", errs)
     if security := get("securityContext"):
-        check_security_context(security, f"{at}.securityContext", found, host_users=pod.host_users)
+        check_security_context(security, f"{at}.securityContext", errs, host_users=pod.host_users)
 
 
-def _check_ports(ports: list[Object], at: str, found: list[Fault]) -> None:
+def _check_ports(ports: list[Object], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, port in enumerate(ports):
         name, number, host = port.get("name"), port.get("containerPort") or 0, port.get("hostPort") or 0
         if name:
             if problems := checks.port_name_problems(name):
-                checks.told(problems, f"{at}[{index}].name", name, found)
+                checks.told(problems, f"{at}[{index}].name", name, errs)
             elif name in seen:
-                found.append(faults.duplicate(f"{at}[{index}].name", name))
+                errs.append(field_errors.duplicate(f"{at}[{index}].name", name))
             seen.add(name)
         if number == 0:
-            found.append(faults.required(f"{at}[{index}].containerPort"))
+            errs.append(field_errors.required(f"{at}[{index}].containerPort"))
         elif not 0 < number < 65536:
-            checks.port_number(number, f"{at}[{index}].containerPort", found)
+            checks.port_number(number, f"{at}[{index}].containerPort", errs)
         if host and not 0 < host < 65536:
-            checks.port_number(host, f"{at}[{index}].hostPort", found)
+            checks.port_number(host, f"{at}[{index}].hostPort", errs)
         if port.get("protocol") not in checks.PROTOCOLS:
-            checks.one_of(port.get("protocol"), checks.PROTOCOLS, f"{at}[{index}].protocol", found)
+            checks.one_of(port.get("protocol"), checks.PROTOCOLS, f"{at}[{index}].protocol", errs)
 
 
-def _check_host_ports(containers: list[Object], at: str, found: list[Fault]) -> None:
+def _check_host_ports(containers: list[Object], at: str, errs: list[FieldError]) -> None:
     taken: set[str] = set()
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get("ports") or ()):
@@ -172,130 +172,130 @@ def _check_host_ports(containers: list[Object], at: str, found: list[Fault]) -> 
                 continue
             key = f"{port.get('protocol') or ''}/{port.get('hostIP') or ''}/{port['hostPort']}"
             if key in taken:
-                found.append(faults.duplicate(f"{at}[{index}].ports[{number}].hostPort", key))
+                errs.append(field_errors.duplicate(f"{at}[{index}].ports[{number}].hostPort", key))
             taken.add(key)
 
 
-def _check_env(variables: list[Object], at: str, found: list[Fault]) -> None:
+def _check_env(variables: list[Object], at: str, errs: list[FieldError]) -> None:
     for index, variable in enumerate(variables):
         name = variable.get("name")
         if not name:
-            found.append(faults.required(f"{at}.env[{index}].name"))
+            errs.append(field_errors.required(f"{at}.env[{index}].name"))
         elif not (name.isidentifier() and name.isascii()) and not checks.is_env_name(name):
-            found.append(faults.invalid(f"{at}.env[{index}].name", name, checks.ENV_NAME))
+            errs.append(field_errors.invalid(f"{at}.env[{index}].name", name, checks.ENV_NAME))
         source = variable.get("valueFrom")
         if source is not None:
-            _check_env_source(source, variable.get("value"), f"{at}.env[{index}].valueFrom", found)
+            _check_env_source(source, variable.get("value"), f"{at}.env[{index}].valueFrom", errs)
 
 
-def _check_env_source(source: Object, value: Any, at: str, found: list[Fault]) -> None:
+def _check_env_source(source: Object, value: Any, at: str, errs: list[FieldError]) -> None:
     count = 0
     if (reference := source.get("fieldRef")) is not None:
         count += 1
-        check_field_ref(reference, ENV_FIELDS, f"{at}.fieldRef", found)
+        check_field_ref(reference, ENV_FIELDS, f"{at}.fieldRef", errs)
     if (reference := source.get("resourceFieldRef")) is not None:
         count += 1
-        check_resource_ref(reference, f"{at}.resourceFieldRef", found)
+        check_resource_ref(reference, f"{at}.resourceFieldRef", errs)
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if (reference := source.get(kind)) is not None:
             count += 1
-            check_key_ref(reference, f"{at}.{kind}", found)
+            check_key_ref(reference, f"{at}.{kind}", errs)
     if count == 0:
-        found.append(faults.invalid(at, "", _SOURCES))
+        errs.append(field_errors.invalid(at, "", _SOURCES))
     elif value:
-        found.append(faults.invalid(at, "", "may not be specified when `value` is not empty"))
+        errs.append(field_errors.invalid(at, "", "may not be specified when `value` is not empty"))
     elif count > 1:
-        found.append(faults.invalid(at, "", "may not have more than one field specified at a time"))
+        errs.append(field_errors.invalid(at, "", "may not have more than one field specified at a time"))
 
 
-def _check_env_from(sources: list[Object], at: str, found: list[Fault]) -> None:
+def _check_env_from(sources: list[Object], at: str, errs: list[FieldError]) -> None:
     for index, source in enumerate(sources):
         prefix = source.get("prefix")
         if prefix and not checks.is_env_name(prefix):
-            found.append(faults.invalid(f"{at}[{index}].prefix", prefix, checks.ENV_NAME))
+            errs.append(field_errors.invalid(f"{at}[{index}].prefix", prefix, checks.ENV_NAME))
         kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
         for kind in kinds:
             name = source[kind].get("name")
             if not name:
-                found.append(faults.required(f"{at}[{index}].{kind}.name"))
+                errs.append(field_errors.required(f"{at}[{index}].{kind}.name"))
             elif problems := names.name_problems(name, "subdomain", prefix=True):
-                checks.told(problems, f"{at}[{index}].{kind}.name", name, found)
+                checks.told(problems, f"{at}[{index}].{kind}.name", name, errs)
         if not kinds:
-            found.append(faults.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
+            errs.append(field_errors.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(kinds) > 1:
-            found.append(faults.invalid(at, "", "may not have more than one field specified at a time"))
+            errs.append(field_errors.invalid(at, "", "may not have more than one field specified at a time"))
 
 
-def _check_resize_policy(policies: list[Object], restart_policy: str, at: str, found: list[Fault]) -> None:
+def _check_resize_policy(policies: list[Object], restart_policy: str, at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, policy in enumerate(policies):
         resource, restart = policy.get("resourceName") or "", policy.get("restartPolicy") or ""
         if resource in seen:
-            found.append(faults.duplicate(f"{at}[{index}]", resource))
+            errs.append(field_errors.duplicate(f"{at}[{index}]", resource))
         seen.add(resource)
-        checks.one_of(resource, ("cpu", "memory"), at, found)
-        checks.one_of(restart, ("NotRequired", "RestartContainer"), at, found)
+        checks.one_of(resource, ("cpu", "memory"), at, errs)
+        checks.one_of(restart, ("NotRequired", "RestartContainer"), at, errs)
         if restart_policy == "Never" and restart != "NotRequired":
-            found.append(faults.invalid(at, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+            errs.append(field_errors.invalid(at, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
 
 
-def _check_probes(container: Object, pod: PodContext, at: str, found: list[Fault]) -> None:
+def _check_probes(container: Object, pod: PodContext, at: str, errs: list[FieldError]) -> None:
     for kind in _PROBES:
         probe = container.get(kind)
         if probe is None:
             continue
         where = f"{at}.{kind}"
-        _check_handler(probe, pod.grace_period, where, found, sleep=False)
+        _check_handler(probe, pod.grace_period, where, errs, sleep=False)
         for name in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
             if (probe.get(name) or 0) < 0:
-                found.append(faults.invalid(f"{where}.{name}", probe[name], names.NOT_NEGATIVE))
+                errs.append(field_errors.invalid(f"{where}.{name}", probe[name], names.NOT_NEGATIVE))
         grace = probe.get("terminationGracePeriodSeconds")
         if grace is not None and grace <= 0:
-            found.append(faults.invalid(f"{where}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
+            errs.append(field_errors.invalid(f"{where}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
         if kind == "readinessProbe":
             if grace is not None:
                 detail = "must not be set for readinessProbes"
-                found.append(faults.invalid(f"{where}.terminationGracePeriodSeconds", grace, detail))
+                errs.append(field_errors.invalid(f"{where}.terminationGracePeriodSeconds", grace, detail))
         elif probe.get("successThreshold") != 1:
-            found.append(faults.invalid(f"{where}.successThreshold", probe.get("successThreshold"), "must be 1"))
+            errs.append(field_errors.invalid(f"{where}.successThreshold", probe.get("successThreshold"), "must be 1"))
 
 
-def _check_lifecycle(lifecycle: Object, pod: PodContext, at: str, found: list[Fault]) -> None:
+def _check_lifecycle(lifecycle: Object, pod: PodContext, at: str, errs: list[FieldError]) -> None:
     for hook in ("postStart", "preStop"):
         handler = lifecycle.get(hook)
         if handler is not None:
-            _check_handler(handler, pod.grace_period, f"{at}.{hook}", found, sleep=True)
+            _check_handler(handler, pod.grace_period, f"{at}.{hook}", errs, sleep=True)
 
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 
 
-def _check_handler(handler: Object, grace: int | None, at: str, found: list[Fault], *, sleep: bool) -> None:
+def _check_handler(handler: Object, grace: int | None, at: str, errs: list[FieldError], *, sleep: bool) -> None:
     """One way of asking or telling a container something. Probes know grpc, hooks know sleep."""
     unknown = "grpc" if sleep else "sleep"
     kinds = [kind for kind in _HANDLERS if kind != unknown and handler.get(kind) is not None]
     if not kinds:
-        found.append(faults.required(at, "must specify a handler type"))
+        errs.append(field_errors.required(at, "must specify a handler type"))
         return
     kind = kinds[0]
     action, where = handler[kind], f"{at}.{kind}"
     if kind == "exec":
         if not action.get("command"):
-            found.append(faults.required(f"{where}.command"))
+            errs.append(field_errors.required(f"{where}.command"))
     elif kind == "httpGet":
-        _check_http(action, where, found)
+        _check_http(action, where, errs)
     elif kind in ("tcpSocket", "grpc"):
-        checks.port_number_or_name(action.get("port"), f"{where}.port", found)
+        checks.port_number_or_name(action.get("port"), f"{where}.port", errs)
     elif grace is not None and not 0 <= (action.get("seconds") or 0) <= grace:
         detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
-        found.append(faults.invalid(where, action["seconds"], detail))
-    found.extend(faults.forbidden(f"{at}.{one}", "may not specify more than 1 handler type") for one in kinds[1:])
+        errs.append(field_errors.invalid(where, action["seconds"], detail))
+    errs.extend(field_errors.forbidden(f"{at}.{one}", "may not specify more than 1 handler type") for one in kinds[1:])
 
 
-def _check_http(action: Object, at: str, found: list[Fault]) -> None:
+def _check_http(action: Object, at: str, errs: list[FieldError]) -> None:
     if not action.get("path"):
-        found.append(faults.required(f"{at}.path"))
-    checks.port_number_or_name(action.get("port"), f"{at}.port", found)
-    checks.choice(action.get("scheme") or "", ("HTTP", "HTTPS"), f"{at}.scheme", found)
+        errs.append(field_errors.required(f"{at}.path"))
+    checks.port_number_or_name(action.get("port"), f"{at}.port", errs)
+    checks.choice(action.get("scheme") or "", ("HTTP", "HTTPS"), f"{at}.scheme", errs)
     for header in action.get("httpHeaders") or ():
-        checks.header_name(header.get("name") or "", f"{at}.httpHeaders", found)
+        checks.header_name(header.get("name") or "", f"{at}.httpHeaders", errs)

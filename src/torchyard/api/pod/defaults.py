@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from torchyard.api import quantity
 from torchyard.api.amounts import HUGE_PAGES, canonical_list, is_pod_level
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, Which, pod_total
 from torchyard.api.volume.defaults import default_claim_spec, default_source
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api import quantity
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 
 _COUNTED = ("cpu", "memory")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from torchyard.api import checks, faults, names, quantity
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names, quantity
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 ENV_FIELDS = (
     "metadata.name",
@@ -34,14 +34,14 @@ _SIZES = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "
 _subscripted = re.compile(r"([^\[\]]+)\['(.*)'\]").fullmatch
 
 
-def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, found: list[Fault]) -> None:
+def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, errs: list[FieldError]) -> None:
     """A field of the pod itself."""
     version, path = reference.get("apiVersion"), reference.get("fieldPath")
     if not version:
-        found.append(faults.required(f"{field}.apiVersion"))
+        errs.append(field_errors.required(f"{field}.apiVersion"))
         return
     if not path:
-        found.append(faults.required(f"{field}.fieldPath"))
+        errs.append(field_errors.required(f"{field}.fieldPath"))
         return
     if path in allowed and version == "v1":
         return
@@ -51,52 +51,54 @@ def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, fou
         base, subscript = parts.groups()
         if base in ("metadata.annotations", "metadata.labels"):
             name = subscript.lower() if base == "metadata.annotations" else subscript
-            checks.told(names.qualified_name_problems(name), field, name, found)
+            checks.told(names.qualified_name_problems(name), field, name, errs)
             return
         problem = f"field label does not support subscript: {path}"
     elif path in _KNOWN_FIELDS:
-        found.append(faults.not_supported(f"{field}.fieldPath", path, allowed))
+        errs.append(field_errors.not_supported(f"{field}.fieldPath", path, allowed))
         return
     else:
         problem = f"field label not supported: {path}"
-    found.append(faults.invalid(f"{field}.fieldPath", path, f"error converting fieldPath: {problem}"))
+    errs.append(field_errors.invalid(f"{field}.fieldPath", path, f"error converting fieldPath: {problem}"))
 
 
-def check_resource_ref(reference: Object, field: str, found: list[Fault], *, container_needed: bool = False) -> None:
+def check_resource_ref(
+    reference: Object, field: str, errs: list[FieldError], *, container_needed: bool = False
+) -> None:
     """A request or a limit of a container."""
     resource = reference.get("resource") or ""
     if container_needed and not reference.get("containerName"):
-        found.append(faults.required(f"{field}.containerName"))
+        errs.append(field_errors.required(f"{field}.containerName"))
     elif not resource:
-        found.append(faults.required(f"{field}.resource"))
+        errs.append(field_errors.required(f"{field}.resource"))
     elif resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
-        found.append(faults.not_supported(f"{field}.resource", resource, _RESOURCES))
+        errs.append(field_errors.not_supported(f"{field}.resource", resource, _RESOURCES))
     divisor = quantity.parse(reference.get("divisor") or "0")
     if divisor:
-        _check_divisor(resource, str(divisor), f"{field}.divisor", found)
+        _check_divisor(resource, str(divisor), f"{field}.divisor", errs)
 
 
-def _check_divisor(resource: str, divisor: str, field: str, found: list[Fault]) -> None:
+def _check_divisor(resource: str, divisor: str, field: str, errs: list[FieldError]) -> None:
     sizes = f"only divisor's values {', '.join(_SIZES)} are supported with the"
     if resource.endswith(".cpu"):
         if divisor not in ("1m", "1"):
             detail = "only divisor's values 1m and 1 are supported with the cpu resource"
-            found.append(faults.invalid(field, resource, detail))
+            errs.append(field_errors.invalid(field, resource, detail))
     elif divisor not in _SIZES:
         if resource.endswith(".memory"):
-            found.append(faults.invalid(field, resource, f"{sizes} memory resource"))
+            errs.append(field_errors.invalid(field, resource, f"{sizes} memory resource"))
         elif resource.endswith(".ephemeral-storage"):
-            found.append(faults.invalid(field, resource, f"{sizes} local ephemeral storage resource"))
+            errs.append(field_errors.invalid(field, resource, f"{sizes} local ephemeral storage resource"))
         elif resource.startswith(_HUGE_PAGES):
-            found.append(faults.invalid(field, resource, f"{sizes} hugepages resource"))
+            errs.append(field_errors.invalid(field, resource, f"{sizes} hugepages resource"))
 
 
-def check_key_ref(reference: Object, field: str, found: list[Fault]) -> None:
+def check_key_ref(reference: Object, field: str, errs: list[FieldError]) -> None:
     """One key of a ConfigMap or a Secret."""
     name, key = reference.get("name") or "", reference.get("key") or ""
     if problems := names.subdomain_problems(name):
-        checks.told(problems, f"{field}.name", name, found)
+        checks.told(problems, f"{field}.name", name, errs)
     if not key:
-        found.append(faults.required(f"{field}.key"))
+        errs.append(field_errors.required(f"{field}.key"))
     elif not checks.is_config_key(key) or key.startswith("."):
-        checks.told(checks.config_key_problems(key), f"{field}.key", key, found)
+        checks.told(checks.config_key_problems(key), f"{field}.key", key, errs)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults, names, selectors
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names, selectors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -13,55 +13,55 @@ _WEIGHT = "must be in the range 1-100"
 _NOT_OPERATOR = "not a valid selector operator"
 
 
-def check_affinity(affinity: Object, at: str, found: list[Fault]) -> None:
+def check_affinity(affinity: Object, at: str, errs: list[FieldError]) -> None:
     nodes = affinity.get("nodeAffinity")
     if nodes is not None:
-        _check_node_affinity(nodes, f"{at}.nodeAffinity", found)
+        _check_node_affinity(nodes, f"{at}.nodeAffinity", errs)
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind)
         if pods is None:
             continue
         for index, term in enumerate(pods.get(_REQUIRED) or ()):
-            _check_pod_term(term, f"{at}.{kind}.{_REQUIRED}[{index}]", found)
+            _check_pod_term(term, f"{at}.{kind}.{_REQUIRED}[{index}]", errs)
         for index, weighted in enumerate(pods.get(_PREFERRED) or ()):
             field = f"{at}.{kind}.{_PREFERRED}[{index}]"
-            _check_weight(weighted, field, found)
-            _check_pod_term(weighted.get("podAffinityTerm") or {}, f"{field}.podAffinityTerm", found)
+            _check_weight(weighted, field, errs)
+            _check_pod_term(weighted.get("podAffinityTerm") or {}, f"{field}.podAffinityTerm", errs)
 
 
-def _check_weight(weighted: Object, field: str, found: list[Fault]) -> None:
+def _check_weight(weighted: Object, field: str, errs: list[FieldError]) -> None:
     weight = weighted.get("weight") or 0
     if not 0 < weight <= 100:
-        found.append(faults.invalid(f"{field}.weight", weight, _WEIGHT))
+        errs.append(field_errors.invalid(f"{field}.weight", weight, _WEIGHT))
 
 
-def _check_node_affinity(affinity: Object, at: str, found: list[Fault]) -> None:
+def _check_node_affinity(affinity: Object, at: str, errs: list[FieldError]) -> None:
     required = affinity.get(_REQUIRED)
     if required is not None:
-        check_node_selector(required, f"{at}.{_REQUIRED}", found)
+        check_node_selector(required, f"{at}.{_REQUIRED}", errs)
     for index, weighted in enumerate(affinity.get(_PREFERRED) or ()):
         field = f"{at}.{_PREFERRED}[{index}]"
-        _check_weight(weighted, field, found)
-        _check_node_term(weighted.get("preference") or {}, f"{field}.preference", found, any_value=True)
+        _check_weight(weighted, field, errs)
+        _check_node_term(weighted.get("preference") or {}, f"{field}.preference", errs, any_value=True)
 
 
-def check_node_selector(selector: Object, at: str, found: list[Fault]) -> None:
+def check_node_selector(selector: Object, at: str, errs: list[FieldError]) -> None:
     """A node selector, in a pod's affinity and in a PersistentVolume's."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
-        found.append(faults.required(f"{at}.nodeSelectorTerms", "must have at least one node selector term"))
+        errs.append(field_errors.required(f"{at}.nodeSelectorTerms", "must have at least one node selector term"))
     for index, term in enumerate(terms):
-        _check_node_term(term, f"{at}.nodeSelectorTerms[{index}]", found)
+        _check_node_term(term, f"{at}.nodeSelectorTerms[{index}]", errs)
 
 
-def _check_node_term(term: Object, at: str, found: list[Fault], *, any_value: bool = False) -> None:
+def _check_node_term(term: Object, at: str, errs: list[FieldError], *, any_value: bool = False) -> None:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        _check_node_requirement(requirement, f"{at}.matchExpressions[{index}]", found, any_value=any_value)
+        _check_node_requirement(requirement, f"{at}.matchExpressions[{index}]", errs, any_value=any_value)
     for index, requirement in enumerate(term.get("matchFields") or ()):
-        _check_node_field(requirement, f"{at}.matchFields[{index}]", found)
+        _check_node_field(requirement, f"{at}.matchFields[{index}]", errs)
 
 
-def _check_node_requirement(requirement: Object, at: str, found: list[Fault], *, any_value: bool) -> None:
+def _check_node_requirement(requirement: Object, at: str, errs: list[FieldError], *, any_value: bool) -> None:
     operator, key, values = (
         requirement.get("operator") or "",
         requirement.get("key") or "",
@@ -69,75 +69,75 @@ def _check_node_requirement(requirement: Object, at: str, found: list[Fault], *,
     )
     if operator in ("In", "NotIn"):
         if not values:
-            found.append(faults.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errs.append(field_errors.required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            found.append(faults.forbidden(f"{at}.values", detail))
+            errs.append(field_errors.forbidden(f"{at}.values", detail))
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
             detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            found.append(faults.required(f"{at}.values", detail))
+            errs.append(field_errors.required(f"{at}.values", detail))
     else:
-        found.append(faults.invalid(f"{at}.operator", operator, _NOT_OPERATOR))
-    checks.told(names.qualified_name_problems(key), f"{at}.key", key, found)
+        errs.append(field_errors.invalid(f"{at}.operator", operator, _NOT_OPERATOR))
+    checks.told(names.qualified_name_problems(key), f"{at}.key", key, errs)
     if not any_value:
         for index, value in enumerate(values):
-            checks.told(names.label_value_problems(value), f"{at}.values[{index}]", value, found)
+            checks.told(names.label_value_problems(value), f"{at}.values[{index}]", value, errs)
 
 
-def _check_node_field(requirement: Object, at: str, found: list[Fault]) -> None:
+def _check_node_field(requirement: Object, at: str, errs: list[FieldError]) -> None:
     operator, key, values = (
         requirement.get("operator") or "",
         requirement.get("key") or "",
         requirement.get("values") or (),
     )
     if operator not in ("In", "NotIn"):
-        found.append(faults.invalid(f"{at}.operator", operator, _NOT_OPERATOR))
+        errs.append(field_errors.invalid(f"{at}.operator", operator, _NOT_OPERATOR))
     elif len(values) != 1:
         detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        found.append(faults.required(f"{at}.values", detail))
+        errs.append(field_errors.required(f"{at}.values", detail))
     if key != "metadata.name":
-        found.append(faults.invalid(f"{at}.key", key, "not a valid field selector key"))
+        errs.append(field_errors.invalid(f"{at}.key", key, "not a valid field selector key"))
         return
     for index, value in enumerate(values):
-        checks.told(names.subdomain_problems(value), f"{at}.values[{index}]", value, found)
+        checks.told(names.subdomain_problems(value), f"{at}.values[{index}]", value, errs)
 
 
-def _check_pod_term(term: Object, at: str, found: list[Fault]) -> None:
-    found += selectors.validate_object(term.get("labelSelector"), f"{at}.labelSelector")
-    found += selectors.validate_object(term.get("namespaceSelector"), f"{at}.namespaceSelector")
+def _check_pod_term(term: Object, at: str, errs: list[FieldError]) -> None:
+    errs += selectors.validate_object(term.get("labelSelector"), f"{at}.labelSelector")
+    errs += selectors.validate_object(term.get("namespaceSelector"), f"{at}.namespaceSelector")
     for namespace in term.get("namespaces") or ():
-        checks.told(names.label_problems(namespace), f"{at}.namespace", namespace, found)
-    _check_match_keys(term, at, found)
+        checks.told(names.label_problems(namespace), f"{at}.namespace", namespace, errs)
+    _check_match_keys(term, at, errs)
     key = term.get("topologyKey") or ""
     if not key:
-        found.append(faults.required(f"{at}.topologyKey", "can not be empty"))
-    checks.told(names.qualified_name_problems(key), f"{at}.topologyKey", key, found)
+        errs.append(field_errors.required(f"{at}.topologyKey", "can not be empty"))
+    checks.told(names.qualified_name_problems(key), f"{at}.topologyKey", key, errs)
 
 
-def _check_match_keys(term: Object, at: str, found: list[Fault]) -> None:
+def _check_match_keys(term: Object, at: str, errs: list[FieldError]) -> None:
     """The server writes `matchLabelKeys` into the selector as the pod is created, so a key twice in it is a clash."""
     selector = term.get("labelSelector")
     matched, mismatched = term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or []
     for name, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
         if keys and selector is None:
-            found.append(faults.forbidden(f"{at}.{name}", "must not be specified when labelSelector is not set"))
+            errs.append(field_errors.forbidden(f"{at}.{name}", "must not be specified when labelSelector is not set"))
         elif keys:
             for index, key in enumerate(keys):
-                checks.told(names.qualified_name_problems(key), f"{at}.{name}[{index}]", key, found)
+                checks.told(names.qualified_name_problems(key), f"{at}.{name}[{index}]", key, errs)
     if selector is not None and matched:
         seen = set(selector.get("matchLabels") or ())
         for expression in selector.get("matchExpressions") or ():
             key = expression.get("key")
             if key in seen and key in matched:
                 detail = "exists in both matchLabelKeys and labelSelector"
-                found.append(faults.invalid(f"{at}[{matched.index(key)}]", key, detail))
+                errs.append(field_errors.invalid(f"{at}[{matched.index(key)}]", key, detail))
             seen.add(key)
     for index, key in enumerate(matched):
         if key in mismatched:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
-            found.append(faults.invalid(f"{at}.matchLabelKeys[{index}]", key, detail))
+            errs.append(field_errors.invalid(f"{at}.matchLabelKeys[{index}]", key, detail))
 
 
 def merge_match_keys(spec: Object, labels: dict[str, str]) -> None:
@@ -160,38 +160,38 @@ def merge_match_keys(spec: Object, labels: dict[str, str]) -> None:
                     selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), expression]
 
 
-def check_spread(constraints: list[Object], at: str, found: list[Fault]) -> None:
+def check_spread(constraints: list[Object], at: str, errs: list[FieldError]) -> None:
     for index, constraint in enumerate(constraints):
         field = f"{at}[{index}]"
         skew, key = constraint.get("maxSkew") or 0, constraint.get("topologyKey") or ""
         action = constraint.get("whenUnsatisfiable") or ""
         if skew <= 0:
-            found.append(faults.invalid(f"{field}.maxSkew", skew, checks.NOT_POSITIVE))
+            errs.append(field_errors.invalid(f"{field}.maxSkew", skew, checks.NOT_POSITIVE))
         if not key:
-            found.append(faults.required(f"{field}.topologyKey", "can not be empty"))
-        checks.choice(action, ("DoNotSchedule", "ScheduleAnyway"), f"{field}.whenUnsatisfiable", found)
+            errs.append(field_errors.required(f"{field}.topologyKey", "can not be empty"))
+        checks.choice(action, ("DoNotSchedule", "ScheduleAnyway"), f"{field}.whenUnsatisfiable", errs)
         pairs = [(one.get("topologyKey") or "", one.get("whenUnsatisfiable") or "") for one in constraints[index + 1 :]]
         if (key, action) in pairs:
             named = "{topologyKey, whenUnsatisfiable}"
-            found.append(faults.duplicate(f"{field}.{named}", f"{{{key}, {action}}}"))
-        _check_min_domains(constraint.get("minDomains"), action, f"{field}.minDomains", found)
+            errs.append(field_errors.duplicate(f"{field}.{named}", f"{{{key}, {action}}}"))
+        _check_min_domains(constraint.get("minDomains"), action, f"{field}.minDomains", errs)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            checks.choice(constraint.get(policy), ("Honor", "Ignore"), f"{field}.{policy}", found)
-        _check_match_keys(constraint, field, found)
-        found += selectors.validate_object(constraint.get("labelSelector"), f"{field}.labelSelector")
+            checks.choice(constraint.get(policy), ("Honor", "Ignore"), f"{field}.{policy}", errs)
+        _check_match_keys(constraint, field, errs)
+        errs += selectors.validate_object(constraint.get("labelSelector"), f"{field}.labelSelector")
 
 
-def _check_min_domains(domains: int | None, action: str, field: str, found: list[Fault]) -> None:
+def _check_min_domains(domains: int | None, action: str, field: str, errs: list[FieldError]) -> None:
     if domains is None:
         return
     if domains <= 0:
-        found.append(faults.invalid(field, domains, checks.NOT_POSITIVE))
+        errs.append(field_errors.invalid(field, domains, checks.NOT_POSITIVE))
     if action != "DoNotSchedule":
         detail = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
-        found.append(faults.invalid(field, domains, detail))
+        errs.append(field_errors.invalid(field, domains, detail))
 
 
-def check_tolerations(tolerations: list[Object], at: str, found: list[Fault]) -> None:
+def check_tolerations(tolerations: list[Object], at: str, errs: list[FieldError]) -> None:
     for index, toleration in enumerate(tolerations):
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
         value, effect = toleration.get("value") or "", toleration.get("effect") or ""
@@ -199,31 +199,31 @@ def check_tolerations(tolerations: list[Object], at: str, found: list[Fault]) ->
             continue  # what the server adds to every pod
         field = f"{at}[{index}]"
         if key:
-            checks.told(names.qualified_name_problems(key), f"{field}.key", key, found)
+            checks.told(names.qualified_name_problems(key), f"{field}.key", key, errs)
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            found.append(faults.invalid(f"{field}.operator", operator, detail))
+            errs.append(field_errors.invalid(f"{field}.operator", operator, detail))
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            found.append(faults.invalid(f"{field}.effect", effect, detail))
+            errs.append(field_errors.invalid(f"{field}.effect", effect, detail))
         if operator in ("", "Equal"):
             if problems := names.label_value_problems(value):
-                found.append(faults.invalid(f"{field}.operator", value, ";".join(problems)))
+                errs.append(field_errors.invalid(f"{field}.operator", value, ";".join(problems)))
         elif operator == "Exists":
             if value:
                 detail = "value must be empty when `operator` is 'Exists'"
-                found.append(faults.invalid(f"{field}.operator", value, detail))
+                errs.append(field_errors.invalid(f"{field}.operator", value, detail))
         else:
-            found.append(faults.not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
+            errs.append(field_errors.not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
         if effect:
-            checks.choice(effect, EFFECTS, f"{field}.effect", found)
+            checks.choice(effect, EFFECTS, f"{field}.effect", errs)
 
 
-def check_gates(gates: list[Object], at: str, found: list[Fault]) -> None:
+def check_gates(gates: list[Object], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name") or ""
-        checks.told(names.qualified_name_problems(name), f"{at}[{index}]", name, found)
+        checks.told(names.qualified_name_problems(name), f"{at}[{index}]", name, errs)
         if name in seen:
-            found.append(faults.duplicate(f"{at}[{index}]", name))
+            errs.append(field_errors.duplicate(f"{at}[{index}]", name))
         seen.add(name)

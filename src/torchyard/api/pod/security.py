@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 _SECCOMP = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROFILE_LENGTH = 4095
@@ -21,119 +21,121 @@ _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
-def check_security_context(context: Object, at: str, found: list[Fault], *, host_users: bool) -> None:
+def check_security_context(context: Object, at: str, errs: list[FieldError], *, host_users: bool) -> None:
     """A container's own."""
-    checks.user_id(context.get("runAsUser"), f"{at}.runAsUser", found)
-    checks.user_id(context.get("runAsGroup"), f"{at}.runAsGroup", found)
+    checks.user_id(context.get("runAsUser"), f"{at}.runAsUser", errs)
+    checks.user_id(context.get("runAsGroup"), f"{at}.runAsGroup", errs)
     proc = context.get("procMount")
-    checks.choice(proc, ("Default", "Unmasked"), f"{at}.procMount", found)
+    checks.choice(proc, ("Default", "Unmasked"), f"{at}.procMount", errs)
     if proc == "Unmasked" and host_users:
-        found.append(faults.invalid(f"{at}.procMount", proc, "`hostUsers` must be false to use `Unmasked`"))
-    _check_seccomp(context.get("seccompProfile"), f"{at}.seccompProfile", found)
+        errs.append(field_errors.invalid(f"{at}.procMount", proc, "`hostUsers` must be false to use `Unmasked`"))
+    _check_seccomp(context.get("seccompProfile"), f"{at}.seccompProfile", errs)
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            found.append(faults.invalid(at, context, detail))
+            errs.append(field_errors.invalid(at, context, detail))
         if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
             detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            found.append(faults.invalid(at, context, detail))
-    _check_windows(context.get("windowsOptions"), f"{at}.windowsOptions", found)
-    _check_app_armor(context.get("appArmorProfile"), f"{at}.appArmorProfile", found)
+            errs.append(field_errors.invalid(at, context, detail))
+    _check_windows(context.get("windowsOptions"), f"{at}.windowsOptions", errs)
+    _check_app_armor(context.get("appArmorProfile"), f"{at}.appArmorProfile", errs)
 
 
-def check_pod_security_context(spec: Object, at: str, found: list[Fault]) -> None:
+def check_pod_security_context(spec: Object, at: str, errs: list[FieldError]) -> None:
     """The pod's."""
     context = spec.get("securityContext")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        found.append(faults.invalid(f"{at}.shareProcessNamespace", True, detail))
+        errs.append(field_errors.invalid(f"{at}.shareProcessNamespace", True, detail))
     if not context:
         return
-    checks.user_id(context.get("fsGroup"), f"{at}.fsGroup", found)
-    checks.user_id(context.get("runAsUser"), f"{at}.runAsUser", found)
-    checks.user_id(context.get("runAsGroup"), f"{at}.runAsGroup", found)
+    checks.user_id(context.get("fsGroup"), f"{at}.fsGroup", errs)
+    checks.user_id(context.get("runAsUser"), f"{at}.runAsUser", errs)
+    checks.user_id(context.get("runAsGroup"), f"{at}.runAsGroup", errs)
     for index, group in enumerate(context.get("supplementalGroups") or ()):
-        checks.user_id(group, f"{at}.supplementalGroups[{index}]", found)
-    _check_sysctls(spec, context.get("sysctls") or [], f"{at}.sysctls", found)
+        checks.user_id(group, f"{at}.supplementalGroups[{index}]", errs)
+    _check_sysctls(spec, context.get("sysctls") or [], f"{at}.sysctls", errs)
     policies = ("Always", "OnRootMismatch")
-    checks.choice(context.get("fsGroupChangePolicy"), policies, f"{at}.fsGroupChangePolicy", found)
-    _check_seccomp(context.get("seccompProfile"), f"{at}.seccompProfile", found)
-    _check_windows(context.get("windowsOptions"), f"{at}.windowsOptions", found)
-    _check_app_armor(context.get("appArmorProfile"), f"{at}.appArmorProfile", found)
+    checks.choice(context.get("fsGroupChangePolicy"), policies, f"{at}.fsGroupChangePolicy", errs)
+    _check_seccomp(context.get("seccompProfile"), f"{at}.seccompProfile", errs)
+    _check_windows(context.get("windowsOptions"), f"{at}.windowsOptions", errs)
+    _check_app_armor(context.get("appArmorProfile"), f"{at}.appArmorProfile", errs)
     groups = context.get("supplementalGroupsPolicy")
-    checks.choice(groups, ("Merge", "Strict"), f"{at}.supplementalGroupsPolicy", found)
+    checks.choice(groups, ("Merge", "Strict"), f"{at}.supplementalGroupsPolicy", errs)
     labels = context.get("seLinuxChangePolicy")
-    checks.choice(labels, ("Recursive",), f"{at}.seLinuxChangePolicy", found)
+    checks.choice(labels, ("Recursive",), f"{at}.seLinuxChangePolicy", errs)
 
 
-def _check_sysctls(spec: Object, sysctls: list[Object], at: str, found: list[Fault]) -> None:
+def _check_sysctls(spec: Object, sysctls: list[Object], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, sysctl in enumerate(sysctls):
         field, name = f"{at}[{index}].name", sysctl.get("name") or ""
         if not name:
-            found.append(faults.required(field))
+            errs.append(field_errors.required(field))
         elif len(name) > 253 or not _is_sysctl(name):
-            found.append(faults.invalid(field, name, f"must have at most 253 characters and match regex {_SYSCTL}"))
+            errs.append(
+                field_errors.invalid(field, name, f"must have at most 253 characters and match regex {_SYSCTL}")
+            )
         elif name in seen:
-            found.append(faults.duplicate(field, name))
+            errs.append(field_errors.duplicate(field, name))
         dotted = name.replace("/", ".")
         if spec.get("hostNetwork") and dotted.startswith("net."):
-            found.append(faults.invalid(field, name, "may not be specified when 'hostNetwork' is true"))
+            errs.append(field_errors.invalid(field, name, "may not be specified when 'hostNetwork' is true"))
         elif spec.get("hostIPC") and dotted.startswith(_IPC_SYSCTLS):
-            found.append(faults.invalid(field, name, "may not be specified when 'hostIPC' is true"))
+            errs.append(field_errors.invalid(field, name, "may not be specified when 'hostIPC' is true"))
         seen.add(name)
 
 
-def _check_seccomp(profile: Object | None, at: str, found: list[Fault]) -> None:
+def _check_seccomp(profile: Object | None, at: str, errs: list[FieldError]) -> None:
     if profile is None:
         return
     kind, local = profile.get("type") or "", profile.get("localhostProfile")
     if not kind:
-        found.append(faults.required(f"{at}.type", "type is required when seccompProfile is set"))
+        errs.append(field_errors.required(f"{at}.type", "type is required when seccompProfile is set"))
     else:
-        checks.choice(kind, _SECCOMP, f"{at}.type", found)
+        checks.choice(kind, _SECCOMP, f"{at}.type", errs)
     if kind == "Localhost":
         if local is None:
-            found.append(faults.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
+            errs.append(field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
         else:
-            checks.descending_path(local, f"{at}.localhostProfile", found)
+            checks.descending_path(local, f"{at}.localhostProfile", errs)
     elif local is not None:
         detail = "can only be set when seccomp type is Localhost"
-        found.append(faults.invalid(f"{at}.localhostProfile", profile, detail))
+        errs.append(field_errors.invalid(f"{at}.localhostProfile", profile, detail))
 
 
-def _check_app_armor(profile: Object | None, at: str, found: list[Fault]) -> None:
+def _check_app_armor(profile: Object | None, at: str, errs: list[FieldError]) -> None:
     if profile is None:
         return
     kind, local, field = profile.get("type") or "", profile.get("localhostProfile"), f"{at}.localhostProfile"
     if kind == "Localhost":
         if local is not None and local != local.strip():
-            found.append(faults.invalid(field, local, "must not be padded with whitespace"))
+            errs.append(field_errors.invalid(field, local, "must not be padded with whitespace"))
         elif not local:
-            found.append(faults.required(field, "must be set when AppArmor type is Localhost"))
+            errs.append(field_errors.required(field, "must be set when AppArmor type is Localhost"))
         if local is not None and len(local) > _PROFILE_LENGTH:
-            found.append(faults.too_long(field, _PROFILE_LENGTH))
+            errs.append(field_errors.too_long(field, _PROFILE_LENGTH))
     elif kind in ("RuntimeDefault", "Unconfined"):
         if local is not None:
-            found.append(faults.invalid(field, local, "can only be set when AppArmor type is Localhost"))
+            errs.append(field_errors.invalid(field, local, "can only be set when AppArmor type is Localhost"))
     elif not kind:
-        found.append(faults.required(f"{at}.type", "type is required when appArmorProfile is set"))
+        errs.append(field_errors.required(f"{at}.type", "type is required when appArmorProfile is set"))
     else:
-        found.append(faults.not_supported(f"{at}.type", kind, _SECCOMP))
+        errs.append(field_errors.not_supported(f"{at}.type", kind, _SECCOMP))
 
 
-def _check_windows(options: Object | None, at: str, found: list[Fault]) -> None:
+def _check_windows(options: Object | None, at: str, errs: list[FieldError]) -> None:
     """Windows pods do not run here; their options are checked all the same."""
     if not options:
         return
     name, user = options.get("gmsaCredentialSpecName"), options.get("runAsUserName")
     if name is not None:
-        checks.told(names.subdomain_problems(name), f"{at}.gmsaCredentialSpecName", name, found)
+        checks.told(names.subdomain_problems(name), f"{at}.gmsaCredentialSpecName", name, errs)
     if options.get("gmsaCredentialSpec") == "":
         detail = "gmsaCredentialSpec cannot be an empty string"
-        found.append(faults.invalid(f"{at}.gmsaCredentialSpec", "", detail))
+        errs.append(field_errors.invalid(f"{at}.gmsaCredentialSpec", "", detail))
     if user is not None:
-        checks.told([f"runAsUserName{one}" for one in _user_problems(user)], f"{at}.runAsUserName", user, found)
+        checks.told([f"runAsUserName{one}" for one in _user_problems(user)], f"{at}.runAsUserName", user, errs)
 
 
 def _user_problems(name: str) -> list[str]:
@@ -161,34 +163,34 @@ def _user_problems(name: str) -> list[str]:
     return problems
 
 
-def check_operating_system(spec: Object, at: str, found: list[Fault]) -> None:
+def check_operating_system(spec: Object, at: str, errs: list[FieldError]) -> None:
     """`os.name`, and what it excludes."""
     system = spec.get("os")
     if system is None:
         return
     name = system.get("name")
     if not name:
-        found.append(faults.required(f"{at}.os.name"))
+        errs.append(field_errors.required(f"{at}.os.name"))
     elif name not in ("linux", "windows"):
-        found.append(faults.not_supported(f"{at}.os", name, ("linux", "windows")))
+        errs.append(field_errors.not_supported(f"{at}.os", name, ("linux", "windows")))
     elif name == "linux":
         detail = "windows options cannot be set for a linux pod"
         if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
-            found.append(faults.forbidden(f"{at}.securityContext.windowsOptions", detail))
+            errs.append(field_errors.forbidden(f"{at}.securityContext.windowsOptions", detail))
         for kind in _CONTAINERS:
             for index, container in enumerate(spec.get(kind) or ()):
                 if (container.get("securityContext") or {}).get("windowsOptions") is not None:
-                    found.append(faults.forbidden(f"{at}.{kind}[{index}].securityContext.windowsOptions", detail))
+                    errs.append(field_errors.forbidden(f"{at}.{kind}[{index}].securityContext.windowsOptions", detail))
 
 
-def check_host_users(spec: Object, at: str, found: list[Fault]) -> None:
+def check_host_users(spec: Object, at: str, errs: list[FieldError]) -> None:
     """A pod with users of its own cannot share the host's namespaces."""
     if spec.get("hostUsers") is not False:
         return
     for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(field):
-            found.append(faults.forbidden(f"{at}.{shown}", _OWN_USERS))
+            errs.append(field_errors.forbidden(f"{at}.{shown}", _OWN_USERS))
     for kind in _CONTAINERS:
         for index, container in enumerate(spec.get(kind) or ()):
             if container.get("volumeDevices"):
-                found.append(faults.forbidden(f"{at}.{kind}[{index}].volumeDevices", _OWN_USERS))
+                errs.append(field_errors.forbidden(f"{at}.{kind}[{index}].volumeDevices", _OWN_USERS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 
 TOKEN_SECONDS = 3607
 ROOT_CA = "kube-root-ca.crt"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity
 
-Object = dict[str, Any]
 Amounts = dict[str, Quantity]
 Which = Literal["requests", "limits"]
 

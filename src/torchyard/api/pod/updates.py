@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
+from torchyard.api import checks, field_errors, names
 from torchyard.api.differences import differences
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.qos import quality_of_service
 from torchyard.api.pod.scheduling import check_tolerations
 from torchyard.api.pod.validation import APP_ARMOR, MIRROR, check_annotations, check_metadata_and_spec
@@ -28,94 +28,94 @@ _TERMINAL = "may not be transitioned to non-terminated state"
 _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
-def validate_pod_update(new: Object, old: Object) -> list[Fault]:
+def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
     """A change by the main endpoint."""
-    found: list[Fault] = []
-    check_metadata_and_spec(new, found)
-    _check_annotations(new, old, found)
+    errs: list[FieldError] = []
+    check_metadata_and_spec(new, errs)
+    _check_annotations(new, old, errs)
     spec, before = new["spec"], old["spec"]
-    if not _check_images(spec, before, found):
-        return found
-    if not _check_deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"), found):
-        return found
-    _check_added_tolerations(spec.get("tolerations") or [], before.get("tolerations") or [], found)
-    _check_removed_gates(spec.get("schedulingGates") or [], before.get("schedulingGates") or [], found)
+    if not _check_images(spec, before, errs):
+        return errs
+    if not _check_deadline(spec.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"), errs):
+        return errs
+    _check_added_tolerations(spec.get("tolerations") or [], before.get("tolerations") or [], errs)
+    _check_removed_gates(spec.get("schedulingGates") or [], before.get("schedulingGates") or [], errs)
     if spec != before:
-        _check_unchanged(spec, before, found)
-    return found
+        _check_unchanged(spec, before, errs)
+    return errs
 
 
-def _check_annotations(new: Object, old: Object, found: list[Fault]) -> None:
+def _check_annotations(new: Object, old: Object, errs: list[FieldError]) -> None:
     after, before = new["metadata"].get("annotations") or {}, old["metadata"].get("annotations") or {}
     at = "metadata.annotations"
     for key, value in before.items():
         if after.get(key) != value:
             if key.startswith(APP_ARMOR):
-                found.append(faults.forbidden(f"{at}[{key}]", "may not remove or update AppArmor annotations"))
+                errs.append(field_errors.forbidden(f"{at}[{key}]", "may not remove or update AppArmor annotations"))
             elif key == MIRROR:
-                found.append(faults.forbidden(f"{at}[{key}]", "may not remove or update mirror pod annotation"))
+                errs.append(field_errors.forbidden(f"{at}[{key}]", "may not remove or update mirror pod annotation"))
     for key in after.keys() - before.keys():
         if key.startswith(APP_ARMOR):
-            found.append(faults.forbidden(f"{at}[{key}]", "may not add AppArmor annotations"))
+            errs.append(field_errors.forbidden(f"{at}[{key}]", "may not add AppArmor annotations"))
         elif key == MIRROR:
-            found.append(faults.forbidden(f"{at}[{key}]", "may not add mirror pod annotation"))
-    check_annotations(after, new["spec"], at, found)
+            errs.append(field_errors.forbidden(f"{at}[{key}]", "may not add mirror pod annotation"))
+    check_annotations(after, new["spec"], at, errs)
 
 
-def _check_images(spec: Object, before: Object, found: list[Fault]) -> bool:
+def _check_images(spec: Object, before: Object, errs: list[FieldError]) -> bool:
     for kind in ("containers", "initContainers"):
         containers = spec.get(kind) or []
         if len(containers) != len(before.get(kind) or []):
-            found.append(faults.forbidden(f"spec.{kind}", "pod updates may not add or remove containers"))
+            errs.append(field_errors.forbidden(f"spec.{kind}", "pod updates may not add or remove containers"))
             return False
         for index, container in enumerate(containers):
             image = container.get("image") or ""
             if not image:
-                found.append(faults.required(f"spec.{kind}[{index}].image"))
+                errs.append(field_errors.required(f"spec.{kind}[{index}].image"))
             if image != image.strip():
                 detail = "must not have leading or trailing whitespace"
-                found.append(faults.invalid(f"spec.{kind}[{index}].image", image, detail))
+                errs.append(field_errors.invalid(f"spec.{kind}[{index}].image", image, detail))
     return True
 
 
-def _check_deadline(deadline: int | None, before: int | None, found: list[Fault]) -> bool:
+def _check_deadline(deadline: int | None, before: int | None, errs: list[FieldError]) -> bool:
     """A deadline may be set once and then only be shortened."""
     field = "spec.activeDeadlineSeconds"
     if deadline is None:
         if before is not None:
             detail = "must not update from a positive integer to nil value"
-            found.append(faults.invalid(field, None, detail))
+            errs.append(field_errors.invalid(field, None, detail))
         return True
     if not 0 <= deadline <= checks.MAX_INT32:
-        found.append(faults.invalid(field, deadline, checks.within(0, checks.MAX_INT32)))
+        errs.append(field_errors.invalid(field, deadline, checks.within(0, checks.MAX_INT32)))
         return False
     if before is not None and before < deadline:
-        found.append(faults.invalid(field, deadline, "must be less than or equal to previous value"))
+        errs.append(field_errors.invalid(field, deadline, "must be less than or equal to previous value"))
         return False
     return True
 
 
-def _check_added_tolerations(tolerations: list[Object], before: list[Object], found: list[Fault]) -> None:
+def _check_added_tolerations(tolerations: list[Object], before: list[Object], errs: list[FieldError]) -> None:
     def without_seconds(toleration: Object) -> Object:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds" and value}
 
     kept = [without_seconds(one) for one in tolerations]
     if any(without_seconds(one) not in kept for one in before):
         detail = "existing toleration can not be modified except its tolerationSeconds"
-        found.append(faults.forbidden("spec.tolerations", detail))
+        errs.append(field_errors.forbidden("spec.tolerations", detail))
     else:
-        check_tolerations(tolerations, "spec.tolerations", found)
+        check_tolerations(tolerations, "spec.tolerations", errs)
 
 
-def _check_removed_gates(gates: list[Object], before: list[Object], found: list[Fault]) -> None:
+def _check_removed_gates(gates: list[Object], before: list[Object], errs: list[FieldError]) -> None:
     known = {gate.get("name") for gate in before}
     for index, gate in enumerate(gates):
         if gate.get("name") not in known:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            found.append(faults.forbidden(f"spec.schedulingGates[{index}].name", detail))
+            errs.append(field_errors.forbidden(f"spec.schedulingGates[{index}].name", detail))
 
 
-def _check_unchanged(spec: Object, before: Object, found: list[Fault]) -> None:
+def _check_unchanged(spec: Object, before: Object, errs: list[FieldError]) -> None:
     """All but the fields above must be as they were."""
     munged = dict(spec)
     for kind in ("containers", "initContainers"):
@@ -127,10 +127,10 @@ def _check_unchanged(spec: Object, before: Object, found: list[Fault]) -> None:
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
         _restore(munged, before, "terminationGracePeriodSeconds")
     if before.get("schedulingGates"):
-        _check_gated(munged, before, found)
+        _check_gated(munged, before, errs)
     if changed := differences(before, munged):
         detail = f"pod updates may not change fields other than {','.join(_MAY_CHANGE)}\n{changed}"
-        found.append(faults.forbidden("spec", detail))
+        errs.append(field_errors.forbidden("spec", detail))
 
 
 def _restore(munged: Object, before: Object, field: str) -> None:
@@ -140,18 +140,18 @@ def _restore(munged: Object, before: Object, field: str) -> None:
         munged[field] = before[field]
 
 
-def _check_gated(munged: Object, before: Object, found: list[Fault]) -> None:
+def _check_gated(munged: Object, before: Object, errs: list[FieldError]) -> None:
     """A pod that waits for its gates may still become pickier about nodes."""
     selector, was = munged.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in was.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        found.append(faults.invalid("spec.nodeSelector", selector, detail))
+        errs.append(field_errors.invalid("spec.nodeSelector", selector, detail))
     _restore(munged, before, "nodeSelector")
     affinity, affinity_before = munged.get("affinity") or {}, before.get("affinity") or {}
     nodes, nodes_before = affinity.get("nodeAffinity"), affinity_before.get("nodeAffinity")
     if nodes == nodes_before:
         return
-    _check_narrower(nodes or {}, nodes_before or {}, found)
+    _check_narrower(nodes or {}, nodes_before or {}, errs)
     restored = {key: value for key, value in affinity.items() if key != "nodeAffinity"}
     if nodes_before is not None:
         restored["nodeAffinity"] = nodes_before
@@ -161,18 +161,18 @@ def _check_gated(munged: Object, before: Object, found: list[Fault]) -> None:
         munged.pop("affinity", None)
 
 
-def _check_narrower(nodes: Object, before: Object, found: list[Fault]) -> None:
+def _check_narrower(nodes: Object, before: Object, errs: list[FieldError]) -> None:
     at = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     terms = (nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     old_terms = (before.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
     if old_terms and len(terms) != len(old_terms):
         detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        found.append(faults.invalid(at, terms, detail))
+        errs.append(field_errors.invalid(at, terms, detail))
         return
     for index, (term, old_term) in enumerate(zip(terms, old_terms, strict=False)):
         if not _only_added(term, old_term):
             detail = "only additions are allowed (no mutations or deletions)"
-            found.append(faults.invalid(f"{at}[{index}]", term, detail))
+            errs.append(field_errors.invalid(f"{at}[{index}]", term, detail))
 
 
 def _only_added(term: Object, before: Object) -> bool:
@@ -184,39 +184,39 @@ def _only_added(term: Object, before: Object) -> bool:
     )
 
 
-def validate_pod_status(new: Object, old: Object) -> list[Fault]:
+def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
     """A change by the status endpoint."""
-    found: list[Fault] = []
-    _check_annotations(new, old, found)
+    errs: list[FieldError] = []
+    _check_annotations(new, old, errs)
     status, before = new.get("status") or {}, old.get("status") or {}
     for index, condition in enumerate(status.get("conditions") or ()):
         kind = condition.get("type") or ""
         if kind not in _SYSTEM_CONDITIONS:
-            checks.told(names.qualified_name_problems(kind), f"status.conditions[{index}].Type", kind, found)
+            checks.told(names.qualified_name_problems(kind), f"status.conditions[{index}].Type", kind, errs)
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
-        checks.told(names.subdomain_problems(node), "status.nominatedNodeName", node, found)
-    checks.immutable(status.get("qosClass") or "", before.get("qosClass") or "", "status.qosClass", found)
+        checks.told(names.subdomain_problems(node), "status.nominatedNodeName", node, errs)
+    checks.immutable(status.get("qosClass") or "", before.get("qosClass") or "", "status.qosClass", errs)
     policy = old["spec"].get("restartPolicy") or "Always"
     sidecars = {
         one.get("name") for one in old["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"
     }
-    _check_states(status, before, "containerStatuses", found, policy=policy)
-    _check_states(status, before, "initContainerStatuses", found, policy=policy, sidecars=sidecars)
-    _check_states(status, before, "ephemeralContainerStatuses", found, policy="Never")
-    _check_addresses(status.get("podIPs") or [], "status.podIPs", found)
+    _check_states(status, before, "containerStatuses", errs, policy=policy)
+    _check_states(status, before, "initContainerStatuses", errs, policy=policy, sidecars=sidecars)
+    _check_states(status, before, "ephemeralContainerStatuses", errs, policy="Never")
+    _check_addresses(status.get("podIPs") or [], "status.podIPs", errs)
     host_ips = status.get("hostIPs") or []
     if host_ips and status.get("hostIP") != host_ips[0].get("ip"):
-        found.append(faults.invalid("status.hostIPs[0].ip", host_ips[0].get("ip"), "must be equal to `hostIP`"))
-    _check_addresses(host_ips, "status.hostIPs", found)
-    return found
+        errs.append(field_errors.invalid("status.hostIPs[0].ip", host_ips[0].get("ip"), "must be equal to `hostIP`"))
+    _check_addresses(host_ips, "status.hostIPs", errs)
+    return errs
 
 
 def _check_states(
     status: Object,
     before: Object,
     kind: str,
-    found: list[Fault],
+    errs: list[FieldError],
     *,
     policy: str,
     sidecars: set[Any] | frozenset[Any] = frozenset(),
@@ -231,40 +231,40 @@ def _check_states(
         if ended is None or name in sidecars or (ended.get("exitCode") and policy == "OnFailure"):
             continue
         if name in states and states[name].get("terminated") is None:
-            found.append(faults.forbidden(f"status.{kind}[{index}].state", _TERMINAL))
+            errs.append(field_errors.forbidden(f"status.{kind}[{index}].state", _TERMINAL))
 
 
-def _check_addresses(addresses: list[Object], at: str, found: list[Fault]) -> None:
+def _check_addresses(addresses: list[Object], at: str, errs: list[FieldError]) -> None:
     texts = [one.get("ip") or "" for one in addresses]
-    valid = [checks.ip(text, f"{at}[{index}]", found) for index, text in enumerate(texts)]
+    valid = [checks.ip(text, f"{at}[{index}]", errs) for index, text in enumerate(texts)]
     if len(texts) < 2:
         return
     families = {getattr(checks.parse_ip(text), "version", 0) for text in texts}
     if all(valid) and (len(texts) > 2 or len(families) < 2):
         detail = "may specify no more than one IP for each IP family"
-        found.append(faults.invalid(at, addresses, detail))
+        errs.append(field_errors.invalid(at, addresses, detail))
     for index, text in enumerate(texts):
         if text in texts[:index]:
-            found.append(faults.duplicate(f"{at}[{index}]", addresses[index]))
+            errs.append(field_errors.duplicate(f"{at}[{index}]", addresses[index]))
 
 
-def validate_ephemeral_containers(new: Object, old: Object) -> list[Fault]:
+def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
     """A change by the `ephemeralcontainers` endpoint: containers may be added, never changed or taken away."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
-        return [faults.forbidden("[]", "static pods do not support ephemeral containers")]
-    found: list[Fault] = []
-    check_metadata_and_spec(new, found)
-    _check_annotations(new, old, found)
+        return [field_errors.forbidden("[]", "static pods do not support ephemeral containers")]
+    errs: list[FieldError] = []
+    check_metadata_and_spec(new, errs)
+    _check_annotations(new, old, errs)
     after = {one.get("name"): one for one in new["spec"].get("ephemeralContainers") or ()}
     for container in old["spec"].get("ephemeralContainers") or ():
         name = container.get("name")
         if name not in after:
             detail = f'existing ephemeral containers "{name}" may not be removed\n'
-            found.append(faults.forbidden("spec.ephemeralContainers", detail))
+            errs.append(field_errors.forbidden("spec.ephemeralContainers", detail))
         elif changed := differences(container, after[name]):
             detail = f'existing ephemeral containers "{name}" may not be changed\n{changed}'
-            found.append(faults.forbidden("spec.ephemeralContainers", detail))
-    return found
+            errs.append(field_errors.forbidden("spec.ephemeralContainers", detail))
+    return errs
 
 
 def resized(pod: Object, sent: Object) -> Object:
@@ -282,38 +282,38 @@ def _with(container: Object, wanted: Object) -> Object:
     return {**container, **changed}
 
 
-def validate_resize(new: Object, old: Object) -> list[Fault]:
+def validate_resize(new: Object, old: Object) -> list[FieldError]:
     """A change by the `resize` endpoint: cpu and memory of running containers."""
     if any((pod["spec"].get("resources") or {}).get(one) for pod in (new, old) for one in ("requests", "limits")):
-        return [faults.forbidden("[]", "pods with pod-level resources cannot be resized")]
+        return [field_errors.forbidden("[]", "pods with pod-level resources cannot be resized")]
     if MIRROR in (old["metadata"].get("annotations") or {}):
-        return [faults.forbidden("[]", "static pods cannot be resized")]
-    found: list[Fault] = []
-    check_metadata_and_spec(new, found)
+        return [field_errors.forbidden("[]", "static pods cannot be resized")]
+    errs: list[FieldError] = []
+    check_metadata_and_spec(new, errs)
     if quality_of_service(new) != ((old.get("status") or {}).get("qosClass") or quality_of_service(old)):
         detail = "Pod QOS Class may not change as a result of resizing"
-        found.append(faults.invalid("spec", (new.get("status") or {}).get("qosClass"), detail))
+        errs.append(field_errors.invalid("spec", (new.get("status") or {}).get("qosClass"), detail))
     spec, before = new["spec"], old["spec"]
     if any(len(spec.get(kind) or []) != len(before.get(kind) or []) for kind in ("containers", "initContainers")):
-        return [*found, faults.forbidden("spec", "only cpu and memory resources are mutable")]
+        return [*errs, field_errors.forbidden("spec", "only cpu and memory resources are mutable")]
     munged = dict(spec)
     for kind in ("initContainers", "containers"):
         pairs = list(zip(spec.get(kind) or (), before.get(kind) or (), strict=True))
         for index, (container, was) in enumerate(pairs):
             if kind == "containers" or was.get("restartPolicy") == "Always":
-                _check_resized(container, was, f"spec.{kind}[{index}].resources", found)
+                _check_resized(container, was, f"spec.{kind}[{index}].resources", errs)
         if pairs:
             munged[kind] = [_with_old_resources(container, was) for container, was in pairs]
-    if not found and differences(before, munged):
-        found.append(faults.forbidden("spec", "only cpu and memory resources are mutable"))
-    return found
+    if not errs and differences(before, munged):
+        errs.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
+    return errs
 
 
-def _check_resized(container: Object, before: Object, at: str, found: list[Fault]) -> None:
+def _check_resized(container: Object, before: Object, at: str, errs: list[FieldError]) -> None:
     resources, was = container.get("resources") or {}, before.get("resources") or {}
     for kind in ("requests", "limits"):
         if (was.get(kind) or {}).keys() - (resources.get(kind) or {}).keys():
-            found.append(faults.forbidden(f"{at}.{kind}", f"resource {kind} cannot be removed"))
+            errs.append(field_errors.forbidden(f"{at}.{kind}", f"resource {kind} cannot be removed"))
 
 
 def _with_old_resources(container: Object, before: Object) -> Object:

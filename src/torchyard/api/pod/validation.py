@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torchyard.api import amounts, checks, faults, names, quantity
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import amounts, checks, field_errors, names, quantity
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.containers import (
     PodContext,
     check_containers,
@@ -40,109 +40,109 @@ def all_containers(spec: Object) -> Iterator[tuple[str, int, Object]]:
             yield kind, index, container
 
 
-def validate_pod(pod: Object) -> list[Fault]:
+def validate_pod(pod: Object) -> list[FieldError]:
     """The faults of a pod as it is created."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     spec = pod["spec"]
-    check_metadata_and_spec(pod, found)
+    check_metadata_and_spec(pod, errs)
     if spec.get("ephemeralContainers"):
-        found.append(faults.forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        errs.append(field_errors.forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("nodeName") and spec.get("schedulingGates"):
         detail = "cannot be set until all schedulingGates have been cleared"
-        found.append(faults.forbidden("spec.nodeName", detail))
+        errs.append(field_errors.forbidden("spec.nodeName", detail))
     if annotations := pod["metadata"].get("annotations"):
-        _check_profiles_match(annotations, spec, "spec", found)
-    return found
+        _check_profiles_match(annotations, spec, "spec", errs)
+    return errs
 
 
-def check_metadata_and_spec(pod: Object, found: list[Fault]) -> None:
+def check_metadata_and_spec(pod: Object, errs: list[FieldError]) -> None:
     """What holds for a pod at any time."""
     meta, spec = pod["metadata"], pod["spec"]
     if annotations := meta.get("annotations"):
-        check_annotations(annotations, spec, "metadata.annotations", found)
-    check_spec(spec, "spec", found, pod_name=meta.get("name") or "", is_pod=True)
+        check_annotations(annotations, spec, "metadata.annotations", errs)
+    check_spec(spec, "spec", errs, pod_name=meta.get("name") or "", is_pod=True)
     if not spec.get("serviceAccountName"):
-        _check_no_tokens(spec, found)
+        _check_no_tokens(spec, errs)
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind) or ()):
             image = container.get("image")
             if image and (image[0] <= " " or image[-1] <= " "):
-                check_image_spaces(container, f"spec.{kind}[{index}]", found)
+                check_image_spaces(container, f"spec.{kind}[{index}]", errs)
 
 
-def _check_no_tokens(spec: Object, found: list[Fault]) -> None:
+def _check_no_tokens(spec: Object, errs: list[FieldError]) -> None:
     for index, volume in enumerate(spec.get("volumes") or ()):
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if source.get("serviceAccountToken") is not None:
                 field = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
-                found.append(faults.forbidden(field, "must not be specified when serviceAccountName is not set"))
+                errs.append(field_errors.forbidden(field, "must not be specified when serviceAccountName is not set"))
 
 
-def validate_template(template: Object, at: str, found: list[Fault]) -> None:
+def validate_template(template: Object, at: str, errs: list[FieldError]) -> None:
     """The faults of a template inside a workload."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = meta.get("annotations")
-    check_template_metadata(template, at, found)
-    check_spec(spec, f"{at}.spec", found)
+    check_template_metadata(template, at, errs)
+    check_spec(spec, f"{at}.spec", errs)
     if annotations:
-        _check_profiles_match(annotations, spec, f"{at}.spec", found)
+        _check_profiles_match(annotations, spec, f"{at}.spec", errs)
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
-        found.append(faults.forbidden(f"{at}.spec.ephemeralContainers", detail))
+        errs.append(field_errors.forbidden(f"{at}.spec.ephemeralContainers", detail))
 
 
-def check_template_metadata(template: Object, at: str, found: list[Fault]) -> None:
+def check_template_metadata(template: Object, at: str, errs: list[FieldError]) -> None:
     """Labels and annotations of a template; all else in its metadata is ignored."""
     meta = template.get("metadata") or {}
     annotations = meta.get("annotations")
-    found += names.validate_labels(meta.get("labels"), f"{at}.labels")
+    errs += names.validate_labels(meta.get("labels"), f"{at}.labels")
     if annotations:
-        found += names.validate_annotations(annotations, f"{at}.annotations")
-        check_annotations(annotations, template.get("spec") or {}, f"{at}.annotations", found)
+        errs += names.validate_annotations(annotations, f"{at}.annotations")
+        check_annotations(annotations, template.get("spec") or {}, f"{at}.annotations", errs)
 
 
-def check_annotations(annotations: dict[str, str], spec: Object, at: str, found: list[Fault]) -> None:
+def check_annotations(annotations: dict[str, str], spec: Object, at: str, errs: list[FieldError]) -> None:
     if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
-        found.append(faults.invalid(f"{at}[{MIRROR}]", annotations[MIRROR], detail))
+        errs.append(field_errors.invalid(f"{at}[{MIRROR}]", annotations[MIRROR], detail))
     cost = annotations.get(DELETION_COST)
     if cost is not None and not (_is_int32(cost) and -(2**31) <= int(cost) < 2**31):
-        found.append(faults.invalid(f"{at}[{DELETION_COST}]", cost, "must be a 32bit integer"))
+        errs.append(field_errors.invalid(f"{at}[{DELETION_COST}]", cost, "must be a 32bit integer"))
     for key, value in annotations.items():
         if key == _SECCOMP_POD or key.startswith(_SECCOMP_CONTAINER):
-            _check_seccomp_annotation(value, f"{at}.{key}", found)
+            _check_seccomp_annotation(value, f"{at}.{key}", errs)
         elif key.startswith(APP_ARMOR):
             name = key.removeprefix(APP_ARMOR)
             if name not in {container.get("name") for _, _, container in all_containers(spec)}:
-                found.append(faults.invalid(f"{at}[{key}]", name, "container not found"))
+                errs.append(field_errors.invalid(f"{at}[{key}]", name, "container not found"))
             if value not in ("", "runtime/default", "unconfined") and not value.startswith("localhost/"):
-                found.append(faults.invalid(f"{at}[{key}]", value, f'invalid AppArmor profile name: "{value}"'))
+                errs.append(field_errors.invalid(f"{at}[{key}]", value, f'invalid AppArmor profile name: "{value}"'))
 
 
-def _check_seccomp_annotation(value: str, field: str, found: list[Fault]) -> None:
+def _check_seccomp_annotation(value: str, field: str, errs: list[FieldError]) -> None:
     if value in ("runtime/default", "docker/default", "unconfined"):
         return
     if value.startswith("localhost/"):
-        checks.descending_path(value.removeprefix("localhost/"), field, found)
+        checks.descending_path(value.removeprefix("localhost/"), field, errs)
     else:
-        found.append(faults.invalid(field, value, "must be a valid seccomp profile"))
+        errs.append(field_errors.invalid(field, value, "must be a valid seccomp profile"))
 
 
-def _check_profiles_match(annotations: dict[str, str], spec: Object, at: str, found: list[Fault]) -> None:
+def _check_profiles_match(annotations: dict[str, str], spec: Object, at: str, errs: list[FieldError]) -> None:
     """The old annotations may stay beside the fields as long as both say the same."""
     pod_context = spec.get("securityContext") or {}
-    _check_profile(annotations.get(_SECCOMP_POD), pod_context.get("seccompProfile"), f"{at}.securityContext", found)
+    _check_profile(annotations.get(_SECCOMP_POD), pod_context.get("seccompProfile"), f"{at}.securityContext", errs)
     for kind, index, container in all_containers(spec):
         context, name = container.get("securityContext") or {}, container.get("name")
         where = f"{at}.{kind}[{index}].securityContext"
         annotation = annotations.get(f"{_SECCOMP_CONTAINER}{name}")
-        _check_profile(annotation, context.get("seccompProfile"), where, found)
+        _check_profile(annotation, context.get("seccompProfile"), where, errs)
         profile = context.get("appArmorProfile") or pod_context.get("appArmorProfile")
-        _check_profile(annotations.get(f"{APP_ARMOR}{name}"), profile, where, found, word="apparmor")
+        _check_profile(annotations.get(f"{APP_ARMOR}{name}"), profile, where, errs, word="apparmor")
 
 
 def _check_profile(
-    annotation: str | None, profile: Object | None, at: str, found: list[Fault], *, word: str = "seccomp"
+    annotation: str | None, profile: Object | None, at: str, errs: list[FieldError], *, word: str = "seccomp"
 ) -> None:
     if annotation is None or profile is None:
         return
@@ -154,60 +154,60 @@ def _check_profile(
         "Localhost": annotation.startswith("localhost/"),
     }.get(kind or "", True)
     if not same:
-        found.append(faults.forbidden(f"{field}.type", f"{word} type in annotation and field must match"))
+        errs.append(field_errors.forbidden(f"{field}.type", f"{word} type in annotation and field must match"))
     elif kind == "Localhost" and annotation.removeprefix("localhost/") != local:
         detail = f"{word} profile in annotation and field must match"
-        found.append(faults.forbidden(f"{field}.localhostProfile", detail))
+        errs.append(field_errors.forbidden(f"{field}.localhostProfile", detail))
 
 
-def check_spec(spec: Object, at: str, found: list[Fault], *, pod_name: str = "", is_pod: bool = False) -> None:
+def check_spec(spec: Object, at: str, errs: list[FieldError], *, pod_name: str = "", is_pod: bool = False) -> None:
     """The spec of a pod, in upstream's order, so that the first fault told is the same."""
     get = spec.get
     grace = get("terminationGracePeriodSeconds")
     if grace is None:
-        found.append(faults.required(f"{at}.terminationGracePeriodSeconds"))
+        errs.append(field_errors.required(f"{at}.terminationGracePeriodSeconds"))
     volumes = get("volumes")
-    known = check_volumes(volumes, pod_name, f"{at}.volumes", found) if volumes else {}
+    known = check_volumes(volumes, pod_name, f"{at}.volumes", errs) if volumes else {}
     claims = get("resourceClaims")
     context = PodContext(
         volumes=known,
-        claims=_check_resource_claims(claims, f"{at}.resourceClaims", found) if claims else frozenset(),
+        claims=_check_resource_claims(claims, f"{at}.resourceClaims", errs) if claims else frozenset(),
         restart_policy=get("restartPolicy") or "",
         grace_period=grace,
         host_users=get("hostUsers") is not False,
     )
     containers = get("containers") or []
-    check_containers(containers, context, f"{at}.containers", found)
+    check_containers(containers, context, f"{at}.containers", errs)
     if init := get("initContainers"):
-        check_init_containers(init, context, f"{at}.initContainers", found)
+        check_init_containers(init, context, f"{at}.initContainers", errs)
     if ephemeral := get("ephemeralContainers"):
-        check_ephemeral_containers(ephemeral, context, f"{at}.ephemeralContainers", found)
+        check_ephemeral_containers(ephemeral, context, f"{at}.ephemeralContainers", errs)
     if get("resources"):
-        _check_pod_level(spec, f"{at}.resources", found)
+        _check_pod_level(spec, f"{at}.resources", errs)
     if get("hostNetwork"):
-        _check_host_network(containers, f"{at}.containers", found, is_pod=is_pod)
+        _check_host_network(containers, f"{at}.containers", errs, is_pod=is_pod)
     if get("restartPolicy") not in _RESTART_POLICIES:
-        checks.one_of(get("restartPolicy"), _RESTART_POLICIES, f"{at}.restartPolicy", found)
+        checks.one_of(get("restartPolicy"), _RESTART_POLICIES, f"{at}.restartPolicy", errs)
     if get("dnsPolicy") not in _DNS_POLICIES:
-        checks.one_of(get("dnsPolicy"), _DNS_POLICIES, f"{at}.dnsPolicy", found)
+        checks.one_of(get("dnsPolicy"), _DNS_POLICIES, f"{at}.dnsPolicy", errs)
     if get("nodeSelector"):
-        found += names.validate_labels(get("nodeSelector"), f"{at}.nodeSelector")
+        errs += names.validate_labels(get("nodeSelector"), f"{at}.nodeSelector")
     if get("securityContext") or get("shareProcessNamespace"):
-        check_pod_security_context(spec, f"{at}.securityContext", found)
+        check_pod_security_context(spec, f"{at}.securityContext", errs)
     if affinity := get("affinity"):
-        check_affinity(affinity, f"{at}.affinity", found)
+        check_affinity(affinity, f"{at}.affinity", errs)
     if get("dnsConfig") is not None or get("dnsPolicy") == "None":
-        _check_dns(get("dnsConfig"), get("dnsPolicy"), f"{at}.dnsConfig", found)
+        _check_dns(get("dnsConfig"), get("dnsPolicy"), f"{at}.dnsConfig", errs)
     for index, gate in enumerate(get("readinessGates") or ()):
         name = gate.get("conditionType") or ""
-        checks.told(names.qualified_name_problems(name), f"{at}.readinessGates[{index}].conditionType", name, found)
+        checks.told(names.qualified_name_problems(name), f"{at}.readinessGates[{index}].conditionType", name, errs)
     if gates := get("schedulingGates"):
-        check_gates(gates, f"{at}.schedulingGates", found)
+        check_gates(gates, f"{at}.schedulingGates", errs)
     if constraints := get("topologySpreadConstraints"):
-        check_spread(constraints, f"{at}.topologySpreadConstraints", found)
+        check_spread(constraints, f"{at}.topologySpreadConstraints", errs)
     if get("hostUsers") is False:
-        check_host_users(spec, at, found)
-    _check_names(spec, at, found)
+        check_host_users(spec, at, errs)
+    _check_names(spec, at, errs)
 
 
 _NAMED = (
@@ -226,7 +226,7 @@ _NAMED = (
 )
 
 
-def _check_names(spec: Object, at: str, found: list[Fault]) -> None:
+def _check_names(spec: Object, at: str, errs: list[FieldError]) -> None:
     """The rest of the spec: fields that stand for themselves."""
     for name, problems in _NAMED:
         value = spec.get(name)
@@ -236,121 +236,121 @@ def _check_names(spec: Object, at: str, found: list[Fault]) -> None:
             continue
         if problems is not None:
             if told := problems(value):
-                checks.told(told, f"{at}.{name}", value, found)
+                checks.told(told, f"{at}.{name}", value, errs)
         elif name == "activeDeadlineSeconds":
             if not 1 <= value <= checks.MAX_INT32:
-                found.append(faults.invalid(f"{at}.{name}", value, checks.within(1, checks.MAX_INT32)))
+                errs.append(field_errors.invalid(f"{at}.{name}", value, checks.within(1, checks.MAX_INT32)))
         elif name == "tolerations":
-            check_tolerations(value, f"{at}.tolerations", found)
+            check_tolerations(value, f"{at}.tolerations", errs)
         elif name == "hostAliases":
-            _check_host_aliases(value, f"{at}.hostAliases", found)
+            _check_host_aliases(value, f"{at}.hostAliases", errs)
         elif name == "preemptionPolicy":
-            checks.one_of(value, ("PreemptLowerPriority", "Never"), f"{at}.preemptionPolicy", found)
+            checks.one_of(value, ("PreemptLowerPriority", "Never"), f"{at}.preemptionPolicy", errs)
         elif name == "overhead":
-            amounts.check_overhead(value, f"{at}.overhead", found)
+            amounts.check_overhead(value, f"{at}.overhead", errs)
         else:
-            check_operating_system(spec, at, found)
+            check_operating_system(spec, at, errs)
 
 
-def _check_host_aliases(aliases: list[Object], at: str, found: list[Fault]) -> None:
+def _check_host_aliases(aliases: list[Object], at: str, errs: list[FieldError]) -> None:
     for index, alias in enumerate(aliases):
-        checks.ip(alias.get("ip") or "", f"{at}[{index}].ip", found)
+        checks.ip(alias.get("ip") or "", f"{at}[{index}].ip", errs)
         for number, hostname in enumerate(alias.get("hostnames") or ()):
-            checks.told(names.subdomain_problems(hostname), f"{at}[{index}].hostnames[{number}]", hostname, found)
+            checks.told(names.subdomain_problems(hostname), f"{at}[{index}].hostnames[{number}]", hostname, errs)
 
 
-def _check_resource_claims(claims: list[Object], at: str, found: list[Fault]) -> frozenset[str]:
+def _check_resource_claims(claims: list[Object], at: str, errs: list[FieldError]) -> frozenset[str]:
     seen: set[str] = set()
     for index, claim in enumerate(claims):
         field, name = f"{at}[{index}]", claim.get("name") or ""
         if not name:
-            found.append(faults.required(f"{field}.name"))
+            errs.append(field_errors.required(f"{field}.name"))
         elif name in seen:
-            found.append(faults.duplicate(f"{field}.name", name))
+            errs.append(field_errors.duplicate(f"{field}.name", name))
         else:
-            checks.told(names.label_problems(name), f"{field}.name", name, found)
+            checks.told(names.label_problems(name), f"{field}.name", name, errs)
         seen.add(name)
         named = [one for one in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(one) is not None]
         if len(named) > 1:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            found.append(faults.invalid(field, claim, detail))
+            errs.append(field_errors.invalid(field, claim, detail))
         elif not named:
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            found.append(faults.invalid(field, claim, detail))
+            errs.append(field_errors.invalid(field, claim, detail))
         for one in named:
-            checks.told(names.subdomain_problems(claim[one]), f"{field}.{one}", claim[one], found)
+            checks.told(names.subdomain_problems(claim[one]), f"{field}.{one}", claim[one], errs)
     return frozenset(seen - {""})
 
 
-def _check_host_network(containers: list[Object], at: str, found: list[Fault], *, is_pod: bool) -> None:
+def _check_host_network(containers: list[Object], at: str, errs: list[FieldError], *, is_pod: bool) -> None:
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get("ports") or ()):
             host, own = port.get("hostPort") or 0, port.get("containerPort") or 0
             if (is_pod or host) and host != own:
                 detail = "must match `containerPort` when `hostNetwork` is true"
-                found.append(faults.invalid(f"{at}[{index}].ports[{number}].hostPort", host, detail))
+                errs.append(field_errors.invalid(f"{at}[{index}].ports[{number}].hostPort", host, detail))
 
 
-def _check_pod_level(spec: Object, at: str, found: list[Fault]) -> None:
+def _check_pod_level(spec: Object, at: str, errs: list[FieldError]) -> None:
     """Resources of the pod as a whole must hold what its containers ask for."""
     resources = spec["resources"]
     if resources.get("claims"):
-        found.append(faults.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
-    amounts.check_requirements(resources, at, found, name_check=amounts.check_pod_level_name)
+        errs.append(field_errors.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
+    amounts.check_requirements(resources, at, errs, name_check=amounts.check_pod_level_name)
     requests: dict[str, Any] = resources.get("requests") or {}
     limits: dict[str, Any] = resources.get("limits") or {}
     for name, together in of_containers(spec, "requests").items():
         asked = quantity.parse(requests.get(name) or "0")
         if together > asked:
             detail = f"must be greater than or equal to aggregate container requests of {together}"
-            found.append(faults.invalid(f"{at}.requests[{name}]", str(asked), detail))
+            errs.append(field_errors.invalid(f"{at}.requests[{name}]", str(asked), detail))
     for index, container in enumerate(spec.get("containers") or ()):
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and quantity.compare(text, limits[name]) > 0:
                 detail = f"must be less than or equal to pod limits of {quantity.canonical(limits[name])}"
                 field = f"{at}.containers[{index}][{name}].limits"
-                found.append(faults.invalid(field, quantity.canonical(text), detail))
+                errs.append(field_errors.invalid(field, quantity.canonical(text), detail))
 
 
-def _check_dns(config: Object | None, policy: str | None, at: str, found: list[Fault]) -> None:
+def _check_dns(config: Object | None, policy: str | None, at: str, errs: list[FieldError]) -> None:
     if policy == "None":
         if config is None:
-            found.append(faults.required(at, "must provide `dnsConfig` when `dnsPolicy` is None"))
+            errs.append(field_errors.required(at, "must provide `dnsConfig` when `dnsPolicy` is None"))
             return
         if not config.get("nameservers"):
             detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-            found.append(faults.required(f"{at}.nameservers", detail))
+            errs.append(field_errors.required(f"{at}.nameservers", detail))
             return
     if config is None:
         return
     servers, searches = config.get("nameservers") or [], config.get("searches") or []
     if len(servers) > 3:
-        found.append(faults.invalid(f"{at}.nameservers", servers, "must not have more than 3 nameservers"))
+        errs.append(field_errors.invalid(f"{at}.nameservers", servers, "must not have more than 3 nameservers"))
     for index, server in enumerate(servers):
-        checks.ip(server, f"{at}.nameservers[{index}]", found)
+        checks.ip(server, f"{at}.nameservers[{index}]", errs)
     if len(searches) > 32:
-        found.append(faults.invalid(f"{at}.searches", searches, "must not have more than 32 search paths"))
+        errs.append(field_errors.invalid(f"{at}.searches", searches, "must not have more than 32 search paths"))
     if len(" ".join(searches)) > 2048:
         detail = "must not have more than 2048 characters (including spaces) in the search list"
-        found.append(faults.invalid(f"{at}.searches", searches, detail))
+        errs.append(field_errors.invalid(f"{at}.searches", searches, detail))
     for index, search in enumerate(searches):
-        _check_search_domain(search, f"{at}.searches[{index}]", found)
+        _check_search_domain(search, f"{at}.searches[{index}]", errs)
     for index, option in enumerate(config.get("options") or ()):
         if not option.get("name"):
-            found.append(faults.required(f"{at}.options[{index}]", "must not be empty"))
+            errs.append(field_errors.required(f"{at}.options[{index}]", "must not be empty"))
 
 
-def _check_search_domain(search: str, field: str, found: list[Fault]) -> None:
+def _check_search_domain(search: str, field: str, errs: list[FieldError]) -> None:
     """A search domain may have underscores and a last dot, or be nothing but a dot."""
     if search == ".":
         return
     domain = search.removesuffix(".")
     if len(domain) > names.SUBDOMAIN_LENGTH:
-        found.append(faults.invalid(field, domain, "must be no more than 253 characters"))
+        errs.append(field_errors.invalid(field, domain, "must be no more than 253 characters"))
     if not _is_search_domain(domain):
         detail = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
             "and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
             f"validation is '{_SEARCH_DOMAIN}')"
         )
-        found.append(faults.invalid(field, domain, detail))
+        errs.append(field_errors.invalid(field, domain, detail))

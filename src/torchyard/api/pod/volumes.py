@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.references import FILE_FIELDS, check_field_ref, check_resource_ref
 from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.volume.claims import check_claim_template
@@ -21,35 +21,37 @@ _PROPAGATION = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 
 
-def check_volumes(volumes: list[Object], pod_name: str, at: str, found: list[Fault]) -> Volumes:
+def check_volumes(volumes: list[Object], pod_name: str, at: str, errs: list[FieldError]) -> Volumes:
     """The faults of a pod's volumes; answers those that containers may mount, by name."""
     known: dict[str, Object] = {}
     made = {f"{pod_name}-{one.get('name')}" for one in volumes if one.get("ephemeral") is not None} if pod_name else ()
     for index, volume in enumerate(volumes):
-        before = len(found)
+        before = len(errs)
         name = volume.get("name") or ""
-        _check_source(volume, pod_name, at, index, found)
+        _check_source(volume, pod_name, at, index, errs)
         if not name:
-            found.append(faults.required(f"{at}[{index}].name"))
+            errs.append(field_errors.required(f"{at}[{index}].name"))
         elif problems := names.label_problems(name):
-            checks.told(problems, f"{at}[{index}].name", name, found)
+            checks.told(problems, f"{at}[{index}].name", name, errs)
         if name in known:
-            found.append(faults.duplicate(f"{at}[{index}].name", name))
-        if len(found) == before:
+            errs.append(field_errors.duplicate(f"{at}[{index}].name", name))
+        if len(errs) == before:
             known[name] = volume
         claim = volume.get("persistentVolumeClaim")
         if claim and claim.get("claimName") in made:
             detail = "must not reference a PVC that gets created for an ephemeral volume"
-            found.append(faults.invalid(f"{at}[{index}].persistentVolumeClaim.claimName", claim["claimName"], detail))
+            errs.append(
+                field_errors.invalid(f"{at}[{index}].persistentVolumeClaim.claimName", claim["claimName"], detail)
+            )
     return known
 
 
-def _check_source(volume: Object, pod_name: str, at: str, index: int, found: list[Fault]) -> None:
+def _check_source(volume: Object, pod_name: str, at: str, index: int, errs: list[FieldError]) -> None:
     if len(volume) == 2 and volume.get("projected") == TOKEN_PROJECTION:
         return
     kinds = [kind for kind, source in volume.items() if source is not None and kind != "name"]
     if not kinds:
-        found.append(faults.required(f"{at}[{index}]", "must specify a volume type"))
+        errs.append(field_errors.required(f"{at}[{index}]", "must specify a volume type"))
         return
     field = f"{at}[{index}]"
     if len(kinds) > 1:
@@ -58,16 +60,16 @@ def _check_source(volume: Object, pod_name: str, at: str, index: int, found: lis
     source = volume[kind]
     check = POD_SOURCES.get(kind)
     if check is not None:
-        check(source, f"{field}.{SHOWN_AS.get(kind, kind)}", found)
+        check(source, f"{field}.{SHOWN_AS.get(kind, kind)}", errs)
     elif kind == "projected":
-        _check_projected(source, f"{field}.projected", found)
+        _check_projected(source, f"{field}.projected", errs)
     elif kind == "downwardAPI":
-        checks.file_mode(source.get("defaultMode"), f"{field}.downwardAPI.defaultMode", found)
+        checks.file_mode(source.get("defaultMode"), f"{field}.downwardAPI.defaultMode", errs)
         for item in source.get("items") or ():
-            _check_downward_file(item, f"{field}.downwardAPI", found)
+            _check_downward_file(item, f"{field}.downwardAPI", errs)
     elif kind == "ephemeral":
-        _check_ephemeral(source, volume, pod_name, field, found)
-    found.extend(faults.forbidden(f"{field}.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE) for one in kinds[1:])
+        _check_ephemeral(source, volume, pod_name, field, errs)
+    errs.extend(field_errors.forbidden(f"{field}.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE) for one in kinds[1:])
 
 
 _ORDER = {
@@ -78,106 +80,106 @@ _ORDER = {
 } | {"projected": 90, "scaleIO": 91, "csi": 92, "ephemeral": 93, "image": 94}
 
 
-def _check_ephemeral(source: Object, volume: Object, pod_name: str, field: str, found: list[Fault]) -> None:
+def _check_ephemeral(source: Object, volume: Object, pod_name: str, field: str, errs: list[FieldError]) -> None:
     template = source.get("volumeClaimTemplate")
     if template is None:
-        found.append(faults.required(f"{field}.ephemeral.volumeClaimTemplate"))
+        errs.append(field_errors.required(f"{field}.ephemeral.volumeClaimTemplate"))
     else:
-        check_claim_template(template, f"{field}.ephemeral.volumeClaimTemplate", found)
+        check_claim_template(template, f"{field}.ephemeral.volumeClaimTemplate", errs)
     name = volume.get("name")
     if pod_name and name:
         claim = f"{pod_name}-{name}"
         problems = [f'PVC name "{claim}": {problem}' for problem in names.subdomain_problems(claim)]
-        checks.told(problems, f"{field}.name", name, found)
+        checks.told(problems, f"{field}.name", name, errs)
 
 
-def _check_downward_file(item: Object, field: str, found: list[Fault]) -> None:
+def _check_downward_file(item: Object, field: str, errs: list[FieldError]) -> None:
     path = item.get("path") or ""
     if not path:
-        found.append(faults.required(f"{field}.path"))
-    checks.unreserved_path(path, f"{field}.path", found)
+        errs.append(field_errors.required(f"{field}.path"))
+    checks.unreserved_path(path, f"{field}.path", errs)
     reference, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if reference is not None:
-        check_field_ref(reference, FILE_FIELDS, f"{field}.fieldRef", found)
+        check_field_ref(reference, FILE_FIELDS, f"{field}.fieldRef", errs)
         if resource is not None:
             detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            found.append(faults.invalid(field, "resource", detail))
+            errs.append(field_errors.invalid(field, "resource", detail))
     elif resource is not None:
-        check_resource_ref(resource, f"{field}.resourceFieldRef", found, container_needed=True)
+        check_resource_ref(resource, f"{field}.resourceFieldRef", errs, container_needed=True)
     else:
-        found.append(faults.required(field, "one of fieldRef and resourceFieldRef is required"))
-    checks.file_mode(item.get("mode"), f"{field}.mode", found)
+        errs.append(field_errors.required(field, "one of fieldRef and resourceFieldRef is required"))
+    checks.file_mode(item.get("mode"), f"{field}.mode", errs)
 
 
-def _check_projected(projected: Object, at: str, found: list[Fault]) -> None:
-    checks.file_mode(projected.get("defaultMode"), f"{at}.defaultMode", found)
+def _check_projected(projected: Object, at: str, errs: list[FieldError]) -> None:
+    checks.file_mode(projected.get("defaultMode"), f"{at}.defaultMode", errs)
     taken: set[str] = set()
     for index, source in enumerate(projected.get("sources") or ()):
         field = f"{at}.sources[{index}]"
         kinds = [kind for kind in _PROJECTED if source.get(kind) is not None]
         for kind in ("secret", "configMap"):
             if (keyed := source.get(kind)) is not None:
-                _check_projected_keys(keyed, f"{field}.{kind}", at, taken, found)
+                _check_projected_keys(keyed, f"{field}.{kind}", at, taken, errs)
         for item in (source.get("downwardAPI") or {}).get("items") or ():
-            _check_downward_file(item, f"{field}.downwardAPI", found)
-            _take(item.get("path"), item.get("path"), at, taken, found)
+            _check_downward_file(item, f"{field}.downwardAPI", errs)
+            _take(item.get("path"), item.get("path"), at, taken, errs)
         if (token := source.get("serviceAccountToken")) is not None:
-            _check_token(token, f"{field}.serviceAccountToken", at, found)
+            _check_token(token, f"{field}.serviceAccountToken", at, errs)
         if (bundle := source.get("clusterTrustBundle")) is not None:
-            _check_trust_bundle(bundle, f"{field}.clusterTrustBundle", at, taken, found)
+            _check_trust_bundle(bundle, f"{field}.clusterTrustBundle", at, taken, errs)
         if len(kinds) > 1:
-            found.append(faults.forbidden(field, "may not specify more than 1 volume type per source"))
+            errs.append(field_errors.forbidden(field, "may not specify more than 1 volume type per source"))
 
 
-def _check_projected_keys(keyed: Object, field: str, at: str, taken: set[str], found: list[Fault]) -> None:
+def _check_projected_keys(keyed: Object, field: str, at: str, taken: set[str], errs: list[FieldError]) -> None:
     name = keyed.get("name") or ""
     if not name:
-        found.append(faults.required(f"{field}.name"))
+        errs.append(field_errors.required(f"{field}.name"))
     for index, item in enumerate(keyed.get("items") or ()):
-        check_key_to_path(item, f"{field}.items[{index}]", found)
-        _take(item.get("path"), name, at, taken, found)
+        check_key_to_path(item, f"{field}.items[{index}]", errs)
+        _take(item.get("path"), name, at, taken, errs)
 
 
-def _take(path: str | None, shown: Any, at: str, taken: set[str], found: list[Fault]) -> None:
+def _take(path: str | None, shown: Any, at: str, taken: set[str], errs: list[FieldError]) -> None:
     """Two files of one projected volume may not have the same path."""
     if not path:
         return
     if path in taken:
-        found.append(faults.invalid(at, shown, "conflicting duplicate paths"))
+        errs.append(field_errors.invalid(at, shown, "conflicting duplicate paths"))
     taken.add(path)
 
 
-def _check_token(token: Object, field: str, at: str, found: list[Fault]) -> None:
+def _check_token(token: Object, field: str, at: str, errs: list[FieldError]) -> None:
     seconds, path = token.get("expirationSeconds") or 0, token.get("path") or ""
     if seconds < _TOKEN_SECONDS:
         detail = "may not specify a duration less than 10 minutes"
-        found.append(faults.invalid(f"{field}.expirationSeconds", seconds, detail))
+        errs.append(field_errors.invalid(f"{field}.expirationSeconds", seconds, detail))
     if seconds > 1 << 32:
         detail = "may not specify a duration larger than 2^32 seconds"
-        found.append(faults.invalid(f"{field}.expirationSeconds", seconds, detail))
+        errs.append(field_errors.invalid(f"{field}.expirationSeconds", seconds, detail))
     if not path:
-        found.append(faults.required(f"{at}.path"))
+        errs.append(field_errors.required(f"{at}.path"))
     else:
-        checks.unreserved_path(path, f"{at}.path", found)
+        checks.unreserved_path(path, f"{at}.path", errs)
 
 
-def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], found: list[Fault]) -> None:
+def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], errs: list[FieldError]) -> None:
     name, signer, path = bundle.get("name"), bundle.get("signerName"), bundle.get("path") or ""
     if name is not None and signer is not None:
-        found.append(faults.invalid(field, bundle, "only one of name and signerName may be used"))
+        errs.append(field_errors.invalid(field, bundle, "only one of name and signerName may be used"))
     elif name is None and signer is None:
-        found.append(faults.required(field, "either name or signerName must be specified"))
+        errs.append(field_errors.required(field, "either name or signerName must be specified"))
     elif name == "":
-        found.append(faults.required(f"{field}.name", "must be a valid object name"))
+        errs.append(field_errors.required(f"{field}.name", "must be a valid object name"))
     elif signer == "":
-        found.append(faults.required(f"{field}.signerName", "must be a valid signer name"))
+        errs.append(field_errors.required(f"{field}.signerName", "must be a valid signer name"))
     if not path:
-        found.append(faults.required(f"{field}.path"))
-    checks.unreserved_path(path, f"{field}.path", found)
-    _take(path, path, at, taken, found)
+        errs.append(field_errors.required(f"{field}.path"))
+    checks.unreserved_path(path, f"{field}.path", errs)
+    _take(path, path, at, taken, errs)
 
 
-def check_mounts(container: Object, volumes: Volumes, at: str, found: list[Fault]) -> None:
+def check_mounts(container: Object, volumes: Volumes, at: str, errs: list[FieldError]) -> None:
     """`volumeMounts` and `volumeDevices` of a container."""
     mounts, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
     device_paths = {one.get("name"): one.get("devicePath") for one in devices} if devices else {}
@@ -187,60 +189,62 @@ def check_mounts(container: Object, volumes: Volumes, at: str, found: list[Fault
         volume = volumes.get(name)
         if volume is None or not path or path in paths or devices or len(mount) > 3:
             field = f"{at}.volumeMounts[{index}]"
-            _check_mount(mount, volume, f"{at}.volumeMounts", field, found)
+            _check_mount(mount, volume, f"{at}.volumeMounts", field, errs)
             if path in paths:
-                found.append(faults.invalid(f"{field}.mountPath", path, "must be unique"))
+                errs.append(field_errors.invalid(f"{field}.mountPath", path, "must be unique"))
             if name in device_paths:
-                found.append(faults.invalid(f"{field}.name", name, "must not already exist in volumeDevices"))
+                errs.append(field_errors.invalid(f"{field}.name", name, "must not already exist in volumeDevices"))
             if path in device_paths.values():
                 detail = "must not already exist as a path in volumeDevices"
-                found.append(faults.invalid(f"{field}.mountPath", path, detail))
-            _check_mount_options(mount, container, f"{at}.volumeMounts", field, found)
+                errs.append(field_errors.invalid(f"{field}.mountPath", path, detail))
+            _check_mount_options(mount, container, f"{at}.volumeMounts", field, errs)
         elif mount.get("subPath") or mount.get("subPathExpr"):
-            _check_mount_options(mount, container, f"{at}.volumeMounts", f"{at}.volumeMounts[{index}]", found)
+            _check_mount_options(mount, container, f"{at}.volumeMounts", f"{at}.volumeMounts[{index}]", errs)
         paths.add(path)
     if devices:
         mount_paths = {one.get("name"): one.get("mountPath") for one in mounts}
-        _check_devices(list(devices), mount_paths, volumes, f"{at}.volumeDevices", found)
+        _check_devices(list(devices), mount_paths, volumes, f"{at}.volumeDevices", errs)
 
 
-def _check_mount(mount: Object, volume: Object | None, at: str, field: str, found: list[Fault]) -> None:
+def _check_mount(mount: Object, volume: Object | None, at: str, field: str, errs: list[FieldError]) -> None:
     name = mount.get("name") or ""
     if not name:
-        found.append(faults.required(f"{field}.name"))
+        errs.append(field_errors.required(f"{field}.name"))
     if volume is None:
-        found.append(faults.not_found(f"{field}.name", name))
+        errs.append(field_errors.not_found(f"{field}.name", name))
     if not mount.get("mountPath"):
-        found.append(faults.required(f"{field}.mountPath"))
+        errs.append(field_errors.required(f"{field}.mountPath"))
 
 
-def _check_mount_options(mount: Object, container: Object, at: str, field: str, found: list[Fault]) -> None:
+def _check_mount_options(mount: Object, container: Object, at: str, field: str, errs: list[FieldError]) -> None:
     sub_path, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
     if sub_path:
-        checks.descending_path(sub_path, f"{at}.subPath", found)
+        checks.descending_path(sub_path, f"{at}.subPath", errs)
     if expression:
         if sub_path:
             detail = "subPathExpr and subPath are mutually exclusive"
-            found.append(faults.invalid(f"{field}.subPathExpr", expression, detail))
-        checks.descending_path(expression, f"{at}.subPathExpr", found)
+            errs.append(field_errors.invalid(f"{field}.subPathExpr", expression, detail))
+        checks.descending_path(expression, f"{at}.subPathExpr", errs)
     propagation = mount.get("mountPropagation")
-    checks.choice(propagation, _PROPAGATION, f"{at}.mountPropagation", found)
+    checks.choice(propagation, _PROPAGATION, f"{at}.mountPropagation", errs)
     if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
         detail = "Bidirectional mount propagation is available only to privileged containers"
-        found.append(faults.forbidden(f"{at}.mountPropagation", detail))
+        errs.append(field_errors.forbidden(f"{at}.mountPropagation", detail))
     recursive = mount.get("recursiveReadOnly")
     if recursive in ("Enabled", "IfPossible"):
         if not mount.get("readOnly"):
-            found.append(faults.forbidden(f"{at}.recursiveReadOnly", "may only be specified when readOnly is true"))
+            errs.append(
+                field_errors.forbidden(f"{at}.recursiveReadOnly", "may only be specified when readOnly is true")
+            )
         if propagation not in (None, "None"):
             detail = "may only be specified when mountPropagation is None or not specified"
-            found.append(faults.forbidden(f"{at}.recursiveReadOnly", detail))
+            errs.append(field_errors.forbidden(f"{at}.recursiveReadOnly", detail))
     else:
-        checks.choice(recursive, _RECURSIVE, f"{at}.recursiveReadOnly", found)
+        checks.choice(recursive, _RECURSIVE, f"{at}.recursiveReadOnly", errs)
 
 
 def _check_devices(
-    devices: list[Object], mounts: Mapping[Any, Any], volumes: Volumes, at: str, found: list[Fault]
+    devices: list[Object], mounts: Mapping[Any, Any], volumes: Volumes, at: str, errs: list[FieldError]
 ) -> None:
     seen: set[str] = set()
     paths: set[str] = set()
@@ -248,26 +252,26 @@ def _check_devices(
         field, name, path = f"{at}[{index}]", device.get("name") or "", device.get("devicePath") or ""
         volume = volumes.get(name)
         if not name:
-            found.append(faults.required(f"{field}.name"))
+            errs.append(field_errors.required(f"{field}.name"))
         if name in seen:
-            found.append(faults.invalid(f"{field}.name", name, "must be unique"))
+            errs.append(field_errors.invalid(f"{field}.name", name, "must be unique"))
         if volume is None:
-            found.append(faults.not_found(f"{field}.name", name))
+            errs.append(field_errors.not_found(f"{field}.name", name))
         elif volume.get("persistentVolumeClaim") is None and volume.get("ephemeral") is None:
             detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            found.append(faults.invalid(f"{field}.name", name, detail))
+            errs.append(field_errors.invalid(f"{field}.name", name, detail))
         if not path:
-            found.append(faults.required(f"{field}.devicePath"))
+            errs.append(field_errors.required(f"{field}.devicePath"))
         if path in paths:
-            found.append(faults.invalid(f"{field}.devicePath", path, "must be unique"))
+            errs.append(field_errors.invalid(f"{field}.devicePath", path, "must be unique"))
         if ".." in path.split("/"):
-            found.append(faults.invalid(f"{field}.devicePath", path, "can not contain backsteps ('..')"))
+            errs.append(field_errors.invalid(f"{field}.devicePath", path, "can not contain backsteps ('..')"))
         else:
             paths.add(path)
         if name in mounts:
-            found.append(faults.invalid(f"{field}.name", name, "must not already exist in volumeMounts"))
+            errs.append(field_errors.invalid(f"{field}.name", name, "must not already exist in volumeMounts"))
         if path in mounts.values():
             detail = "must not already exist as a path in volumeMounts"
-            found.append(faults.invalid(f"{field}.devicePath", path, detail))
+            errs.append(field_errors.invalid(f"{field}.devicePath", path, detail))
         if name:
             seen.add(name)

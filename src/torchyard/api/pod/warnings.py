@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchyard.api import checks, quantity
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.pod.token import TOKEN_PROJECTION
 from torchyard.api.pod.validation import APP_ARMOR, all_containers
 

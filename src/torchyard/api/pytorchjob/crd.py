@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import INT32, INT64, QUANTITY, STRING, TIME, from_type, record, says, template
-
-Object = dict[str, Any]
 
 CRD_NAME = f"{names.PLURAL}.{names.GROUP}"
 QUEUE_IMMUTABLE = "spec.runPolicy.schedulingPolicy.queue is immutable"

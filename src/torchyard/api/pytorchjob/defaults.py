@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-
-Object = dict[str, Any]
 
 
 def with_defaults(job: Object) -> Object:

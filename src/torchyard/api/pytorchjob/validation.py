@@ -6,15 +6,13 @@ Runs after the schema, so that every field that is there has its type.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from torchyard.api import checks, faults
+from torchyard.api import checks, field_errors
 from torchyard.api import names as any_names
-from torchyard.api.behaviour import Behaviour
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-
-Object = dict[str, Any]
+from torchyard.api.strategy import Strategy
 
 REPLICAS = "spec.pytorchReplicaSpecs"
 RUN_POLICY = "spec.runPolicy"
@@ -24,46 +22,48 @@ DEPRECATED_PROCESSES = f"{ELASTIC}.nProcPerNode is deprecated, use spec.nprocPer
 _is_process_count = re.compile(r"auto|cpu|gpu|xpu|[1-9][0-9]*").fullmatch
 
 
-class PyTorchJobBehaviour(Behaviour):
+class PyTorchJobStrategy(Strategy):
     """What admission does to a PyTorchJob beyond what its schema says."""
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validate(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validate_update(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
         return warnings(obj)
 
 
-def validate(job: Object) -> list[Fault]:
+def validate(job: Object) -> list[FieldError]:
     spec = job["spec"]
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     name = job["metadata"].get("name", "")
     problems = any_names.dns1035_problems(name)
     if problems:
-        found.append(faults.invalid("metadata.name", name, f"should match: {','.join(problems)}"))
+        errs.append(field_errors.invalid("metadata.name", name, f"should match: {','.join(problems)}"))
     replicas = spec.get("pytorchReplicaSpecs")
-    _check_run_policy(spec.get("runPolicy") or {}, found)
-    _check_elastic(spec, found)
-    _check_processes(spec, found)
+    _check_run_policy(spec.get("runPolicy") or {}, errs)
+    _check_elastic(spec, errs)
+    _check_processes(spec, errs)
     if replicas is None:
-        return [*found, faults.required(REPLICAS, "must be required")]
+        return [*errs, field_errors.required(REPLICAS, "must be required")]
     if not replicas:
-        found.append(faults.required(REPLICAS, "must have a Master or a Worker: a job without replicas never starts"))
+        errs.append(
+            field_errors.required(REPLICAS, "must have a Master or a Worker: a job without replicas never starts")
+        )
     for kind, replica in replicas.items():
-        _check_replica(kind, replica, found)
+        _check_replica(kind, replica, errs)
     if not problems:
-        _check_derived_names(name, replicas, found)
-    return found
+        _check_derived_names(name, replicas, errs)
+    return errs
 
 
-def validate_update(new: Object, old: Object) -> list[Fault]:
-    found = validate(new)
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    errs = validate(new)
     before, after = (((one["spec"].get("runPolicy")) or {}).get("managedBy") for one in (old, new))
-    checks.immutable(after, before, f"{RUN_POLICY}.managedBy", found)
-    return found
+    checks.immutable(after, before, f"{RUN_POLICY}.managedBy", errs)
+    return errs
 
 
 def warnings(job: Object) -> list[str]:
@@ -71,75 +71,79 @@ def warnings(job: Object) -> list[str]:
     return [DEPRECATED_PROCESSES] if elastic.get("nProcPerNode") is not None else []
 
 
-def _check_run_policy(policy: Object, found: list[Fault]) -> None:
+def _check_run_policy(policy: Object, errs: list[FieldError]) -> None:
     manager = policy.get("managedBy")
     if manager is not None and manager not in names.MANAGERS:
-        found.append(faults.not_supported(f"{RUN_POLICY}.managedBy", manager, names.MANAGERS))
-    checks.choice(policy.get("cleanPodPolicy"), names.CLEAN_POD_POLICIES, f"{RUN_POLICY}.cleanPodPolicy", found)
+        errs.append(field_errors.not_supported(f"{RUN_POLICY}.managedBy", manager, names.MANAGERS))
+    checks.choice(policy.get("cleanPodPolicy"), names.CLEAN_POD_POLICIES, f"{RUN_POLICY}.cleanPodPolicy", errs)
     limits = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
-    checks.nonnegative_fields(policy, limits, RUN_POLICY, found)
+    checks.nonnegative_fields(policy, limits, RUN_POLICY, errs)
     scheduling = policy.get("schedulingPolicy") or {}
     fields = ("minAvailable", "scheduleTimeoutSeconds")
-    checks.nonnegative_fields(scheduling, fields, f"{RUN_POLICY}.schedulingPolicy", found)
+    checks.nonnegative_fields(scheduling, fields, f"{RUN_POLICY}.schedulingPolicy", errs)
 
 
-def _check_elastic(spec: Object, found: list[Fault]) -> None:
+def _check_elastic(spec: Object, errs: list[FieldError]) -> None:
     elastic = spec.get("elasticPolicy")
     if elastic is None:
         return
     if (spec.get("pytorchReplicaSpecs") or {}).get(names.WORKER) is None:
-        found.append(faults.required(f"{REPLICAS}[{names.WORKER}]", "must be configured if elastic policy is used"))
+        errs.append(
+            field_errors.required(f"{REPLICAS}[{names.WORKER}]", "must be configured if elastic policy is used")
+        )
     if elastic.get("nProcPerNode") is not None and spec.get("nprocPerNode") is not None:
-        found.append(faults.forbidden(f"{ELASTIC}.nProcPerNode", "must not be used with spec.nprocPerNode"))
+        errs.append(field_errors.forbidden(f"{ELASTIC}.nProcPerNode", "must not be used with spec.nprocPerNode"))
     for name in ("minReplicas", "maxReplicas", "nProcPerNode"):
         value = elastic.get(name)
         if value is not None and value < 1:
-            found.append(faults.invalid(f"{ELASTIC}.{name}", value, "must be at least 1"))
-    checks.nonnegative(elastic.get("maxRestarts"), f"{ELASTIC}.maxRestarts", found)
+            errs.append(field_errors.invalid(f"{ELASTIC}.{name}", value, "must be at least 1"))
+    checks.nonnegative(elastic.get("maxRestarts"), f"{ELASTIC}.maxRestarts", errs)
     low, high = elastic.get("minReplicas"), elastic.get("maxReplicas")
     if low is not None and high is not None and low > high:
-        found.append(
-            faults.invalid(f"{ELASTIC}.minReplicas", low, f"must not be more than maxReplicas, which is {high}")
+        errs.append(
+            field_errors.invalid(f"{ELASTIC}.minReplicas", low, f"must not be more than maxReplicas, which is {high}")
         )
     if elastic.get("rdzvPort") is not None:
-        checks.port_number(elastic["rdzvPort"], f"{ELASTIC}.rdzvPort", found)
+        checks.port_number(elastic["rdzvPort"], f"{ELASTIC}.rdzvPort", errs)
     if elastic.get("rdzvConf") == []:
-        found.append(faults.required(f"{ELASTIC}.rdzvConf", "must have an entry, or be left out"))
+        errs.append(field_errors.required(f"{ELASTIC}.rdzvConf", "must have an entry, or be left out"))
 
 
-def _check_processes(spec: Object, found: list[Fault]) -> None:
+def _check_processes(spec: Object, errs: list[FieldError]) -> None:
     count = spec.get("nprocPerNode")
     if count is not None and not _is_process_count(count):
         detail = 'must be "auto", "cpu", "gpu", "xpu" or a number of processes such as "2"'
-        found.append(faults.invalid("spec.nprocPerNode", count, detail))
+        errs.append(field_errors.invalid("spec.nprocPerNode", count, detail))
 
 
-def _check_replica(kind: str, replica: Object | None, found: list[Fault]) -> None:
+def _check_replica(kind: str, replica: Object | None, errs: list[FieldError]) -> None:
     at = f"{REPLICAS}[{kind}]"
     if kind not in names.REPLICA_TYPES:
-        found.append(faults.not_supported(at, kind, names.REPLICA_TYPES))
+        errs.append(field_errors.not_supported(at, kind, names.REPLICA_TYPES))
     if replica is None:
-        found.append(faults.required(at, "must have a template; leave the entry out if there are no such replicas"))
+        errs.append(
+            field_errors.required(at, "must have a template; leave the entry out if there are no such replicas")
+        )
         return
-    checks.choice(replica.get("restartPolicy"), names.RESTART_POLICIES, f"{at}.restartPolicy", found)
+    checks.choice(replica.get("restartPolicy"), names.RESTART_POLICIES, f"{at}.restartPolicy", errs)
     pod = (replica.get("template") or {}).get("spec") or {}
     containers = pod.get("containers") or []
     where = f"{at}.template.spec.containers"
     if not containers:
-        found.append(faults.required(where, "must be specified"))
+        errs.append(field_errors.required(where, "must be specified"))
     for index, container in enumerate(containers):
         if not container.get("image"):
-            found.append(faults.required(f"{where}[{index}].image", "must be required"))
+            errs.append(field_errors.required(f"{where}[{index}].image", "must be required"))
     if not any(one.get("name") == names.CONTAINER for one in containers):
-        found.append(faults.required(where, f"must have at least one container with name {names.CONTAINER}"))
+        errs.append(field_errors.required(where, f"must have at least one container with name {names.CONTAINER}"))
     count = replica.get("replicas")
     if kind == names.MASTER and count != 1:
-        found.append(faults.forbidden(f"{at}.replicas", "must be 1"))
+        errs.append(field_errors.forbidden(f"{at}.replicas", "must be 1"))
     if kind == names.WORKER and count is not None and count < 1:
-        found.append(faults.forbidden(f"{at}.replicas", "must be at least 1"))
+        errs.append(field_errors.forbidden(f"{at}.replicas", "must be at least 1"))
 
 
-def _check_derived_names(job: str, replicas: Object, found: list[Fault]) -> None:
+def _check_derived_names(job: str, replicas: Object, errs: list[FieldError]) -> None:
     """A service's name has at most 63 characters, and every replica has one."""
     last = [
         names.replica_name(job, kind, max((replicas[kind] or {}).get("replicas") or 1, 1) - 1)
@@ -150,4 +154,4 @@ def _check_derived_names(job: str, replicas: Object, found: list[Fault]) -> None
     excess = len(longest) - any_names.LABEL_LENGTH
     if excess > 0:
         detail = f"its replica {longest} would have more than 63 characters; shorten the name by {excess}"
-        found.append(faults.invalid("metadata.name", job, detail))
+        errs.append(field_errors.invalid("metadata.name", job, detail))

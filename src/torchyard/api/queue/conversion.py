@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 
-Object = dict[str, Any]
 Conversion = Callable[[Object], Object]
 
 _KUEUE = (names.GROUP, names.PRIORITY_CLASS.kind)

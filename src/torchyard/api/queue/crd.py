@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names, schemas
 from torchyard.api.queue.names import Kind
 from torchyard.api.schema.structural import INT64, STRING, record
-
-Object = dict[str, Any]
 
 _SCHEMAS: dict[Kind, Callable[[], Object]] = {
     names.FLAVOR: schemas.flavor,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import INT32, INT64, STRING, STRING_MAP, TIME, from_type, record, says
-
-Object = dict[str, Any]
 
 IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]}
 # Amounts are judged by `validation`, whose words say what to write instead.

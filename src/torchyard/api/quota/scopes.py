@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.pod.qos import quality_of_service
-
-Object = dict[str, Any]
 
 
 def counts(quota_spec: Object, resource: str, obj: Object) -> bool:

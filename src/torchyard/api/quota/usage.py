@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import qualified
+from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, add, pod_total
 from torchyard.api.quantity import Quantity
 from torchyard.api.quota.scopes import counts
 from torchyard.api.volume.admission import CLASS_ANNOTATION
-
-Object = dict[str, Any]
 
 ONE = Quantity.of(1)
 # Kinds with a plain name beside count/<resource>.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchyard.api import amounts, checks, faults, names, quantity
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import amounts, checks, field_errors, names, quantity
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity
 
 SCOPES = (
@@ -30,21 +30,21 @@ _COMPUTE = frozenset(
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 
 
-def validate_quota(quota: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_quota(quota: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = quota.get("spec") or {}
-    _check_amounts(spec.get("hard") or {}, "spec.hard", found)
-    _check_scopes(spec, found)
+    _check_amounts(spec.get("hard") or {}, "spec.hard", errs)
+    _check_scopes(spec, errs)
     if (selector := spec.get("scopeSelector")) is not None:
-        _check_selector(selector, spec, found)
-    return found
+        _check_selector(selector, spec, errs)
+    return errs
 
 
-def _check_amounts(holder: Mapping[str, str], at: str, found: list[Fault]) -> None:
+def _check_amounts(holder: Mapping[str, str], at: str, errs: list[FieldError]) -> None:
     for name, text in holder.items():
         field = f"{at}[{name}]"
-        amounts.check_quota_name(name, field, found)
-        amounts.check_amount(name, quantity.parse(text), field, found)
+        amounts.check_quota_name(name, field, errs)
+        amounts.check_amount(name, quantity.parse(text), field, errs)
 
 
 def _applies(scope: str, resource: str) -> bool:
@@ -58,66 +58,66 @@ def _applies(scope: str, resource: str) -> bool:
     return True
 
 
-def _check_scopes(spec: Object, found: list[Fault]) -> None:
+def _check_scopes(spec: Object, errs: list[FieldError]) -> None:
     scopes, at = spec.get("scopes") or [], "spec.scopes"
     for scope in scopes:
         if scope not in SCOPES:
-            found.append(faults.invalid(at, scopes, "unsupported scope"))
+            errs.append(field_errors.invalid(at, scopes, "unsupported scope"))
         for name in sorted(spec.get("hard") or ()):
             if amounts.is_quota_name(name) and not _applies(scope, name):
-                found.append(faults.invalid(at, scopes, "unsupported scope applied to resource"))
+                errs.append(field_errors.invalid(at, scopes, "unsupported scope applied to resource"))
     for pair in _CONFLICTS:
         if pair <= set(scopes):
-            found.append(faults.invalid(at, scopes, "conflicting scopes"))
+            errs.append(field_errors.invalid(at, scopes, "conflicting scopes"))
 
 
-def _check_selector(selector: Object, spec: Object, found: list[Fault]) -> None:
+def _check_selector(selector: Object, spec: Object, errs: list[FieldError]) -> None:
     at = "spec.scopeSelector.matchExpressions"
     seen: set[str] = set()
     for expression in selector.get("matchExpressions") or ():
         scope, operator = expression.get("scopeName") or "", expression.get("operator") or ""
         values = expression.get("values") or []
         if scope not in SCOPES:
-            found.append(faults.invalid(f"{at}.scopeName", scope, "unsupported scope"))
+            errs.append(field_errors.invalid(f"{at}.scopeName", scope, "unsupported scope"))
         for name in sorted(spec.get("hard") or ()):
             if amounts.is_quota_name(name) and not _applies(scope, name):
-                found.append(faults.invalid(at, selector, "unsupported scope applied to resource"))
+                errs.append(field_errors.invalid(at, selector, "unsupported scope applied to resource"))
         if scope in _EXISTS_ONLY and operator != "Exists":
             detail = (
                 "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
                 "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort "
                 "or ResourceQuotaScopeCrossNamespacePodAffinity"
             )
-            found.append(faults.invalid(f"{at}.operator", operator, detail))
+            errs.append(field_errors.invalid(f"{at}.operator", operator, detail))
         if operator in ("In", "NotIn"):
             if not values:
                 detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                found.append(faults.required(f"{at}.values", detail))
+                errs.append(field_errors.required(f"{at}.values", detail))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
                 detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                found.append(faults.invalid(f"{at}.values", values, detail))
+                errs.append(field_errors.invalid(f"{at}.values", values, detail))
         else:
-            found.append(faults.invalid(f"{at}.operator", operator, "not a valid selector operator"))
+            errs.append(field_errors.invalid(f"{at}.operator", operator, "not a valid selector operator"))
         seen.add(scope)
     for pair in _CONFLICTS:
         if pair <= seen:
-            found.append(faults.invalid(at, spec.get("scopes"), "conflicting scopes"))
+            errs.append(field_errors.invalid(at, spec.get("scopes"), "conflicting scopes"))
 
 
-def validate_quota_update(new: Object, old: Object) -> list[Fault]:
-    found = validate_quota(new)
+def validate_quota_update(new: Object, old: Object) -> list[FieldError]:
+    errs = validate_quota(new)
     scopes, before = ((one.get("spec") or {}).get("scopes") or [] for one in (new, old))
     if set(scopes) != set(before):
-        found.append(faults.invalid("spec.scopes", scopes or None, names.IMMUTABLE))
-    return found
+        errs.append(field_errors.invalid("spec.scopes", scopes or None, names.IMMUTABLE))
+    return errs
 
 
-def validate_quota_status(new: Object, _old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_quota_status(new: Object, _old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     for kind in ("hard", "used"):
-        _check_amounts((new.get("status") or {}).get(kind) or {}, f"status.{kind}", found)
-    return found
+        _check_amounts((new.get("status") or {}).get(kind) or {}, f"status.{kind}", errs)
+    return errs
 
 
 def default_limit_range(limit_range: Object) -> None:
@@ -135,50 +135,50 @@ def default_limit_range(limit_range: Object) -> None:
             limit["defaultRequest"] = requests
 
 
-def validate_limit_range(limit_range: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_limit_range(limit_range: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     seen: set[str] = set()
     for index, limit in enumerate((limit_range.get("spec") or {}).get("limits") or ()):
         at, kind = f"spec.limits[{index}]", limit.get("type") or ""
-        _check_type(kind, f"{at}.type", found)
+        _check_type(kind, f"{at}.type", errs)
         if kind in seen:
-            found.append(faults.duplicate(f"{at}.type", kind))
+            errs.append(field_errors.duplicate(f"{at}.type", kind))
         seen.add(kind)
-        _check_limit(limit, kind, at, found)
-    return found
+        _check_limit(limit, kind, at, errs)
+    return errs
 
 
-def _check_type(kind: str, field: str, found: list[Fault]) -> None:
+def _check_type(kind: str, field: str, errs: list[FieldError]) -> None:
     if problems := names.qualified_name_problems(kind):
-        checks.told(problems, field, kind, found)
+        checks.told(problems, field, kind, errs)
     elif "/" not in kind and kind not in _LIMIT_TYPES:
-        found.append(faults.invalid(field, kind, "must be a standard limit type or fully qualified"))
+        errs.append(field_errors.invalid(field, kind, "must be a standard limit type or fully qualified"))
 
 
-def _check_limit(limit: Object, kind: str, at: str, found: list[Fault]) -> None:
+def _check_limit(limit: Object, kind: str, at: str, errs: list[FieldError]) -> None:
     check = amounts.check_container_name if kind in ("Pod", "Container") else amounts.check_name
     given: dict[str, dict[str, Quantity]] = {}
 
     def read(which: str) -> None:
         given[which] = {name: quantity.parse(text) for name, text in (limit.get(which) or {}).items()}
         for name in given[which]:
-            check(name, f"{at}.{which}[{name}]", found)
+            check(name, f"{at}.{which}[{name}]", errs)
 
     read("max")
     read("min")
     if kind == "Pod":
         for which in ("default", "defaultRequest"):
             if limit.get(which):
-                found.append(faults.forbidden(f"{at}.{which}", "may not be specified when `type` is 'Pod'"))
+                errs.append(field_errors.forbidden(f"{at}.{which}", "may not be specified when `type` is 'Pod'"))
     else:
         read("default")
         read("defaultRequest")
     if kind == "PersistentVolumeClaim" and "storage" not in given["min"] and "storage" not in given["max"]:
         detail = "either minimum or maximum storage value is required, but neither was provided"
-        found.append(faults.required(f"{at}.limits", detail))
+        errs.append(field_errors.required(f"{at}.limits", detail))
     read("maxLimitRequestRatio")
     for name in sorted({name for one in given.values() for name in one}):
-        _check_order({which: one[name] for which, one in given.items() if name in one}, name, at, found)
+        _check_order({which: one[name] for which, one in given.items() if name in one}, name, at, errs)
 
 
 _ORDER = (
@@ -210,21 +210,21 @@ _ORDER = (
 )
 
 
-def _check_order(values: dict[str, Quantity], name: str, at: str, found: list[Fault]) -> None:
+def _check_order(values: dict[str, Quantity], name: str, at: str, errs: list[FieldError]) -> None:
     for low, high, field, shown, sentence in _ORDER:
         if low in values and high in values and values[low] > values[high]:
             detail = sentence.format(low=values[low], high=values[high])
-            found.append(faults.invalid(f"{at}.{field}[{name}]", str(values[shown]), detail))
+            errs.append(field_errors.invalid(f"{at}.{field}[{name}]", str(values[shown]), detail))
     ratio = values.get("maxLimitRequestRatio")
     field = f"{at}.maxLimitRequestRatio[{name}]"
     if ratio is not None and ratio < Quantity.of(1):
-        found.append(faults.invalid(field, str(ratio), f"ratio {ratio} is less than 1"))
+        errs.append(field_errors.invalid(field, str(ratio), f"ratio {ratio} is less than 1"))
     if ratio is not None and values.get("min") and "max" in values:
         highest = values["max"].milli / values["min"].milli
         if ratio.milli / 1000 > highest:
             detail = f"ratio {ratio} is greater than max/min = {highest:f}"
-            found.append(faults.invalid(field, str(ratio), detail))
+            errs.append(field_errors.invalid(field, str(ratio), detail))
     limit, request = values.get("default"), values.get("defaultRequest")
     if limit is not None and request is not None and limit != request and not amounts.overcommit_allowed(name):
         detail = f"default value {limit} must equal to defaultRequest value {request} in {name}"
-        found.append(faults.invalid(f"{at}.defaultRequest[{name}]", str(request), detail))
+        errs.append(field_errors.invalid(f"{at}.defaultRequest[{name}]", str(request), detail))

@@ -15,7 +15,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.quantity import QuantityError, canonical
 from torchyard.api.schema import scalars
 from torchyard.api.schema.builtin import definition, kind_of
-from torchyard.api.schema.strict import faults_of
+from torchyard.api.schema.strict import errors_of
 from torchyard.api.schema.types import Type
 
 Decoder = Callable[[Any, list[bool]], Any]
@@ -48,7 +48,7 @@ def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
         raise Undecodable(str(error)) from None
     except RecursionError:
         raise Undecodable("json: exceeded max depth") from None
-    return decoded, faults_of(obj, type) if unknown else []
+    return decoded, errors_of(obj, type) if unknown else []
 
 
 class _Mismatch(Exception):

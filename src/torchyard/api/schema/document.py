@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import orjson
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.decode import Undecodable, decode
-from torchyard.api.schema.strict import duplicates_in, faults_in, may_repeat
+from torchyard.api.schema.strict import duplicates_in, errors_in, may_repeat
 from torchyard.api.schema.types import Type
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
@@ -33,7 +33,7 @@ def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValida
     check_kind(obj, gvk)
     decoded, found = _decoded(obj, gvk, type)
     if repeats and validation != "Ignore":
-        found = faults_in(body, type)
+        found = errors_in(body, type)
     return decoded, judged(found, gvk, validation)
 
 
@@ -64,7 +64,7 @@ def check_custom_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
     if kind != gvk.kind:
         metadata = obj.get("metadata")
         name = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
-        raise errors.invalid(kind, gvk.group, name, [faults.invalid("kind", kind, f"must be {gvk.kind}")])
+        raise errors.invalid(kind, gvk.group, name, [field_errors.invalid("kind", kind, f"must be {gvk.kind}")])
 
 
 def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:

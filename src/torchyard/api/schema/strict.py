@@ -30,9 +30,9 @@ def may_repeat(body: bytes, obj: Any) -> bool:
     return body.count(b'"') != orjson.dumps(obj).count(b'"') or b"\\u0022" in body
 
 
-def faults_in(body: bytes, type: Type) -> list[str]:
+def errors_in(body: bytes, type: Type) -> list[str]:
     """`unknown field "x"` and `duplicate field "y"` of a JSON text, both with their full paths."""
-    return faults_of(json.loads(body, object_pairs_hook=Pairs), type)
+    return errors_of(json.loads(body, object_pairs_hook=Pairs), type)
 
 
 def duplicates_in(body: bytes) -> list[str]:
@@ -42,7 +42,7 @@ def duplicates_in(body: bytes) -> list[str]:
     return list(found)[:MOST_FAULTS]
 
 
-def faults_of(document: Any, type: Type) -> list[str]:
+def errors_of(document: Any, type: Type) -> list[str]:
     """The same for a parsed document, which cannot repeat a field."""
     found: dict[str, None] = {}
     _walk(document, type, "", found)

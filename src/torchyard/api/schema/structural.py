@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.types import Type
-
-Object = dict[str, Any]
 
 _QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from torchyard.api import errors, faults, names
+from torchyard.api import errors, field_errors, names
 
 EQUALS, NOT_EQUALS, IN, NOT_IN, EXISTS, ABSENT, GREATER, LESS = "=", "!=", "in", "notin", "exists", "!", "gt", "lt"
 _BINARY_OPERATORS = "in, notin, =, ==, !=, gt, lt"
@@ -143,9 +143,11 @@ def _checked(requirement: Requirement) -> Requirement:
     for index, value in enumerate(requirement.values):
         at = f"values[{index}]"
         if requirement.operator in (GREATER, LESS) and not is_integer(value):
-            problems.append(faults.invalid(at, value, "for 'Gt', 'Lt' operators, the value must be an integer").line())
+            problems.append(
+                field_errors.invalid(at, value, "for 'Gt', 'Lt' operators, the value must be an integer").line()
+            )
         if told := names.label_value_problems(value):
-            problems.append(faults.invalid(f"{at}[{requirement.key}]", value, "; ".join(told)).line())
+            problems.append(field_errors.invalid(f"{at}[{requirement.key}]", value, "; ".join(told)).line())
     if problems:
         raise _unparsed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return requirement

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from torchyard.api import faults, names
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors, names
+from torchyard.api.field_errors import FieldError
 from torchyard.api.selectors import grammar
 from torchyard.api.selectors.grammar import ABSENT, EQUALS, EXISTS, GREATER, IN, NOT_IN, Requirement, is_integer
 
@@ -144,32 +144,34 @@ def from_map(labels: Labels | None) -> LabelSelector:
     return LabelSelector(Requirement(key, EQUALS, (value,)) for key, value in (labels or {}).items())
 
 
-def validate_object(selector: Mapping[str, Any] | None, field: str) -> list[Fault]:
+def validate_object(selector: Mapping[str, Any] | None, field: str) -> list[FieldError]:
     """The faults of a LabelSelector object."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if not selector:
-        return found
-    found += names.validate_labels(selector.get("matchLabels"), f"{field}.matchLabels")
+        return errs
+    errs += names.validate_labels(selector.get("matchLabels"), f"{field}.matchLabels")
     for index, expression in enumerate(selector.get("matchExpressions") or ()):
-        found += _validate_expression(expression, f"{field}.matchExpressions[{index}]")
-    return found
+        errs += _validate_expression(expression, f"{field}.matchExpressions[{index}]")
+    return errs
 
 
-def _validate_expression(expression: Mapping[str, Any], field: str) -> list[Fault]:
-    found: list[Fault] = []
+def _validate_expression(expression: Mapping[str, Any], field: str) -> list[FieldError]:
+    errs: list[FieldError] = []
     operator, values = expression.get("operator") or "", expression.get("values") or ()
     if operator in ("In", "NotIn"):
         if not values:
-            found.append(faults.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errs.append(
+                field_errors.required(f"{field}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            )
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            found.append(faults.forbidden(f"{field}.values", detail))
+            errs.append(field_errors.forbidden(f"{field}.values", detail))
     else:
-        found.append(faults.invalid(f"{field}.operator", operator, "not a valid selector operator"))
+        errs.append(field_errors.invalid(f"{field}.operator", operator, "not a valid selector operator"))
     key = expression.get("key") or ""
-    found.extend(faults.invalid(f"{field}.key", key, problem) for problem in names.qualified_name_problems(key))
+    errs.extend(field_errors.invalid(f"{field}.key", key, problem) for problem in names.qualified_name_problems(key))
     for index, value in enumerate(values):
         problems = names.label_value_problems(value)
-        found.extend(faults.invalid(f"{field}.values[{index}]", value, problem) for problem in problems)
-    return found
+        errs.extend(field_errors.invalid(f"{field}.values[{index}]", value, problem) for problem in problems)
+    return errs

@@ -4,52 +4,53 @@ from __future__ import annotations
 
 import ipaddress
 
-from torchyard.api import checks, faults
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api import checks, field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 
 
-class IPAddressBehaviour(Behaviour):
+class IPAddressStrategy(Strategy):
     name_rule = "path-segment"
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         name = obj["metadata"].get("name") or ""
         if checks.parse_ip(name) is None:
-            checks.ip(name, "metadata.name", found)
+            checks.ip(name, "metadata.name", errs)
         parent = (obj.get("spec") or {}).get("parentRef")
         if parent is None:
-            found.append(faults.required("spec.parentRef"))
+            errs.append(field_errors.required("spec.parentRef"))
         else:
             needed = [name for name in ("resource", "name") if not parent.get(name)]
-            found += [faults.required(f"spec.parentRef.{name}") for name in needed]
-        return found
+            errs += [field_errors.required(f"spec.parentRef.{name}") for name in needed]
+        return errs
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
-        found: list[Fault] = []
-        checks.immutable(new.get("spec"), old.get("spec"), "spec", found)
-        return found
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        checks.immutable(new.get("spec"), old.get("spec"), "spec", errs)
+        return errs
 
 
-class ServiceCIDRBehaviour(StatefulBehaviour):
+class ServiceCIDRStrategy(StatefulStrategy):
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         spec = obj.get("spec") or {}
         ranges = spec.get("cidrs") or []
         if not ranges:
-            found.append(faults.required("spec.cidrs", "at least one CIDR required"))
+            errs.append(field_errors.required("spec.cidrs", "at least one CIDR required"))
         elif len(ranges) > 2:
-            found.append(faults.invalid("spec.cidrs", spec, "may only hold up to 2 values"))
+            errs.append(field_errors.invalid("spec.cidrs", spec, "may only hold up to 2 values"))
         else:
             for index, text in enumerate(ranges):
                 field = f"spec.cidrs[{index}]"
-                if checks.cidr(text, field, found):
+                if checks.cidr(text, field, errs):
                     network = ipaddress.ip_network(text, strict=False)
                     if str(network) != text:
                         detail = f'must be in canonical form ("{network}")'
-                        found.append(faults.invalid(field, text, detail))
-        return found
+                        errs.append(field_errors.invalid(field, text, detail))
+        return errs

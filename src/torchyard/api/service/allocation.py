@@ -6,9 +6,9 @@ family of addresses, IPv4.
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 FAMILY = "IPv4"
 HEADLESS = "None"
@@ -59,39 +59,39 @@ def fill_families(service: Object) -> None:
         spec["ipFamilies"] = [*spec["ipFamilies"], "IPv6" if spec["ipFamilies"][0] == "IPv4" else "IPv4"]
 
 
-def family_faults(service: Object) -> list[Fault]:
+def family_errors(service: Object) -> list[FieldError]:
     """What this cluster cannot give: told before and instead of everything else."""
     spec = service["spec"]
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if spec.get("type") == "ExternalName":
-        return found
-    check_cluster_ips(service, found)
-    if found:
-        return found
+        return errs
+    check_cluster_ips(service, errs)
+    if errs:
+        return errs
     families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
     if is_headless(service) and not spec.get("selector"):
         # nobody but its own endpoints decides the families of such a service
-        return found
+        return errs
     for index, address in enumerate(spec.get("clusterIPs") or ()):
         parsed = checks.parse_ip(address)
         if parsed is not None and parsed.version == 6:
             detail = "IPv6 is not configured on this cluster"
-            found.append(faults.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], detail))
-    if found:
-        return found
+            errs.append(field_errors.invalid(f"spec.clusterIPs[{index}]", spec["clusterIPs"], detail))
+    if errs:
+        return errs
     if len(families) > 1 and policy == "SingleStack":
         detail = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
-        return [faults.invalid("spec.ipFamilyPolicy", policy, detail)]
+        return [field_errors.invalid("spec.ipFamilyPolicy", policy, detail)]
     if policy == "RequireDualStack":
         detail = "this cluster is not configured for dual-stack services"
-        return [faults.invalid("spec.ipFamilyPolicy", policy, detail)]
+        return [field_errors.invalid("spec.ipFamilyPolicy", policy, detail)]
     detail = "not configured on this cluster"
-    found.extend(
-        faults.invalid(f"spec.ipFamilies[{index}]", family, detail)
+    errs.extend(
+        field_errors.invalid(f"spec.ipFamilies[{index}]", family, detail)
         for index, family in enumerate(families)
         if family != FAMILY
     )
-    return found
+    return errs
 
 
 def carry_over(new: Object, old: Object) -> None:
@@ -160,41 +160,41 @@ def _untouched(spec: Object, before: Object, *names: str) -> bool:
     return all(spec.get(name) == before.get(name) for name in names)
 
 
-def check_cluster_ips(service: Object, found: list[Fault]) -> None:
+def check_cluster_ips(service: Object, errs: list[FieldError]) -> None:
     """`clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against one another."""
     spec = service["spec"]
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     at = "spec.clusterIPs"
     if spec.get("clusterIP"):
         if not addresses:
-            found.append(faults.required(at))
+            errs.append(field_errors.required(at))
         elif addresses[0] != spec["clusterIP"]:
-            found.append(faults.invalid(at, addresses, "first value must match `clusterIP`"))
+            errs.append(field_errors.invalid(at, addresses, "first value must match `clusterIP`"))
     elif addresses:
-        found.append(faults.invalid(at, addresses, "must be empty when `clusterIP` is not specified"))
+        errs.append(field_errors.invalid(at, addresses, "must be empty when `clusterIP` is not specified"))
     for index, family in enumerate(families):
-        checks.choice(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{index}]", found)
+        checks.choice(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{index}]", errs)
         if family in families[:index]:
-            found.append(faults.duplicate(f"spec.ipFamilies[{index}]", family))
+            errs.append(field_errors.duplicate(f"spec.ipFamilies[{index}]", family))
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
-    checks.choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", found)
+    checks.choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", errs)
     invalid = False
     for index, address in enumerate(addresses):
         if index == 0 and address == HEADLESS:
             if len(addresses) > 1:
                 invalid = True
-                found.append(faults.invalid(at, addresses, "'None' must be the first and only value"))
-        elif not checks.ip(address, f"{at}[{index}]", found):
+                errs.append(field_errors.invalid(at, addresses, "'None' must be the first and only value"))
+        elif not checks.ip(address, f"{at}[{index}]", errs):
             invalid = True
     if len(addresses) > 2:
-        found.append(faults.invalid(at, addresses, "may only hold up to 2 values"))
+        errs.append(field_errors.invalid(at, addresses, "may only hold up to 2 values"))
     if invalid:
         return
     versions = [getattr(checks.parse_ip(address), "version", 0) for address in addresses]
     if len(addresses) > 1 and len(set(versions)) < 2:
-        found.append(faults.invalid(at, addresses, "may specify no more than one IP for each IP family"))
+        errs.append(field_errors.invalid(at, addresses, "may specify no more than one IP for each IP family"))
     if not is_headless(service):
         for index, (version, family) in enumerate(zip(versions, families, strict=False)):
             if family in ("IPv4", "IPv6") and version != int(family[-1]):
                 detail = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
-                found.append(faults.invalid(f"{at}[{index}]", addresses[index], detail))
+                errs.append(field_errors.invalid(f"{at}[{index}]", addresses[index], detail))

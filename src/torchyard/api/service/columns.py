@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import (
     AGE,
@@ -19,8 +18,8 @@ from torchyard.api.cells import (
     shortened,
 )
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 # How many endpoints, hosts or ports fit into a cell.
 _SHOWN = 3
 

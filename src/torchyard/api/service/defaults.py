@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 
 AFFINITY_SECONDS = 10800
 

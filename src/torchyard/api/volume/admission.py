@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torchyard.api import errors
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.volume.claims import ACCESS_MODES
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.volume.sources import check_driver_name
 
 _MAX_PARAMETERS = 512
@@ -15,99 +15,99 @@ _TOKEN_SECONDS = 10 * 60
 _NODE_ID_LENGTH = 256
 
 
-def validate_storage_class(storage_class: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_storage_class(storage_class: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     provisioner = (storage_class.get("provisioner") or "").lower()
     if not provisioner:
-        found.append(faults.required("provisioner"))
+        errs.append(field_errors.required("provisioner"))
     else:
-        checks.told(names.qualified_name_problems(provisioner), "provisioner", provisioner, found)
-    _check_parameters(storage_class.get("parameters") or {}, found)
-    checks.choice(storage_class.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", found)
+        checks.told(names.qualified_name_problems(provisioner), "provisioner", provisioner, errs)
+    _check_parameters(storage_class.get("parameters") or {}, errs)
+    checks.choice(storage_class.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", errs)
     modes = ("Immediate", "WaitForFirstConsumer")
-    checks.one_of(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", found)
+    checks.one_of(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
     terms = storage_class.get("allowedTopologies") or []
     # upstream compares with as many empty places, too: a term that says nothing is always a duplicate
     seen: list[dict[str, set[str]]] = [{} for _ in terms]
     for index, term in enumerate(terms):
         at = f"allowedTopologies[{index}].matchLabelExpressions"
-        expressions = _check_topology(term, at, found)
-        found += [faults.duplicate(at, "")] * seen.count(expressions)
+        expressions = _check_topology(term, at, errs)
+        errs += [field_errors.duplicate(at, "")] * seen.count(expressions)
         seen.append(expressions)
-    return found
+    return errs
 
 
-def _check_parameters(parameters: dict[str, str], found: list[Fault], *, needed: bool = False) -> None:
+def _check_parameters(parameters: dict[str, str], errs: list[FieldError], *, needed: bool = False) -> None:
     if needed and not parameters:
-        found.append(faults.required("parameters", "must contain at least one key/value pair"))
+        errs.append(field_errors.required("parameters", "must contain at least one key/value pair"))
     if len(parameters) > _MAX_PARAMETERS:
-        found.append(faults.too_long("parameters", _MAX_PARAMETERS))
+        errs.append(field_errors.too_long("parameters", _MAX_PARAMETERS))
         return
     if any(not key for key in parameters):
-        found.append(faults.invalid("parameters", "", "field can not be empty."))
+        errs.append(field_errors.invalid("parameters", "", "field can not be empty."))
     if sum(len(key) + len(value) for key, value in parameters.items()) > _MAX_PARAMETERS_SIZE:
-        found.append(faults.too_long("parameters", _MAX_PARAMETERS_SIZE))
+        errs.append(field_errors.too_long("parameters", _MAX_PARAMETERS_SIZE))
 
 
-def _check_topology(term: Object, at: str, found: list[Fault]) -> dict[str, set[str]]:
+def _check_topology(term: Object, at: str, errs: list[FieldError]) -> dict[str, set[str]]:
     known: dict[str, set[str]] = {}
     for index, requirement in enumerate(term.get("matchLabelExpressions") or ()):
         field, key, values = f"{at}[{index}]", requirement.get("key") or "", requirement.get("values") or []
         if not values:
-            found.append(faults.required(f"{field}.values"))
+            errs.append(field_errors.required(f"{field}.values"))
         for number, value in enumerate(values):
             if value in values[:number]:
-                found.append(faults.duplicate(f"{field}.values[{number}]", value))
-        checks.told(names.qualified_name_problems(key), f"{field}.key", key, found)
+                errs.append(field_errors.duplicate(f"{field}.values[{number}]", value))
+        checks.told(names.qualified_name_problems(key), f"{field}.key", key, errs)
         if key in known:
-            found.append(faults.duplicate(f"{field}.key", key))
+            errs.append(field_errors.duplicate(f"{field}.key", key))
         known[key] = set(values)
     return known
 
 
-def validate_storage_class_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_storage_class_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     for field, detail in (
         ("parameters", "updates to parameters are forbidden."),
         ("provisioner", "updates to provisioner are forbidden."),
         ("reclaimPolicy", "updates to reclaimPolicy are forbidden."),
     ):
         if (new.get(field) or None) != (old.get(field) or None):
-            found.append(faults.forbidden(field, detail))
+            errs.append(field_errors.forbidden(field, detail))
     mode = new.get("volumeBindingMode")
-    checks.immutable(mode, old.get("volumeBindingMode"), "volumeBindingMode", found)
-    return found
+    checks.immutable(mode, old.get("volumeBindingMode"), "volumeBindingMode", errs)
+    return errs
 
 
-def validate_attributes_class(attributes: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_attributes_class(attributes: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     driver = attributes.get("driverName") or ""
     if not driver:
-        found.append(faults.required("driverName"))
+        errs.append(field_errors.required("driverName"))
     else:
-        checks.told(names.qualified_name_problems(driver.lower()), "driverName", driver.lower(), found)
-    _check_parameters(attributes.get("parameters") or {}, found, needed=True)
-    return found
+        checks.told(names.qualified_name_problems(driver.lower()), "driverName", driver.lower(), errs)
+    _check_parameters(attributes.get("parameters") or {}, errs, needed=True)
+    return errs
 
 
-def validate_attributes_class_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_attributes_class_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     if new.get("driverName") != old.get("driverName"):
-        found.append(faults.forbidden("driverName", "updates to driverName are forbidden."))
+        errs.append(field_errors.forbidden("driverName", "updates to driverName are forbidden."))
     if (new.get("parameters") or {}) != (old.get("parameters") or {}):
-        found.append(faults.forbidden("parameters", "updates to parameters are forbidden."))
-    return found
+        errs.append(field_errors.forbidden("parameters", "updates to parameters are forbidden."))
+    return errs
 
 
-def validate_driver(driver: Object) -> list[Fault]:
+def validate_driver(driver: Object) -> list[FieldError]:
     """A CSIDriver: its name is checked by the rule of its kind."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     spec = driver["spec"]
     for field in ("attachRequired", "podInfoOnMount", "storageCapacity"):
         if spec.get(field) is None:
-            found.append(faults.required(f"spec.{field}"))
+            errs.append(field_errors.required(f"spec.{field}"))
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    checks.choice(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", found)
+    checks.choice(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", errs)
     seen: set[str] = set()
     for index, request in enumerate(spec.get("tokenRequests") or ()):
         at, audience, seconds = (
@@ -116,81 +116,83 @@ def validate_driver(driver: Object) -> list[Fault]:
             request.get("expirationSeconds"),
         )
         if audience in seen:
-            found.append(faults.duplicate(f"{at}.audience", audience))
+            errs.append(field_errors.duplicate(f"{at}.audience", audience))
             continue
         seen.add(audience)
         if seconds is not None and seconds < _TOKEN_SECONDS:
             detail = "may not specify a duration less than 10 minutes"
-            found.append(faults.invalid(f"{at}.expirationSeconds", seconds, detail))
+            errs.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
         elif seconds is not None and seconds > 1 << 32:
             detail = "may not specify a duration larger than 2^32 seconds"
-            found.append(faults.invalid(f"{at}.expirationSeconds", seconds, detail))
+            errs.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
     for mode in spec.get("volumeLifecycleModes") or ():
-        checks.choice(mode, ("Persistent", "Ephemeral"), "spec.volumeLifecycleModes", found)
-    return found
+        checks.choice(mode, ("Persistent", "Ephemeral"), "spec.volumeLifecycleModes", errs)
+    return errs
 
 
-def validate_driver_update(new: Object, old: Object) -> list[Fault]:
-    found = validate_driver(new)
+def validate_driver_update(new: Object, old: Object) -> list[FieldError]:
+    errs = validate_driver(new)
     attach, attach_before = new["spec"].get("attachRequired"), old["spec"].get("attachRequired")
-    checks.immutable(attach, attach_before, "spec.attachedRequired", found)
+    checks.immutable(attach, attach_before, "spec.attachedRequired", errs)
     modes = "volumeLifecycleModes"
-    checks.immutable(new["spec"].get(modes), old["spec"].get(modes), f"spec.{modes}", found)
-    return found
+    checks.immutable(new["spec"].get(modes), old["spec"].get(modes), f"spec.{modes}", errs)
+    return errs
 
 
-def validate_csi_node(node: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_csi_node(node: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     seen: set[str] = set()
     for index, driver in enumerate((node.get("spec") or {}).get("drivers") or ()):
         at, name, node_id = f"spec.drivers[{index}]", driver.get("name") or "", driver.get("nodeID") or ""
-        check_driver_name(name, f"{at}.name", found)
+        check_driver_name(name, f"{at}.name", errs)
         if not node_id:
-            found.append(faults.required(f"{at}.nodeID"))
+            errs.append(field_errors.required(f"{at}.nodeID"))
         elif len(node_id) > _NODE_ID_LENGTH:
-            found.append(faults.invalid(f"{at}.nodeID", node_id, f"must be {_NODE_ID_LENGTH} characters or less"))
+            errs.append(field_errors.invalid(f"{at}.nodeID", node_id, f"must be {_NODE_ID_LENGTH} characters or less"))
         count = (driver.get("allocatable") or {}).get("count")
-        checks.nonnegative(count, f"{at}.allocatable.count", found)
+        checks.nonnegative(count, f"{at}.allocatable.count", errs)
         if name in seen:
-            found.append(faults.duplicate(f"{at}.name", name))
+            errs.append(field_errors.duplicate(f"{at}.name", name))
         seen.add(name)
-        _check_topology_keys(driver.get("topologyKeys") or [], at, found)
-    return found
+        _check_topology_keys(driver.get("topologyKeys") or [], at, errs)
+    return errs
 
 
-def _check_topology_keys(keys: list[str], at: str, found: list[Fault]) -> None:
+def _check_topology_keys(keys: list[str], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for key in keys:
         if not key:
-            found.append(faults.required(at))
+            errs.append(field_errors.required(at))
         elif key in seen:
-            found.append(faults.duplicate(at, key))
+            errs.append(field_errors.duplicate(at, key))
         seen.add(key)
-        checks.told(names.qualified_name_problems(key), at, key, found)
+        checks.told(names.qualified_name_problems(key), at, key, errs)
 
 
-def validate_attachment(attachment: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_attachment(attachment: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec: dict[str, Any] = attachment.get("spec") or {}
     attacher, node, source = spec.get("attacher") or "", spec.get("nodeName") or "", spec.get("source") or {}
     if not attacher:
-        found.append(faults.required("spec.attacher"))
+        errs.append(field_errors.required("spec.attacher"))
     one_of = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
     named, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
     if inline is None and named is None:
-        found.append(faults.required("spec.source", one_of))
+        errs.append(field_errors.required("spec.source", one_of))
     elif inline is not None and named is not None:
-        found.append(faults.forbidden("spec.source", one_of))
+        errs.append(field_errors.forbidden("spec.source", one_of))
     elif named == "":
-        found.append(faults.required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName"))
-    checks.told(names.subdomain_problems(node), "spec.nodeName", node, found)
-    check_driver_name(attacher, "spec.attacher", found)
+        errs.append(
+            field_errors.required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
+        )
+    checks.told(names.subdomain_problems(node), "spec.nodeName", node, errs)
+    check_driver_name(attacher, "spec.attacher", errs)
     if named:
-        checks.told(names.subdomain_problems(named), "spec.source.persistentVolumeName", named, found)
-    return found
+        checks.told(names.subdomain_problems(named), "spec.source.persistentVolumeName", named, errs)
+    return errs
 
 
-def validate_attachment_update(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
-    checks.immutable(new.get("spec"), old.get("spec"), "spec", found)
-    return found
+def validate_attachment_update(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    checks.immutable(new.get("spec"), old.get("spec"), "spec", errs)
+    return errs

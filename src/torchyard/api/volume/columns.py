@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import AGE, NAME, UNSET, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 from torchyard.api.volume.admission import CLASS_ANNOTATION, is_default, mode_shorthand
-
-Object = dict[str, Any]
 
 
 def _class(obj: Object, spec: Object) -> str:

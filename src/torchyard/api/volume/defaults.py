@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api.amounts import canonical_list
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 
 FILE_MODE = 0o644
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import amounts, checks, faults, names, quantity, selectors
-from torchyard.api.behaviour import Object
+from torchyard.api import amounts, checks, field_errors, names, quantity, selectors
 from torchyard.api.differences import differences, same
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.scheduling import check_node_selector
 from torchyard.api.volume.claims import VOLUME_MODES, check_access_modes, check_claim_spec, check_class_name
 from torchyard.api.volume.sources import MORE_THAN_ONE, REFUSED_AS, SHOWN_AS, VOLUME_SOURCES
@@ -23,74 +23,74 @@ _RESIZE_STATES = (
 )
 
 
-def validate_volume(volume: Object) -> list[Fault]:
+def validate_volume(volume: Object) -> list[FieldError]:
     """The faults of a PersistentVolume."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     spec = volume["spec"]
     modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
     if not modes:
-        found.append(faults.required("spec.accessModes"))
-    check_access_modes(modes, "spec.accessModes", found)
-    _check_capacity(capacity, found)
-    checks.choice(spec.get("persistentVolumeReclaimPolicy"), _RECLAIM, "spec.persistentVolumeReclaimPolicy", found)
+        errs.append(field_errors.required("spec.accessModes"))
+    check_access_modes(modes, "spec.accessModes", errs)
+    _check_capacity(capacity, errs)
+    checks.choice(spec.get("persistentVolumeReclaimPolicy"), _RECLAIM, "spec.persistentVolumeReclaimPolicy", errs)
     affinity = spec.get("nodeAffinity")
     if affinity is not None:
         if affinity.get("required") is None:
             detail = "must specify required node constraints"
-            found.append(faults.required("spec.nodeAffinity.required", detail))
+            errs.append(field_errors.required("spec.nodeAffinity.required", detail))
         else:
-            check_node_selector(affinity["required"], "spec.nodeAffinity.required", found)
-    _check_source(spec, found)
-    check_class_name(spec.get("storageClassName"), "spec.storageClassName", found)
-    checks.choice(spec.get("volumeMode"), VOLUME_MODES, "spec.volumeMode", found)
+            check_node_selector(affinity["required"], "spec.nodeAffinity.required", errs)
+    _check_source(spec, errs)
+    check_class_name(spec.get("storageClassName"), "spec.storageClassName", errs)
+    checks.choice(spec.get("volumeMode"), VOLUME_MODES, "spec.volumeMode", errs)
     attributes = spec.get("volumeAttributesClassName")
     if attributes is not None:
         if not attributes:
-            found.append(faults.required("spec.volumeAttributesClassName", "an empty string is disallowed"))
-        check_class_name(attributes, "spec.volumeAttributesClassName", found)
+            errs.append(field_errors.required("spec.volumeAttributesClassName", "an empty string is disallowed"))
+        check_class_name(attributes, "spec.volumeAttributesClassName", errs)
         if spec.get("csi") is None:
             detail = "has to be specified when using volumeAttributesClassName"
-            found.append(faults.required("spec.csi", detail))
-    return found
+            errs.append(field_errors.required("spec.csi", detail))
+    return errs
 
 
-def _check_capacity(capacity: dict[str, Any], found: list[Fault]) -> None:
+def _check_capacity(capacity: dict[str, Any], errs: list[FieldError]) -> None:
     if not capacity:
-        found.append(faults.required("spec.capacity"))
+        errs.append(field_errors.required("spec.capacity"))
     if list(capacity) != ["storage"]:
         shown = dict(sorted(capacity.items())) or None
-        found.append(faults.not_supported("spec.capacity", shown, ("storage",)))
+        errs.append(field_errors.not_supported("spec.capacity", shown, ("storage",)))
     for name, text in capacity.items():
         amount, field = quantity.parse(text), f"spec.capacity[{name}]"
         if amount.value < 0:
-            found.append(faults.invalid(field, amount.value, "must be a valid resource quantity"))
+            errs.append(field_errors.invalid(field, amount.value, "must be a valid resource quantity"))
         if amount.nano <= 0:
-            found.append(faults.invalid(field, str(amount), checks.NOT_POSITIVE))
+            errs.append(field_errors.invalid(field, str(amount), checks.NOT_POSITIVE))
 
 
-def _check_source(spec: Object, found: list[Fault]) -> None:
+def _check_source(spec: Object, errs: list[FieldError]) -> None:
     kinds = [kind for kind in VOLUME_SOURCES if spec.get(kind) is not None]
     if not kinds:
-        found.append(faults.required("spec", "must specify a volume type"))
+        errs.append(field_errors.required("spec", "must specify a volume type"))
         return
     kind = kinds[0]
-    VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", found)
+    VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", errs)
     for one in kinds[1:]:
         if one == "flexVolume":
             # upstream forgot to count it
-            VOLUME_SOURCES[one](spec[one], f"spec.{one}", found)
+            VOLUME_SOURCES[one](spec[one], f"spec.{one}", errs)
         else:
-            found.append(faults.forbidden(f"spec.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE))
+            errs.append(field_errors.forbidden(f"spec.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE))
     if kind == "local" and spec.get("nodeAffinity") is None:
-        found.append(faults.required("spec.nodeAffinity", "Local volume requires node affinity"))
+        errs.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
     root = (spec.get("hostPath") or {}).get("path")
     if root == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         detail = "may not be 'recycle' for a hostPath mount of '/'"
-        found.append(faults.forbidden("spec.persistentVolumeReclaimPolicy", detail))
+        errs.append(field_errors.forbidden("spec.persistentVolumeReclaimPolicy", detail))
 
 
-def validate_volume_update(new: Object, old: Object) -> list[Fault]:
-    found = validate_volume(new)
+def validate_volume_update(new: Object, old: Object) -> list[FieldError]:
+    errs = validate_volume(new)
     spec, before = new["spec"], old["spec"]
     source, source_before = ({kind: one.get(kind) for kind in VOLUME_SOURCES} for one in (spec, before))
     csi, csi_before = source.get("csi"), source_before.get("csi")
@@ -99,32 +99,32 @@ def validate_volume_update(new: Object, old: Object) -> list[Fault]:
         source["csi"] = {key: value for key, value in csi.items() if key != "controllerExpandSecretRef"}
     if changed := differences(source_before, source):
         detail = f"spec.persistentvolumesource is immutable after creation\n{changed}"
-        found.append(faults.forbidden("spec.persistentvolumesource", detail))
-    checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
+        errs.append(field_errors.forbidden("spec.persistentvolumesource", detail))
+    checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errs)
     affinity = spec.get("nodeAffinity")
     if before.get("nodeAffinity") is not None and not same(affinity, before["nodeAffinity"]):
         detail = f"{names.IMMUTABLE}, except for updating from beta label to GA"
-        found.append(faults.invalid("nodeAffinity", affinity, detail))
+        errs.append(field_errors.invalid("nodeAffinity", affinity, detail))
     if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
         detail = "update from non-nil value to nil is forbidden"
-        found.append(faults.forbidden("spec.volumeAttributesClassName", detail))
-    return found
+        errs.append(field_errors.forbidden("spec.volumeAttributesClassName", detail))
+    return errs
 
 
-def validate_claim(claim: Object) -> list[Fault]:
-    found: list[Fault] = []
-    check_claim_spec(claim["spec"], "spec", found)
-    return found
+def validate_claim(claim: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
+    check_claim_spec(claim["spec"], "spec", errs)
+    return errs
 
 
-def validate_claim_update(new: Object, old: Object) -> list[Fault]:
+def validate_claim_update(new: Object, old: Object) -> list[FieldError]:
     """Claims are fixed, so that quotas cannot be played with; a bound one may grow."""
-    found = validate_claim(new)
+    errs = validate_claim(new)
     spec, before = new["spec"], old["spec"]
     compared, compared_before = dict(spec), dict(before)
     if not before.get("volumeName"):
         compared_before["volumeName"] = spec.get("volumeName")
-    _check_class_change(new, old, compared, found)
+    _check_class_change(new, old, compared, errs)
     if (new.get("status") or {}).get("phase") == "Bound":
         resources = dict(compared.get("resources") or {})
         if resources.get("requests"):
@@ -138,13 +138,13 @@ def validate_claim_update(new: Object, old: Object) -> list[Fault]:
             "spec is immutable after creation except resources.requests and volumeAttributesClassName "
             f"for bound claims\n{changed}"
         )
-        found.append(faults.forbidden("spec", detail))
-    _check_shrink(new, old, found)
-    checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", found)
-    return found
+        errs.append(field_errors.forbidden("spec", detail))
+    _check_shrink(new, old, errs)
+    checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errs)
+    return errs
 
 
-def _check_class_change(new: Object, old: Object, compared: Object, found: list[Fault]) -> None:
+def _check_class_change(new: Object, old: Object, compared: Object, errs: list[FieldError]) -> None:
     """A claim without a class may still be given one, by the old annotation or anew."""
     annotations, was = (one["metadata"].get("annotations") or {} for one in (new, old))
     name, name_before = new["spec"].get("storageClassName"), old["spec"].get("storageClassName")
@@ -155,7 +155,7 @@ def _check_class_change(new: Object, old: Object, compared: Object, found: list[
         return
     if annotations.get(_CLASS_ANNOTATION, "") != (annotated or ""):
         field = f"metadata.annotations.{_CLASS_ANNOTATION}"
-        found.append(faults.invalid(field, annotations.get(_CLASS_ANNOTATION, ""), names.IMMUTABLE))
+        errs.append(field_errors.invalid(field, annotations.get(_CLASS_ANNOTATION, ""), names.IMMUTABLE))
     if name is not None and name_before is None and annotated in (None, name):
         compared.pop("storageClassName", None)
 
@@ -164,59 +164,59 @@ def _storage(holder: Object | None) -> quantity.Quantity:
     return quantity.parse((holder or {}).get("storage") or "0")
 
 
-def _check_shrink(new: Object, old: Object, found: list[Fault]) -> None:
+def _check_shrink(new: Object, old: Object, errs: list[FieldError]) -> None:
     size, before = (_storage((one["spec"].get("resources") or {}).get("requests")) for one in (new, old))
     if size < before and size <= _storage((old.get("status") or {}).get("capacity")):
         field = "spec.resources.requests.storage"
-        found.append(faults.forbidden(field, "field can not be less than status.capacity"))
+        errs.append(field_errors.forbidden(field, "field can not be less than status.capacity"))
 
 
-def validate_claim_status(new: Object, _old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_claim_status(new: Object, _old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     status = new.get("status") or {}
     if not new["spec"].get("accessModes"):
-        found.append(faults.required("Spec.accessModes"))
+        errs.append(field_errors.required("Spec.accessModes"))
     for name, text in (status.get("capacity") or {}).items():
-        _check_basic(quantity.parse(text), f"status.capacity[{name}]", found)
+        _check_basic(quantity.parse(text), f"status.capacity[{name}]", errs)
     for name, state in (status.get("allocatedResourceStatuses") or {}).items():
         field = "status.allocatedResourceStatus"
-        _check_claim_resource(name, field, found)
+        _check_claim_resource(name, field, errs)
         if state not in _RESIZE_STATES:
-            found.append(faults.not_supported(field, name, _RESIZE_STATES))
+            errs.append(field_errors.not_supported(field, name, _RESIZE_STATES))
     for name, text in (status.get("allocatedResources") or {}).items():
-        if _check_claim_resource(name, "status.allocatedResources", found):
+        if _check_claim_resource(name, "status.allocatedResources", errs):
             field = f"status.allocatedResources[{name}]"
             amount = quantity.parse(text)
-            _check_basic(amount, field, found)
-            amounts.check_amount("storage", amount, field, found)
-    return found
+            _check_basic(amount, field, errs)
+            amounts.check_amount("storage", amount, field, errs)
+    return errs
 
 
-def _check_basic(amount: quantity.Quantity, field: str, found: list[Fault]) -> None:
+def _check_basic(amount: quantity.Quantity, field: str, errs: list[FieldError]) -> None:
     if amount.value < 0:
-        found.append(faults.invalid(field, amount.value, "must be a valid resource quantity"))
+        errs.append(field_errors.invalid(field, amount.value, "must be a valid resource quantity"))
 
 
-def _check_claim_resource(name: str, field: str, found: list[Fault]) -> bool:
+def _check_claim_resource(name: str, field: str, errs: list[FieldError]) -> bool:
     if problems := names.qualified_name_problems(name):
-        checks.told(problems, field, name, found)
+        checks.told(problems, field, name, errs)
         return False
     if amounts.is_native(name) and name != "storage":
-        found.append(faults.not_supported(field, name, ("storage",)))
+        errs.append(field_errors.not_supported(field, name, ("storage",)))
         return False
     return True
 
 
-def validate_capacity_object(capacity: Object) -> list[Fault]:
+def validate_capacity_object(capacity: Object) -> list[FieldError]:
     """A CSIStorageCapacity."""
-    found: list[Fault] = []
-    found += selectors.validate_object(capacity.get("nodeTopology"), "nodeTopology")
+    errs: list[FieldError] = []
+    errs += selectors.validate_object(capacity.get("nodeTopology"), "nodeTopology")
     name = capacity.get("storageClassName") or ""
-    checks.told(names.subdomain_problems(name), "storageClassName", name, found)
+    checks.told(names.subdomain_problems(name), "storageClassName", name, errs)
     for field in ("capacity", "maximumVolumeSize"):
         text = capacity.get(field)
         if text is not None and quantity.parse(text).nano < 0:
             shown = "capacity" if field == "maximumVolumeSize" and capacity.get("capacity") is None else field
-            found.append(faults.invalid(shown, quantity.canonical(text), names.NOT_NEGATIVE))
+            errs.append(field_errors.invalid(shown, quantity.canonical(text), names.NOT_NEGATIVE))
             break
-    return found
+    return errs

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults, names, quantity
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api import checks, field_errors, names, quantity
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
 
 # in upstream's order of looking
 SOURCES = ("object", "external", "pods", "resource", "containerResource")
@@ -35,162 +35,164 @@ def default_autoscaler(autoscaler: Object) -> None:
             for name in ("value", "averageValue"):
                 if wanted.get(name) is not None:
                     wanted[name] = quantity.canonical(wanted[name])
-    behaviour = spec.get("behavior")
-    if behaviour is not None:
-        _default_rules(behaviour, "scaleUp", {"stabilizationWindowSeconds": 0}, [_PODS, _PERCENT])
-        _default_rules(behaviour, "scaleDown", {}, [_PERCENT])
+    strategy = spec.get("behavior")
+    if strategy is not None:
+        _default_rules(strategy, "scaleUp", {"stabilizationWindowSeconds": 0}, [_PODS, _PERCENT])
+        _default_rules(strategy, "scaleDown", {}, [_PERCENT])
     autoscaler.setdefault("status", {})
 
 
-def _default_rules(behaviour: Object, name: str, values: Object, policies: list[Object]) -> None:
+def _default_rules(strategy: Object, name: str, values: Object, policies: list[Object]) -> None:
     rules = {"selectPolicy": "Max", "policies": [dict(policy) for policy in policies], **values}
-    own = {key: value for key, value in (behaviour.get(name) or {}).items() if value is not None}
+    own = {key: value for key, value in (strategy.get(name) or {}).items() if value is not None}
     # behind a feature that Kubernetes 1.34 leaves off
     own.pop("tolerance", None)
-    behaviour[name] = {**rules, **own}
+    strategy[name] = {**rules, **own}
 
 
-def validate_autoscaler(autoscaler: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_autoscaler(autoscaler: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = autoscaler["spec"]
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:
-        found.append(faults.invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+        errs.append(field_errors.invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
     if most < 1:
-        found.append(faults.invalid("spec.maxReplicas", most, "must be greater than 0"))
+        errs.append(field_errors.invalid("spec.maxReplicas", most, "must be greater than 0"))
     if least is not None and most < least:
-        found.append(faults.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
+        errs.append(field_errors.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
     target = spec.get("scaleTargetRef") or {}
-    _check_reference(target, "spec.scaleTargetRef", found)
+    _check_reference(target, "spec.scaleTargetRef", errs)
     if target.get("kind") != "ReplicationController":
-        _check_version(target.get("apiVersion") or "", "spec.scaleTargetRef.apiVersion", found)
+        _check_version(target.get("apiVersion") or "", "spec.scaleTargetRef.apiVersion", errs)
     metrics = spec.get("metrics") or []
     for index, metric in enumerate(metrics):
-        _check_metric(metric, f"spec.metrics[{index}]", found)
+        _check_metric(metric, f"spec.metrics[{index}]", errs)
     if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
         detail = "must specify at least one Object or External metric to support scaling to zero replicas"
-        found.append(faults.forbidden("spec.metrics", detail))
+        errs.append(field_errors.forbidden("spec.metrics", detail))
     for name in ("scaleUp", "scaleDown"):
         rules = (spec.get("behavior") or {}).get(name)
         if rules is not None:
-            _check_rules(rules, f"spec.behavior.{name}", found)
-    return found
+            _check_rules(rules, f"spec.behavior.{name}", errs)
+    return errs
 
 
-def _check_reference(reference: Object, at: str, found: list[Fault]) -> None:
+def _check_reference(reference: Object, at: str, errs: list[FieldError]) -> None:
     for name in ("kind", "name"):
         value = reference.get(name) or ""
         if not value:
-            found.append(faults.required(f"{at}.{name}"))
+            errs.append(field_errors.required(f"{at}.{name}"))
         else:
-            checks.told(names.path_segment_problems(value), f"{at}.{name}", value, found)
+            checks.told(names.path_segment_problems(value), f"{at}.{name}", value, errs)
 
 
-def _check_version(version: str, field: str, found: list[Fault]) -> None:
+def _check_version(version: str, field: str, errs: list[FieldError]) -> None:
     if version.count("/") > 1:
-        found.append(faults.invalid(field, version, f"unexpected GroupVersion string: {version}"))
+        errs.append(field_errors.invalid(field, version, f"unexpected GroupVersion string: {version}"))
     elif "/" not in version:
-        found.append(faults.invalid(field, version, "apiVersion must specify API group"))
+        errs.append(field_errors.invalid(field, version, "apiVersion must specify API group"))
 
 
-def _check_metric(metric: Object, at: str, found: list[Fault]) -> None:
+def _check_metric(metric: Object, at: str, errs: list[FieldError]) -> None:
     kind = metric.get("type") or ""
     if not kind:
-        found.append(faults.required(f"{at}.type", "must specify a metric source type"))
+        errs.append(field_errors.required(f"{at}.type", "must specify a metric source type"))
     present = [name for name in SOURCES if metric.get(name) is not None]
     if present:
-        _CHECKS[present[0]](metric[present[0]], f"{at}.{present[0]}", found)
+        _CHECKS[present[0]](metric[present[0]], f"{at}.{present[0]}", errs)
     expected = source_of(metric)
     if kind not in TYPES:
         # told twice, as upstream does
-        found += [faults.not_supported(f"{at}.type", kind, TYPES)] * 2
+        errs += [field_errors.not_supported(f"{at}.type", kind, TYPES)] * 2
     elif expected not in present:
         detail = "must populate information for the given metric source"
-        found.append(faults.required(f"{at}.{expected}", detail))
+        errs.append(field_errors.required(f"{at}.{expected}", detail))
     if len(present) > 1:
         others = [name for name in present if name != expected]
         detail = "must populate the given metric source only"
-        found.extend(faults.forbidden(f"{at}.{name}", detail) for name in others)
+        errs.extend(field_errors.forbidden(f"{at}.{name}", detail) for name in others)
 
 
-def _check_identifier(source: Object, at: str, found: list[Fault]) -> None:
+def _check_identifier(source: Object, at: str, errs: list[FieldError]) -> None:
     name = (source.get("metric") or {}).get("name") or ""
     if not name:
-        found.append(faults.required(f"{at}.metric.name", "must specify a metric name"))
+        errs.append(field_errors.required(f"{at}.metric.name", "must specify a metric name"))
     else:
-        checks.told(names.path_segment_problems(name), f"{at}.metric.name", name, found)
+        checks.told(names.path_segment_problems(name), f"{at}.metric.name", name, errs)
 
 
-def _check_target(source: Object, at: str, found: list[Fault]) -> Object:
+def _check_target(source: Object, at: str, errs: list[FieldError]) -> Object:
     target: Object = source.get("target") or {}
     kind = target.get("type") or ""
     if not kind:
-        found.append(faults.required(f"{at}.target.type", "must specify a metric target type"))
+        errs.append(field_errors.required(f"{at}.target.type", "must specify a metric target type"))
     if kind not in ("Utilization", "Value", "AverageValue"):
         detail = "must be either Utilization, Value, or AverageValue"
-        found.append(faults.invalid(f"{at}.target.type", kind, detail))
+        errs.append(field_errors.invalid(f"{at}.target.type", kind, detail))
     for name in ("value", "averageValue"):
         if target.get(name) is not None and quantity.parse(target[name]).nano <= 0:
-            found.append(faults.invalid(f"{at}.target.{name}", quantity.canonical(target[name]), "must be positive"))
+            errs.append(
+                field_errors.invalid(f"{at}.target.{name}", quantity.canonical(target[name]), "must be positive")
+            )
     utilization = target.get("averageUtilization")
     if utilization is not None and utilization < 1:
-        found.append(faults.invalid(f"{at}.target.averageUtilization", utilization, "must be greater than 0"))
+        errs.append(field_errors.invalid(f"{at}.target.averageUtilization", utilization, "must be greater than 0"))
     return target
 
 
-def _check_object(source: Object, at: str, found: list[Fault]) -> None:
-    _check_reference(source.get("describedObject") or {}, f"{at}.describedObject", found)
-    _check_identifier(source, at, found)
-    target = _check_target(source, at, found)
+def _check_object(source: Object, at: str, errs: list[FieldError]) -> None:
+    _check_reference(source.get("describedObject") or {}, f"{at}.describedObject", errs)
+    _check_identifier(source, at, errs)
+    target = _check_target(source, at, errs)
     if target.get("value") is None and target.get("averageValue") is None:
         detail = "must set either a target value or averageValue"
-        found.append(faults.required(f"{at}.target.averageValue", detail))
+        errs.append(field_errors.required(f"{at}.target.averageValue", detail))
 
 
-def _check_external(source: Object, at: str, found: list[Fault]) -> None:
-    _check_identifier(source, at, found)
-    target = _check_target(source, at, found)
+def _check_external(source: Object, at: str, errs: list[FieldError]) -> None:
+    _check_identifier(source, at, errs)
+    target = _check_target(source, at, errs)
     values = [target.get(name) is not None for name in ("value", "averageValue")]
     if not any(values):
         detail = "must set either a target value for metric or a per-pod target"
-        found.append(faults.required(f"{at}.target.averageValue", detail))
+        errs.append(field_errors.required(f"{at}.target.averageValue", detail))
     if all(values):
         detail = "may not set both a target value for metric and a per-pod target"
-        found.append(faults.forbidden(f"{at}.target.value", detail))
+        errs.append(field_errors.forbidden(f"{at}.target.value", detail))
 
 
-def _check_pods(source: Object, at: str, found: list[Fault]) -> None:
-    _check_identifier(source, at, found)
-    target = _check_target(source, at, found)
+def _check_pods(source: Object, at: str, errs: list[FieldError]) -> None:
+    _check_identifier(source, at, errs)
+    target = _check_target(source, at, errs)
     value = target.get("averageValue")
     if value is None or quantity.parse(value).nano <= 0:
         detail = "must specify a positive target averageValue"
-        found.append(faults.required(f"{at}.target.averageValue", detail))
+        errs.append(field_errors.required(f"{at}.target.averageValue", detail))
 
 
-def _check_resource(source: Object, at: str, found: list[Fault]) -> None:
+def _check_resource(source: Object, at: str, errs: list[FieldError]) -> None:
     if not source.get("name"):
-        found.append(faults.required(f"{at}.name", "must specify a resource name"))
-    _check_raw_target(source, at, found)
+        errs.append(field_errors.required(f"{at}.name", "must specify a resource name"))
+    _check_raw_target(source, at, errs)
 
 
-def _check_container_resource(source: Object, at: str, found: list[Fault]) -> None:
+def _check_container_resource(source: Object, at: str, errs: list[FieldError]) -> None:
     if not source.get("name"):
-        found.append(faults.required(f"{at}.name", "must specify a resource name"))
+        errs.append(field_errors.required(f"{at}.name", "must specify a resource name"))
     if not source.get("container"):
-        found.append(faults.required(f"{at}.container", "must specify a container"))
-    _check_raw_target(source, at, found)
+        errs.append(field_errors.required(f"{at}.container", "must specify a container"))
+    _check_raw_target(source, at, errs)
 
 
-def _check_raw_target(source: Object, at: str, found: list[Fault]) -> None:
-    target = _check_target(source, at, found)
+def _check_raw_target(source: Object, at: str, errs: list[FieldError]) -> None:
+    target = _check_target(source, at, errs)
     values = [target.get(name) is not None for name in ("averageUtilization", "averageValue")]
     if not any(values):
         detail = "must set either a target raw value or a target utilization"
-        found.append(faults.required(f"{at}.target.averageUtilization", detail))
+        errs.append(field_errors.required(f"{at}.target.averageUtilization", detail))
     if all(values):
         detail = "may not set both a target raw value and a target utilization"
-        found.append(faults.forbidden(f"{at}.target.averageValue", detail))
+        errs.append(field_errors.forbidden(f"{at}.target.averageValue", detail))
 
 
 _CHECKS = {
@@ -202,31 +204,31 @@ _CHECKS = {
 }
 
 
-def _check_rules(rules: Object, at: str, found: list[Fault]) -> None:
+def _check_rules(rules: Object, at: str, errs: list[FieldError]) -> None:
     window = rules.get("stabilizationWindowSeconds")
     if window is not None and window < 0:
         detail = "must be greater than or equal to zero"
-        found.append(faults.invalid(f"{at}.stabilizationWindowSeconds", window, detail))
+        errs.append(field_errors.invalid(f"{at}.stabilizationWindowSeconds", window, detail))
     if window is not None and window > _MAX_WINDOW:
         detail = f"must be less than or equal to {_MAX_WINDOW}"
-        found.append(faults.invalid(f"{at}.stabilizationWindowSeconds", window, detail))
-    checks.choice(rules.get("selectPolicy"), ("Disabled", "Max", "Min"), f"{at}.selectPolicy", found)
+        errs.append(field_errors.invalid(f"{at}.stabilizationWindowSeconds", window, detail))
+    checks.choice(rules.get("selectPolicy"), ("Disabled", "Max", "Min"), f"{at}.selectPolicy", errs)
     policies = rules.get("policies") or []
     if not policies:
-        found.append(faults.required(f"{at}.policies", "must specify at least one Policy"))
+        errs.append(field_errors.required(f"{at}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(policies):
         field, period = f"{at}.policies[{index}]", policy.get("periodSeconds") or 0
-        checks.choice(policy.get("type") or "", ("Percent", "Pods"), f"{field}.type", found)
+        checks.choice(policy.get("type") or "", ("Percent", "Pods"), f"{field}.type", errs)
         if (policy.get("value") or 0) <= 0:
-            found.append(faults.invalid(f"{field}.value", policy.get("value") or 0, "must be greater than zero"))
+            errs.append(field_errors.invalid(f"{field}.value", policy.get("value") or 0, "must be greater than zero"))
         if period <= 0:
-            found.append(faults.invalid(f"{field}.periodSeconds", period, "must be greater than zero"))
+            errs.append(field_errors.invalid(f"{field}.periodSeconds", period, "must be greater than zero"))
         if period > _MAX_PERIOD:
             detail = f"must be less than or equal to {_MAX_PERIOD}"
-            found.append(faults.invalid(f"{field}.periodSeconds", period, detail))
+            errs.append(field_errors.invalid(f"{field}.periodSeconds", period, detail))
 
 
-class AutoscalerBehaviour(StatefulBehaviour):
+class AutoscalerStrategy(StatefulStrategy):
     generation_fields = None
 
     def default(self, obj: Object) -> None:
@@ -235,11 +237,11 @@ class AutoscalerBehaviour(StatefulBehaviour):
     def prepare_create(self, obj: Object) -> None:
         obj["status"] = {"desiredReplicas": 0, "currentMetrics": None}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validate_autoscaler(obj)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         counts = ("currentReplicas", "desiredReplicas")
-        checks.nonnegative_fields(new.get("status") or {}, counts, "status", found)
-        return found
+        checks.nonnegative_fields(new.get("status") or {}, counts, "status", errs)
+        return errs

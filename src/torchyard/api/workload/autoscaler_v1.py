@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.workload.autoscaler import SOURCES, source_of
 
 _PREFIX = "autoscaling.alpha.kubernetes.io/"
-_METRICS, _BEHAVIOUR = f"{_PREFIX}metrics", f"{_PREFIX}behavior"
+_METRICS, _STRATEGY = f"{_PREFIX}metrics", f"{_PREFIX}behavior"
 _CURRENT, _CONDITIONS = f"{_PREFIX}current-metrics", f"{_PREFIX}conditions"
-_OURS = (_METRICS, _BEHAVIOUR, _CURRENT, _CONDITIONS)
+_OURS = (_METRICS, _STRATEGY, _CURRENT, _CONDITIONS)
 
 
 def to_v1(autoscaler: Object) -> Object:
@@ -28,8 +28,8 @@ def to_v1(autoscaler: Object) -> Object:
     if cpu is not None:
         spec["targetCPUUtilizationPercentage"] = cpu["resource"]["target"]["averageUtilization"]
     carried[_METRICS] = [_old_metric(one, "target") for one in metrics if one is not cpu]
-    behaviour = spec.pop("behavior", None)
-    carried[_BEHAVIOUR] = _capitalised(behaviour) if behaviour else None
+    strategy = spec.pop("behavior", None)
+    carried[_STRATEGY] = _capitalised(strategy) if strategy else None
     current = status.pop("currentMetrics", None) or []
     used = next((one for one in current if _is_cpu_use(one, "current")), None)
     if used is not None:
@@ -56,8 +56,8 @@ def from_v1(autoscaler: Object) -> Object:
         metrics.append({"type": "Resource", "resource": {"name": "cpu", "target": target}})
     if metrics:
         spec["metrics"] = metrics
-    if carried.get(_BEHAVIOUR):
-        spec["behavior"] = _uncapitalised(carried[_BEHAVIOUR])
+    if carried.get(_STRATEGY):
+        spec["behavior"] = _uncapitalised(carried[_STRATEGY])
     status.pop("currentCPUUtilizationPercentage", None)
     if carried.get(_CURRENT):
         status["currentMetrics"] = [_new_metric(one, "current") for one in carried[_CURRENT]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.cells import (
     AGE,
@@ -19,9 +18,8 @@ from torchyard.api.cells import (
     name_of,
 )
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 from torchyard.api.workload.autoscaler_v1 import from_v1
-
-Object = dict[str, Any]
 
 
 def _template(obj: Object) -> Object:

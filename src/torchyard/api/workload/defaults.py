@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Object
+from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import default_template
 from torchyard.api.volume.defaults import default_claim
 

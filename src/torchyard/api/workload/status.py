@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api import checks, field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
 _WHOLE = "cannot be greater than status.replicas"
 
 
 def _check_counts(
-    new: Object, counts: tuple[str, ...], within: tuple[str, ...], found: list[Fault], *, ready: str
+    new: Object, counts: tuple[str, ...], within: tuple[str, ...], errs: list[FieldError], *, ready: str
 ) -> None:
     status = new.get("status") or {}
-    checks.nonnegative_fields(status, counts, "status", found)
+    checks.nonnegative_fields(status, counts, "status", errs)
     replicas = status.get("replicas") or 0
     for name in within:
         count = status.get(name) or 0
         if count > replicas:
-            found.append(faults.invalid(f"status.{name}", count, _WHOLE))
+            errs.append(field_errors.invalid(f"status.{name}", count, _WHOLE))
     available = status.get("availableReplicas") or 0
     if available > (status.get("readyReplicas") or 0):
-        found.append(faults.invalid("status.availableReplicas", available, f"cannot be greater than {ready}"))
+        errs.append(field_errors.invalid("status.availableReplicas", available, f"cannot be greater than {ready}"))
 
 
-def _check_collisions(new: Object, old: Object, found: list[Fault]) -> None:
+def _check_collisions(new: Object, old: Object, errs: list[FieldError]) -> None:
     count, before = ((one.get("status") or {}).get("collisionCount") for one in (new, old))
-    checks.nonnegative(count, "status.collisionCount", found)
+    checks.nonnegative(count, "status.collisionCount", errs)
     if before is not None and (count is None or count < before):
-        found.append(faults.invalid("status.collisionCount", count or 0, "cannot be decremented"))
+        errs.append(field_errors.invalid("status.collisionCount", count or 0, "cannot be decremented"))
 
 
-def validate_deployment_status(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_deployment_status(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     counts = (
         "observedGeneration",
         "replicas",
@@ -42,29 +42,29 @@ def validate_deployment_status(new: Object, old: Object) -> list[Fault]:
         "unavailableReplicas",
     )
     within = ("updatedReplicas", "readyReplicas", "availableReplicas")
-    _check_counts(new, counts, within, found, ready="readyReplicas")
-    _check_collisions(new, old, found)
-    return found
+    _check_counts(new, counts, within, errs, ready="readyReplicas")
+    _check_collisions(new, old, errs)
+    return errs
 
 
-def validate_replica_set_status(new: Object, _old: Object) -> list[Fault]:
+def validate_replica_set_status(new: Object, _old: Object) -> list[FieldError]:
     """ReplicaSets and ReplicationControllers alike."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     counts = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
-    _check_counts(new, counts, counts[1:4], found, ready="readyReplicas")
-    return found
+    _check_counts(new, counts, counts[1:4], errs, ready="readyReplicas")
+    return errs
 
 
-def validate_stateful_set_status(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_stateful_set_status(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-    _check_counts(new, (*counts, "observedGeneration"), counts[1:], found, ready="status.readyReplicas")
-    _check_collisions(new, old, found)
-    return found
+    _check_counts(new, (*counts, "observedGeneration"), counts[1:], errs, ready="status.readyReplicas")
+    _check_collisions(new, old, errs)
+    return errs
 
 
-def validate_daemon_set_status(new: Object, old: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_daemon_set_status(new: Object, old: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     counts = (
         "currentNumberScheduled",
         "numberMisscheduled",
@@ -75,6 +75,6 @@ def validate_daemon_set_status(new: Object, old: Object) -> list[Fault]:
         "numberAvailable",
         "numberUnavailable",
     )
-    checks.nonnegative_fields(new.get("status") or {}, counts, "status", found)
-    _check_collisions(new, old, found)
-    return found
+    checks.nonnegative_fields(new.get("status") or {}, counts, "status", errs)
+    _check_collisions(new, old, errs)
+    return errs

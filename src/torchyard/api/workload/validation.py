@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torchyard.api import checks, faults, names, selectors
-from torchyard.api.behaviour import Object
+from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.differences import same
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.validation import check_template_metadata, validate_template
 from torchyard.api.volume.claims import check_claim_spec
 
@@ -23,124 +23,124 @@ _MAY_CHANGE = (
 )
 
 
-def _check_selector(spec: Object, found: list[Fault], *, kind: str, unreadable: str) -> bool:
+def _check_selector(spec: Object, errs: list[FieldError], *, kind: str, unreadable: str) -> bool:
     """A selector that every workload needs; answers whether it can be used."""
     selector = spec.get("selector")
     if selector is None:
-        found.append(faults.required("spec.selector"))
+        errs.append(field_errors.required("spec.selector"))
         return True
     wrong = selectors.validate_object(selector, "spec.selector")
-    found += wrong
+    errs += wrong
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        found.append(faults.invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
+        errs.append(field_errors.invalid("spec.selector", selector, f"empty selector is invalid for {kind}"))
     if wrong:
-        found.append(faults.invalid("spec.selector", selector, unreadable))
+        errs.append(field_errors.invalid("spec.selector", selector, unreadable))
     return not wrong
 
 
-def _check_labels(spec: Object, found: list[Fault]) -> None:
+def _check_labels(spec: Object, errs: list[FieldError]) -> None:
     """The pods to be made must be among those selected."""
     own = (spec["template"].get("metadata") or {}).get("labels")
     selector = selectors.from_object(spec.get("selector"))
     if not selector.everything and not selector.matches(own):
         shown = dict(sorted(own.items())) if own else None
-        found.append(faults.invalid("spec.template.metadata.labels", shown, _NO_MATCH))
+        errs.append(field_errors.invalid("spec.template.metadata.labels", shown, _NO_MATCH))
 
 
-def _check_always(spec: Object, found: list[Fault], *, kind: str) -> None:
+def _check_always(spec: Object, errs: list[FieldError], *, kind: str) -> None:
     pod = spec["template"].get("spec") or {}
     if pod.get("restartPolicy") != "Always":
         field = "spec.template.spec.restartPolicy"
-        found.append(faults.not_supported(field, pod.get("restartPolicy"), ("Always",)))
+        errs.append(field_errors.not_supported(field, pod.get("restartPolicy"), ("Always",)))
     if pod.get("activeDeadlineSeconds") is not None:
         detail = f"activeDeadlineSeconds in {kind} is not Supported"
-        found.append(faults.forbidden("spec.template.spec.activeDeadlineSeconds", detail))
+        errs.append(field_errors.forbidden("spec.template.spec.activeDeadlineSeconds", detail))
 
 
-def validate_deployment(deployment: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_deployment(deployment: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = deployment["spec"]
-    checks.nonnegative(spec.get("replicas"), "spec.replicas", found)
-    if _check_selector(spec, found, kind="deployment", unreadable="invalid label selector"):
-        _check_labels(spec, found)
-        validate_template(spec["template"], "spec.template", found)
-        _check_always(spec, found, kind="ReplicaSet")
-    _check_strategy(spec.get("strategy") or {}, found)
-    checks.nonnegative_fields(spec, ("minReadySeconds", "revisionHistoryLimit"), "spec", found)
+    checks.nonnegative(spec.get("replicas"), "spec.replicas", errs)
+    if _check_selector(spec, errs, kind="deployment", unreadable="invalid label selector"):
+        _check_labels(spec, errs)
+        validate_template(spec["template"], "spec.template", errs)
+        _check_always(spec, errs, kind="ReplicaSet")
+    _check_strategy(spec.get("strategy") or {}, errs)
+    checks.nonnegative_fields(spec, ("minReadySeconds", "revisionHistoryLimit"), "spec", errs)
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None:
-        checks.nonnegative(deadline, "spec.progressDeadlineSeconds", found)
+        checks.nonnegative(deadline, "spec.progressDeadlineSeconds", errs)
         if deadline <= (spec.get("minReadySeconds") or 0):
             detail = "must be greater than minReadySeconds"
-            found.append(faults.invalid("spec.progressDeadlineSeconds", deadline, detail))
-    return found
+            errs.append(field_errors.invalid("spec.progressDeadlineSeconds", deadline, detail))
+    return errs
 
 
-def _check_strategy(strategy: Object, found: list[Fault]) -> None:
+def _check_strategy(strategy: Object, errs: list[FieldError]) -> None:
     kind, rolling, at = strategy.get("type"), strategy.get("rollingUpdate"), "spec.strategy"
     if kind == "Recreate":
         if rolling is not None:
             detail = "may not be specified when strategy `type` is 'Recreate'"
-            found.append(faults.forbidden(f"{at}.rollingUpdate", detail))
+            errs.append(field_errors.forbidden(f"{at}.rollingUpdate", detail))
     elif kind == "RollingUpdate":
-        _check_rolling(rolling or {}, f"{at}.rollingUpdate", found)
+        _check_rolling(rolling or {}, f"{at}.rollingUpdate", errs)
     else:
-        found.append(faults.not_supported(at, strategy, ("Recreate", "RollingUpdate")))
+        errs.append(field_errors.not_supported(at, strategy, ("Recreate", "RollingUpdate")))
 
 
-def _check_rolling(rolling: Object, at: str, found: list[Fault]) -> None:
+def _check_rolling(rolling: Object, at: str, errs: list[FieldError]) -> None:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    checks.int_or_percent(unavailable, f"{at}.maxUnavailable", found)
-    checks.int_or_percent(surge, f"{at}.maxSurge", found)
+    checks.int_or_percent(unavailable, f"{at}.maxUnavailable", errs)
+    checks.int_or_percent(surge, f"{at}.maxSurge", errs)
     if checks.percent_value(unavailable) == 0 and checks.percent_value(surge) == 0:
         detail = "may not be 0 when `maxSurge` is 0"
-        found.append(faults.invalid(f"{at}.maxUnavailable", unavailable, detail))
-    checks.at_most_100_percent(unavailable, f"{at}.maxUnavailable", found)
+        errs.append(field_errors.invalid(f"{at}.maxUnavailable", unavailable, detail))
+    checks.at_most_100_percent(unavailable, f"{at}.maxUnavailable", errs)
 
 
-def validate_replica_set(replica_set: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_replica_set(replica_set: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = replica_set["spec"]
-    checks.nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", found)
-    if _check_selector(spec, found, kind="deployment", unreadable="invalid label selector"):
-        _check_labels(spec, found)
-        validate_template(spec["template"], "spec.template", found)
-        _check_always(spec, found, kind="ReplicaSet")
-    return found
+    checks.nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)
+    if _check_selector(spec, errs, kind="deployment", unreadable="invalid label selector"):
+        _check_labels(spec, errs)
+        validate_template(spec["template"], "spec.template", errs)
+        _check_always(spec, errs, kind="ReplicaSet")
+    return errs
 
 
-def with_fixed_selector(validate: Callable[[Object], list[Fault]], new: Object, old: Object) -> list[Fault]:
+def with_fixed_selector(validate: Callable[[Object], list[FieldError]], new: Object, old: Object) -> list[FieldError]:
     """The faults of a change where the selector must stay."""
-    found = validate(new)
-    checks.immutable(new["spec"].get("selector"), old["spec"].get("selector"), "spec.selector", found)
-    return found
+    errs = validate(new)
+    checks.immutable(new["spec"].get("selector"), old["spec"].get("selector"), "spec.selector", errs)
+    return errs
 
 
-def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[Fault]:
+def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[FieldError]:
     """`claims`: its claims too. As upstream, a change looks at them only to say that they must not change."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     spec = stateful_set["spec"]
     policy = spec.get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):
-        found.append(faults.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
-    _check_update_strategy(spec.get("updateStrategy") or {}, found)
+        errs.append(field_errors.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
+    _check_update_strategy(spec.get("updateStrategy") or {}, errs)
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for name in ("whenDeleted", "whenScaled"):
         value = retention.get(name) or ""
-        checks.choice(value, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{name}", found)
+        checks.choice(value, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{name}", errs)
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or () if claims else ()):
-        check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", found)
-    checks.nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", found)
-    checks.nonnegative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", found)
+        check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", errs)
+    checks.nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)
+    checks.nonnegative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", errs)
     if service := spec.get("serviceName"):
-        checks.told(names.label_problems(service), "spec.serviceName", service, found)
-    if _check_selector(spec, found, kind="statefulset", unreadable=""):
-        _check_labels(spec, found)
+        checks.told(names.label_problems(service), "spec.serviceName", service, errs)
+    if _check_selector(spec, errs, kind="statefulset", unreadable=""):
+        _check_labels(spec, errs)
         # labels and annotations are told about twice, as upstream does
-        check_template_metadata(spec["template"], "spec.template", found)
-        validate_template(_as_its_pods(spec), "spec.template", found)
-    _check_always(spec, found, kind="StatefulSet")
-    return found
+        check_template_metadata(spec["template"], "spec.template", errs)
+        validate_template(_as_its_pods(spec), "spec.template", errs)
+    _check_always(spec, errs, kind="StatefulSet")
+    return errs
 
 
 def _as_its_pods(spec: Object) -> Object:
@@ -154,98 +154,98 @@ def _as_its_pods(spec: Object) -> Object:
     return {**template, "spec": {**pod, "volumes": [*made, *kept]}}
 
 
-def _check_update_strategy(strategy: Object, found: list[Fault]) -> None:
+def _check_update_strategy(strategy: Object, errs: list[FieldError]) -> None:
     kind, rolling, at = strategy.get("type") or "", strategy.get("rollingUpdate"), "spec.updateStrategy"
     if kind == "OnDelete":
         if rolling is not None:
             detail = "only allowed for updateStrategy 'RollingUpdate'"
-            found.append(faults.invalid(f"{at}.rollingUpdate", rolling, detail))
+            errs.append(field_errors.invalid(f"{at}.rollingUpdate", rolling, detail))
     elif kind == "RollingUpdate":
-        checks.nonnegative((rolling or {}).get("partition"), f"{at}.rollingUpdate.partition", found)
+        checks.nonnegative((rolling or {}).get("partition"), f"{at}.rollingUpdate.partition", errs)
     elif not kind:
-        found.append(faults.required(at))
+        errs.append(field_errors.required(at))
     else:
-        found.append(faults.invalid(at, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+        errs.append(field_errors.invalid(at, strategy, "must be 'RollingUpdate' or 'OnDelete'"))
 
 
-def validate_stateful_set_update(new: Object, old: Object) -> list[Fault]:
-    found = validate_stateful_set(new, claims=False)
+def validate_stateful_set_update(new: Object, old: Object) -> list[FieldError]:
+    errs = validate_stateful_set(new, claims=False)
     spec, before = ({key: value for key, value in one["spec"].items() if key not in _MAY_CHANGE} for one in (new, old))
     if not same(before, spec):
         named = ", ".join(f"'{name}'" for name in _MAY_CHANGE[:-1])
         detail = f"updates to statefulset spec for fields other than {named} and '{_MAY_CHANGE[-1]}' are forbidden"
-        found.append(faults.forbidden("spec", detail))
-    return found
+        errs.append(field_errors.forbidden("spec", detail))
+    return errs
 
 
-def validate_daemon_set(daemon_set: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_daemon_set(daemon_set: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = daemon_set["spec"]
     selector = spec.get("selector")
     wrong = selectors.validate_object(selector, "spec.selector")
-    found += wrong
+    errs += wrong
     if not wrong:
-        _check_labels(spec, found)
+        _check_labels(spec, errs)
     if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        found.append(faults.invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
-    validate_template(spec["template"], "spec.template", found)
-    _check_always(spec, found, kind="DaemonSet")
-    checks.nonnegative(spec.get("minReadySeconds"), "spec.minReadySeconds", found)
-    _check_daemon_strategy(spec.get("updateStrategy") or {}, found)
-    checks.nonnegative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit", found)
-    return found
+        errs.append(field_errors.invalid("spec.selector", selector, "empty selector is invalid for daemonset"))
+    validate_template(spec["template"], "spec.template", errs)
+    _check_always(spec, errs, kind="DaemonSet")
+    checks.nonnegative(spec.get("minReadySeconds"), "spec.minReadySeconds", errs)
+    _check_daemon_strategy(spec.get("updateStrategy") or {}, errs)
+    checks.nonnegative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit", errs)
+    return errs
 
 
-def _check_daemon_strategy(strategy: Object, found: list[Fault]) -> None:
+def _check_daemon_strategy(strategy: Object, errs: list[FieldError]) -> None:
     kind, at = strategy.get("type"), "spec.updateStrategy"
     if kind == "OnDelete":
         return
     if kind != "RollingUpdate":
-        found.append(faults.not_supported(at, strategy, ("RollingUpdate", "OnDelete")))
+        errs.append(field_errors.not_supported(at, strategy, ("RollingUpdate", "OnDelete")))
         return
     rolling = strategy.get("rollingUpdate") or {}
     where = f"{at}.rollingUpdate"
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for name, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
-        checks.int_or_percent(value, f"{where}.{name}", found)
+        checks.int_or_percent(value, f"{where}.{name}", errs)
     for name, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
-        checks.at_most_100_percent(value, f"{where}.{name}", found)
+        checks.at_most_100_percent(value, f"{where}.{name}", errs)
     if checks.percent_value(unavailable) and checks.percent_value(surge):
-        found.append(faults.invalid(f"{where}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
+        errs.append(field_errors.invalid(f"{where}.maxSurge", surge, "may not be set when maxUnavailable is non-zero"))
     elif not checks.percent_value(unavailable) and not checks.percent_value(surge):
-        found.append(faults.required(f"{where}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+        errs.append(field_errors.required(f"{where}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
 
 
-def validate_replication_controller(controller: Object) -> list[Fault]:
-    found: list[Fault] = []
+def validate_replication_controller(controller: Object) -> list[FieldError]:
+    errs: list[FieldError] = []
     spec = controller["spec"]
     selector, template = spec.get("selector") or {}, spec.get("template")
-    checks.nonnegative(spec.get("minReadySeconds"), "spec.minReadySeconds", found)
+    checks.nonnegative(spec.get("minReadySeconds"), "spec.minReadySeconds", errs)
     if not selector:
-        found.append(faults.required("spec.selector"))
-    checks.nonnegative(spec.get("replicas"), "spec.replicas", found)
+        errs.append(field_errors.required("spec.selector"))
+    checks.nonnegative(spec.get("replicas"), "spec.replicas", errs)
     if template is None:
-        found.append(faults.required("spec.template"))
-        return found
+        errs.append(field_errors.required("spec.template"))
+        return errs
     own = (template.get("metadata") or {}).get("labels")
     if selector and not selectors.from_map(selector).matches(own):
         shown = dict(sorted(own.items())) if own else None
-        found.append(faults.invalid("spec.template.metadata.labels", shown, _NO_MATCH))
-    validate_template(template, "spec.template", found)
-    _check_always(spec, found, kind="ReplicationController")
-    return found
+        errs.append(field_errors.invalid("spec.template.metadata.labels", shown, _NO_MATCH))
+    validate_template(template, "spec.template", errs)
+    _check_always(spec, errs, kind="ReplicationController")
+    return errs
 
 
-def validate_revision(revision: Object) -> list[Fault]:
+def validate_revision(revision: Object) -> list[FieldError]:
     """A ControllerRevision."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if revision.get("data") is None:
-        found.append(faults.required("data", "data is mandatory"))
-    checks.nonnegative(revision.get("revision"), "revision", found)
-    return found
+        errs.append(field_errors.required("data", "data is mandatory"))
+    checks.nonnegative(revision.get("revision"), "revision", errs)
+    return errs
 
 
-def validate_revision_update(new: Object, old: Object) -> list[Fault]:
-    found = validate_revision(new)
-    checks.immutable(new.get("data"), old.get("data"), "data", found)
-    return found
+def validate_revision_update(new: Object, old: Object) -> list[FieldError]:
+    errs = validate_revision(new)
+    checks.immutable(new.get("data"), old.get("data"), "data", errs)
+    return errs

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 
 from torchyard.api.access.aggregation import aggregated_rules
-from torchyard.apiserver.access.lookup import Object
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.rbac import GROUP
 
 AGGREGATE_LABEL = "rbac.authorization.k8s.io/aggregate-to-"

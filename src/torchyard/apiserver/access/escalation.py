@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torchyard.api.errors import forbidden, not_found
-from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.api.objects import Object
+from torchyard.apiserver.access.lookup import Lookup
 from torchyard.apiserver.access.rbac import EVERYTHING, GROUP, Access, Authorizer, joined, role_rules
 from torchyard.apiserver.access.users import MASTERS, User
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 
 class Lookup(Protocol):

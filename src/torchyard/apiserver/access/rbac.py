@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.api.errors import StatusError, forbidden
-from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.api.objects import Object
+from torchyard.apiserver.access.lookup import Lookup
 from torchyard.apiserver.access.users import MASTERS, User, account_name
 
 GROUP = "rbac.authorization.k8s.io"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.api import faults
+from torchyard.api import field_errors
 from torchyard.api.errors import StatusError, bad_request, invalid
-from torchyard.apiserver.access.lookup import Object
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.rbac import Access, Authorizer, joined
 from torchyard.apiserver.access.users import User
 
@@ -99,4 +99,4 @@ def _go_shown(attributes: Mapping[str, Any]) -> Object:
 
 def _invalid(field: str, value: Any, why: str) -> StatusError:
     # The real server names no kind here, only the group.
-    return invalid("", GROUP, "", [faults.invalid(field, value, why)])
+    return invalid("", GROUP, "", [field_errors.invalid(field, value, why)])

@@ -21,10 +21,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-from torchyard.api import faults
+from torchyard.api import field_errors
 from torchyard.api.errors import bad_request, conflict, invalid, not_found
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.apiserver.access.lookup import Lookup
 from torchyard.apiserver.access.users import (
     CREDENTIAL_ID,
     Found,
@@ -307,7 +308,9 @@ class AccountTokens:
 
 def _check_request(metadata: Object, spec: Object, namespace: str, name: str) -> None:
     mismatches = [
-        faults.invalid(f"metadata.{field}", metadata[field], f"must match the service account {field} if specified")
+        field_errors.invalid(
+            f"metadata.{field}", metadata[field], f"must match the service account {field} if specified"
+        )
         for field, wanted in (("name", name), ("namespace", namespace))
         if metadata.get(field) and metadata[field] != wanted
     ]
@@ -322,8 +325,8 @@ def _check_request(metadata: Object, spec: Object, namespace: str, name: str) ->
     elif life > LONGEST_LIFE:
         why = "may not specify a duration larger than 2^32 seconds"
     if why:
-        fault = faults.invalid("spec.expirationSeconds", life, why)
-        raise invalid("TokenRequest", "authentication.k8s.io", "", [fault])
+        error = field_errors.invalid("spec.expirationSeconds", life, why)
+        raise invalid("TokenRequest", "authentication.k8s.io", "", [error])
 
 
 def _key_id(key: ec.EllipticCurvePublicKey) -> str:

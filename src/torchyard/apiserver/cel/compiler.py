@@ -19,7 +19,7 @@ from torchyard.apiserver.cel.ast import (
 )
 from torchyard.apiserver.cel.errors import Issue
 from torchyard.apiserver.cel.functions import Function, Library
-from torchyard.apiserver.cel.literals import literal_fault
+from torchyard.apiserver.cel.literals import literal_error
 from torchyard.apiserver.cel.parser import qualified
 from torchyard.apiserver.cel.runtime import Frame, Run
 from torchyard.apiserver.cel.types import (
@@ -117,12 +117,12 @@ class Walk:
                 return self._bind(node)
         raise AssertionError(node)
 
-    def _fault(self, offset: int, message: str) -> Compiled:
+    def _error(self, offset: int, message: str) -> Compiled:
         self.issues.append(Issue(offset, message))
         return _FAULTY
 
     def _undeclared(self, offset: int, name: str) -> Compiled:
-        return self._fault(offset, f"undeclared reference to '{name}' (in container '')")
+        return self._error(offset, f"undeclared reference to '{name}' (in container '')")
 
     def _ident(self, node: Ident) -> Compiled:
         known = self._scope.get(node.name)
@@ -161,14 +161,14 @@ class Walk:
         if isinstance(kind, ObjectType):
             field = kind.fields.get(node.field)
             if field is None:
-                self._fault(node.offset, f"undefined field '{node.field}'")
+                self._error(node.offset, f"undefined field '{node.field}'")
                 return None
             return field.type, field.key
         if kind.name == "map":
             return kind.params[1], node.field
         if self.types.resolve(kind) == DYN:
             return DYN, node.field
-        self._fault(node.offset, f"type '{self.types.shown(kind)}' does not support field selection")
+        self._error(node.offset, f"type '{self.types.shown(kind)}' does not support field selection")
         return None
 
     def _call(self, node: Call) -> Compiled:
@@ -196,7 +196,7 @@ class Walk:
             return Compiled(BOOL, runtime.run_equality(args[0].run, args[1].run, negated=node.function == "_!=_"))
         for arg, part in zip(args, node.args, strict=True):
             if not self.types.assignable(BOOL, arg.type):
-                self._fault(part.offset, f"expected type 'bool' but found '{self.types.shown(arg.type)}'")
+                self._error(part.offset, f"expected type 'bool' but found '{self.types.shown(arg.type)}'")
         combine = runtime.run_and if node.function == "_&&_" else runtime.run_or
         return Compiled(BOOL, combine(args[0].run, args[1].run))
 
@@ -224,8 +224,8 @@ class Walk:
                         candidates.append(one)
         if result is None:
             return self._no_overload(node, given, is_method=node.target is not None)
-        if (fault := literal_fault(node)) is not None:
-            return self._fault(*fault)
+        if (error := literal_error(node)) is not None:
+            return self._error(*error)
         dynamic = any(self._is_dynamic(one) for one in given)
         return Compiled(result, runtime.run_invocation(candidates, [arg.run for arg in args], dynamic=dynamic))
 
@@ -245,7 +245,7 @@ class Walk:
     def _no_overload(self, node: Call, given: tuple[CelType, ...], *, is_method: bool) -> Compiled:
         shown = [self.types.shown(one) for one in given]
         said = f"{shown[0]}.({', '.join(shown[1:])})" if is_method else f"({', '.join(shown)})"
-        return self._fault(node.offset, f"found no matching overload for '{node.function}' applied to '{said}'")
+        return self._error(node.offset, f"found no matching overload for '{node.function}' applied to '{said}'")
 
     def _list(self, node: ListNode) -> Compiled:
         item: CelType = self.types.fresh()
@@ -270,7 +270,7 @@ class Walk:
     def _join(self, wanted: CelType, kind: CelType, offset: int) -> None:
         if not self.types.assignable(wanted, kind):
             shown = self.types.shown
-            self._fault(offset, f"expected type '{shown(wanted)}' but found '{shown(kind)}'")
+            self._error(offset, f"expected type '{shown(wanted)}' but found '{shown(kind)}'")
 
     def _unwrapped(self, offset: int, kind: CelType) -> CelType:
         inner = self.types.fresh()
@@ -327,7 +327,7 @@ class Walk:
         if self.types.resolve(kind) == DYN:
             return (DYN, DYN) if two else (DYN,)
         shown = self.types.shown(kind)
-        self._fault(
+        self._error(
             node.range.offset,
             f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)",
         )

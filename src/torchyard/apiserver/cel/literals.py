@@ -16,7 +16,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
 }
 
 
-def literal_fault(node: Call) -> tuple[int, str] | None:
+def literal_error(node: Call) -> tuple[int, str] | None:
     """Where and why a written-out argument of a call can never be right."""
     check = _CHECKS.get(node.function)
     argument = node.args[-1] if node.args else None

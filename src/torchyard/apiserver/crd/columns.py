@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
 from torchyard.api.times import TimeError, human_duration, parse_rfc3339
 from torchyard.apiserver.crd.jsonpath import JSONPath, PathError
 from torchyard.apiserver.go import go_number
 
-Object = dict[str, Any]
 Fill = Callable[[Object, datetime], Cell]
 
 _NAME = Column("Name", "string", "name", "the object's name, unique within its namespace")

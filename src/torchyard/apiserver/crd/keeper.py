@@ -6,16 +6,17 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.users import User
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import collection_key
-from torchyard.apiserver.crd.definition.behaviour import DefinitionBehaviour
 from torchyard.apiserver.crd.definition.status import end_deletion, has_condition, is_terminating, settle_names
+from torchyard.apiserver.crd.definition.strategy import DefinitionStrategy
 from torchyard.apiserver.crd.resource import resources_of
 from torchyard.apiserver.store.events import Event
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
@@ -23,7 +24,6 @@ from torchyard.apiserver.verbs.update import Compute, change
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 _COLLECTION = f"/{PLURAL}.{GROUP}/"
@@ -34,7 +34,7 @@ def with_definitions(resources: Iterable[Resource]) -> Iterable[Resource]:
     """The resources, with CustomResourceDefinitions behaving as such."""
     for one in resources:
         is_definition = (one.group, one.plural) == (GROUP, PLURAL)
-        yield replace(one, behaviour=DefinitionBehaviour()) if is_definition else one
+        yield replace(one, strategy=DefinitionStrategy()) if is_definition else one
 
 
 class CrdKeeper:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from torchyard.api import faults
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.pytorchjob.validation import PyTorchJobBehaviour
+from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue import names as queues
 from torchyard.api.queue.validation import RULES as QUEUE_RULES
 from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.strategy import Strategy
 from torchyard.apiserver.convert import is_converted
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
@@ -23,20 +24,20 @@ _SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 _UNQUALIFIED = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 # Custom kinds with rules that no schema can hold; on a cluster a validating webhook applies the same ones.
-_RULES: dict[tuple[str, str], Behaviour] = {
-    (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobBehaviour(),
+_RULES: dict[tuple[str, str], Strategy] = {
+    (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobStrategy(),
     **{(queues.GROUP, kind): rules for kind, rules in QUEUE_RULES.items()},
 }
-_NO_RULES = Behaviour()
+_NO_RULES = Strategy()
 
 
-class CustomBehaviour(Behaviour):
+class CustomStrategy(Strategy):
     """What a definition says about its objects, in the server's terms."""
 
     unconditional_update: ClassVar[bool] = False
     generation_fields: ClassVar[tuple[str, ...] | None] = ()
 
-    def __init__(self, version: CustomVersion, rules: Behaviour = _NO_RULES) -> None:
+    def __init__(self, version: CustomVersion, rules: Strategy = _NO_RULES) -> None:
         self.version = version
         self._rules = rules
 
@@ -74,19 +75,20 @@ class CustomBehaviour(Behaviour):
         aside = {"metadata": None, "status": None} if self.version.has_status else {"metadata": None}
         return {**new, **aside} != {**old, **aside}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         """A kind's own rules come after the schema: they may rely on its types."""
         return self.version.validate(obj) or self._rules.validate(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return self.version.validate(new, old) or self._rules.validate_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return self.version.validate_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
         unqualified = [
-            f"metadata.finalizers: {faults.shown(name)}: {_UNQUALIFIED.format(' including a path (/)' * ('.' in name))}"
+            f"metadata.finalizers: {field_errors.shown(name)}: "
+            f"{_UNQUALIFIED.format(' including a path (/)' * ('.' in name))}"
             for name in (obj.get("metadata") or {}).get("finalizers") or ()
             if "/" not in name and name not in _STANDARD_FINALIZERS
         ]
@@ -123,7 +125,7 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
                 subresources=_subresources(spec["group"], version),
                 storage_version=storage,
                 type=version.type,
-                behaviour=CustomBehaviour(judged, _RULES.get((spec["group"], names["kind"]), _NO_RULES)),
+                strategy=CustomStrategy(judged, _RULES.get((spec["group"], names["kind"]), _NO_RULES)),
                 custom=version,
             )
         )

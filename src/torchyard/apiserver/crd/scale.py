@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.apiserver.go import go_number, json_type
 
-Object = dict[str, Any]
 MAX_REPLICAS = 2**31 - 1
 
 
@@ -50,28 +50,28 @@ def write_path(obj: Object, path: str, value: Any) -> None:
     obj[last] = value
 
 
-def scale_faults(obj: Object, paths: ScalePaths | None, *, status_only: bool = False) -> list[Fault]:
+def scale_errors(obj: Object, paths: ScalePaths | None, *, status_only: bool = False) -> list[FieldError]:
     """The faults of replica counts that no Scale could carry."""
     if paths is None:
         return []
-    found = [] if status_only else _count_faults(obj, paths.spec)
-    found += _count_faults(obj, paths.status)
+    errs = [] if status_only else _count_errors(obj, paths.spec)
+    errs += _count_errors(obj, paths.status)
     selector = read_path(obj, paths.selector) if paths.selector else None
     if selector is not None and not isinstance(selector, str):
-        found.append(faults.invalid(paths.selector, "", _not_of_type(paths.selector, selector, "string")))
-    return found
+        errs.append(field_errors.invalid(paths.selector, "", _not_of_type(paths.selector, selector, "string")))
+    return errs
 
 
-def _count_faults(obj: Object, path: str) -> list[Fault]:
+def _count_errors(obj: Object, path: str) -> list[FieldError]:
     count = read_path(obj, path)
     if count is None:
         return []
     if isinstance(count, bool) or not isinstance(count, int):
-        return [faults.invalid(path, 0, _not_of_type(path, count, "int64"))]
+        return [field_errors.invalid(path, 0, _not_of_type(path, count, "int64"))]
     if count < 0:
-        return [faults.invalid(path, count, "should be a non-negative integer")]
+        return [field_errors.invalid(path, count, "should be a non-negative integer")]
     if count > MAX_REPLICAS:
-        return [faults.invalid(path, count, f"should be less than or equal to {MAX_REPLICAS}")]
+        return [field_errors.invalid(path, count, f"should be less than or equal to {MAX_REPLICAS}")]
     return []
 
 
@@ -81,5 +81,5 @@ _GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "intege
 def _not_of_type(path: str, value: Any, wanted: str) -> str:
     kind = json_type(value)
     go = {"object": "map[string]interface {}", "array": "[]interface {}"}.get(kind) or _GO_TYPES[kind]
-    shown = go_number(value) if isinstance(value, float) else faults.shown(value).strip('"')
+    shown = go_number(value) if isinstance(value, float) else field_errors.shown(value).strip('"')
     return f"{path} accessor error: {shown} is of the type {go}, expected {wanted}"

@@ -7,24 +7,23 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torchyard.api.columns import Columns
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.crd.columns import printer_columns
 from torchyard.apiserver.crd.jsonpath import JSONPath
-from torchyard.apiserver.crd.scale import ScalePaths, scale_faults
+from torchyard.apiserver.crd.scale import ScalePaths, scale_errors
 from torchyard.apiserver.crd.schema import defaulting
 from torchyard.apiserver.crd.schema.accept import Acceptor, acceptor_of, settler_of, unsure
-from torchyard.apiserver.crd.schema.lists import duplicate_faults
-from torchyard.apiserver.crd.schema.metadata import coerce, embedded_faults
+from torchyard.apiserver.crd.schema.lists import duplicate_errors
+from torchyard.apiserver.crd.schema.metadata import coerce, embedded_errors
 from torchyard.apiserver.crd.schema.node import Node, compile_schema
 from torchyard.apiserver.crd.schema.prune import prune
 from torchyard.apiserver.crd.schema.shape import resource_type
-from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, schema_faults
+from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, schema_errors
 
 if TYPE_CHECKING:
     from torchyard.apiserver.crd.rules.validation import RuleSet
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -97,17 +96,17 @@ class CustomVersion:
         self.prune(obj)
         self.default(obj)
 
-    def validate(self, obj: Object, old: Object | None = None) -> list[Fault]:
+    def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
         """The faults of an object as it is created, or changed from `old`; not those of its own metadata."""
         root = self.root
         is_fine = acceptor_of(root)(obj)
-        found = [] if is_fine else schema_faults(obj, root, old=ABSENT if old is None else old)
-        found += scale_faults(obj, self.scale)
-        found += embedded_faults(obj, root)
-        repeated = [] if is_fine else duplicate_faults(obj, root)
-        if repeated and (old is None or not duplicate_faults(old, root)):
+        found = [] if is_fine else schema_errors(obj, root, old=ABSENT if old is None else old)
+        found += scale_errors(obj, self.scale)
+        found += embedded_errors(obj, root)
+        repeated = [] if is_fine else duplicate_errors(obj, root)
+        if repeated and (old is None or not duplicate_errors(old, root)):
             found += repeated
-        return found + self._rule_faults(obj, old, found)
+        return found + self._rule_errors(obj, old, found)
 
     @cached_property
     def settles(self) -> Acceptor:
@@ -115,28 +114,28 @@ class CustomVersion:
         status = self.root.properties.get("status")
         return unsure if status is None or status.embedded_below else settler_of(status)
 
-    def validate_status(self, obj: Object, old: Object, *, is_settled: bool = False) -> list[Fault]:
+    def validate_status(self, obj: Object, old: Object, *, is_settled: bool = False) -> list[FieldError]:
         """The faults of a status change; the rest of the object is what it was. `is_settled`: see `settles`."""
         status = self.root.properties.get("status")
         is_fine = is_settled or status is None or "status" not in obj or acceptor_of(status)(obj["status"])
-        found: list[Fault] = []
+        errs: list[FieldError] = []
         if status is not None and not is_fine:
-            found = [_in_status(one) for one in schema_faults(obj["status"], status, old=old.get("status", ABSENT))]
-        found += scale_faults(obj, self.scale, status_only=True)
-        repeated = duplicate_faults(obj["status"], status, "status") if status is not None and not is_fine else []
-        if repeated and not duplicate_faults(old, self.root):
-            found += repeated
-        return found + self._rule_faults(obj, old, found)
+            errs = [_in_status(one) for one in schema_errors(obj["status"], status, old=old.get("status", ABSENT))]
+        errs += scale_errors(obj, self.scale, status_only=True)
+        repeated = duplicate_errors(obj["status"], status, "status") if status is not None and not is_fine else []
+        if repeated and not duplicate_errors(old, self.root):
+            errs += repeated
+        return errs + self._rule_errors(obj, old, errs)
 
-    def _rule_faults(self, obj: Object, old: Object | None, known: list[Fault]) -> list[Fault]:
+    def _rule_errors(self, obj: Object, old: Object | None, known: list[FieldError]) -> list[FieldError]:
         rules = self._rules
-        return [] if rules is None else rules.faults(obj, ABSENT if old is None else old, known)
+        return [] if rules is None else rules.errs(obj, ABSENT if old is None else old, known)
 
 
-def _in_status(fault: Fault) -> Fault:
+def _in_status(error: FieldError) -> FieldError:
     """As upstream: the status is checked by itself, so only the field tells where it stands, not the message."""
-    field = f"status.{fault.field}" if fault.field not in ("", NO_PATH) else "status"
-    return Fault(fault.reason, field, fault.message)
+    field = f"status.{error.field}" if error.field not in ("", NO_PATH) else "status"
+    return FieldError(error.reason, field, error.message)
 
 
 def _selected(found: list[Any]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.core.pod.logs import LogOptions
 
-Object = dict[str, Any]
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.api.schema import scalars
 from torchyard.apiserver.exchange import Query
 from torchyard.core.pod.logs import LogOptions
@@ -25,13 +25,13 @@ def log_options(query: Query, pod: str) -> LogOptions:
     except ValueError as error:
         raise errors.bad_request(str(error)) from None
     found = [
-        faults.invalid(name, number, said)
+        field_errors.invalid(name, number, said)
         for (name, number), (least, said) in zip(numbers.items(), _LEAST.values(), strict=True)
         if number is not None and number < least
     ]
     seconds = numbers["sinceSeconds"]
     if moment is not None and seconds is not None:
-        found.append(faults.forbidden("[]", _BOTH))
+        found.append(field_errors.forbidden("[]", _BOTH))
     if found:
         raise errors.invalid("PodLogOptions", "", pod, found)
     if seconds is not None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Query, Request, Response
 from torchyard.apiserver.streams import channels, forward
@@ -16,7 +17,6 @@ from torchyard.apiserver.streams.log_options import log_options
 if TYPE_CHECKING:
     from aiohttp.web_request import BaseRequest
 
-Object = dict[str, Any]
 PORT_TUNNEL = "SPDY/3.1+portforward.k8s.io"
 _COMMAND_PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
 PLAIN = "text/plain"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.call import Call
@@ -19,7 +20,6 @@ from torchyard.apiserver.wire import body as bodies
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 
 GVK = GroupVersionKind("", "v1", "Binding")
 
@@ -31,10 +31,10 @@ async def bind(server: Server, call: Call, request: Request, _route: Route | Non
     call.name = call.name or (binding.get("metadata") or {}).get("name") or ""
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node", "Minion"):
-        fault = faults.not_supported("target.kind", target["kind"], ["Node", "<empty>"])
-        raise errors.invalid(GVK.kind, "", call.name, [fault])
+        error = field_errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"])
+        raise errors.invalid(GVK.kind, "", call.name, [error])
     if not target.get("name"):
-        raise errors.invalid(GVK.kind, "", call.name, [faults.required("target.name")])
+        raise errors.invalid(GVK.kind, "", call.name, [field_errors.required("target.name")])
     pods = server.api.catalog.find("", "v1", "pods")
     assert pods is not None
     call.resource, call.subresource = pods, "binding"

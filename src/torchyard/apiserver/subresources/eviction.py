@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.selectors import from_object
 from torchyard.apiserver.call import Call
@@ -19,7 +20,6 @@ from torchyard.apiserver.wire import body as bodies
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 
 CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 GVK = GroupVersionKind("policy", "v1", "Eviction")

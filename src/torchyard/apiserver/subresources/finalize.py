@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchyard.api import errors
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
@@ -15,10 +16,8 @@ from torchyard.apiserver.wire import body as bodies
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 
-
-def _anything(_new: Object, _old: Object) -> list[Fault]:
+def _anything(_new: Object, _old: Object) -> list[FieldError]:
     return []
 
 

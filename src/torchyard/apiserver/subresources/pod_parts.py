@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchyard.api import errors
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.updates import resized, validate_ephemeral_containers, validate_resize
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
@@ -20,15 +21,13 @@ from torchyard.apiserver.wire import body as bodies
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
-
 
 def _with_debuggers(pod: Object, sent: Object) -> Object:
     return {**pod, "spec": {**pod["spec"], "ephemeralContainers": (sent.get("spec") or {}).get("ephemeralContainers")}}
 
 
 # What may change through each door, and the rules for it.
-_PARTS: dict[str, tuple[Callable[[Object, Object], Object], Callable[[Object, Object], list[Fault]]]] = {
+_PARTS: dict[str, tuple[Callable[[Object, Object], Object], Callable[[Object, Object], list[FieldError]]]] = {
     "ephemeralcontainers": (_with_debuggers, validate_ephemeral_containers),
     "resize": (resized, validate_resize),
 }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.selectors import from_map, from_object
@@ -27,7 +28,6 @@ from torchyard.apiserver.wire import body as bodies
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server
 
-Object = dict[str, Any]
 
 GVK = GroupVersionKind("autoscaling", "v1", "Scale")
 
@@ -114,8 +114,8 @@ def _rescaled(call: Call, obj: Object, wanted: Object) -> Object:
             f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
         )
     if not isinstance(replicas, int) or replicas < 0:
-        fault = faults.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise errors.invalid(GVK.kind, GVK.group, call.name, [fault])
+        error = field_errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise errors.invalid(GVK.kind, GVK.group, call.name, [error])
     if metadata.get("uid", obj["metadata"]["uid"]) != obj["metadata"]["uid"]:
         raise call.conflict(
             f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {obj['metadata']['uid']}"

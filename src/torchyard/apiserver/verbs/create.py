@@ -35,13 +35,13 @@ async def completed(
     """The object as it is to be stored, checked and admitted, and whether its name was generated."""
     resource = call.resource
     storage = api.catalog.storage(resource)
-    behaviour = resource.behaviour
+    strategy = resource.strategy
     check_scope(call, obj)
     if resource.custom is not None and f"{resource.plural}.{resource.group}" in api.terminating:
         why = "create not allowed while custom resource definition is terminating"
         raise errors.forbidden(resource.plural, resource.group, obj["metadata"].get("name", ""), why)
     obj = to_storage(resource, storage, obj)
-    behaviour.default(obj)
+    strategy.default(obj)
     if not recorded:
         record_managed(call, storage, None, obj)
     await api.admission.mutate(api, call, "CREATE", obj, None)
@@ -53,14 +53,14 @@ async def completed(
     found = validate_metadata(
         metadata,
         namespaced=resource.namespaced,
-        name_rule=behaviour.name_rule,
-        built_in=storage.custom is None and behaviour.qualified_finalizers,
+        name_rule=strategy.name_rule,
+        built_in=storage.custom is None and strategy.qualified_finalizers,
     )
     if not call.trusted:
-        found += behaviour.validate(obj)
+        found += strategy.validate(obj)
     if found:
         raise call.invalid(metadata["name"], found)
-    for sentence in behaviour.warnings(obj):
+    for sentence in strategy.warnings(obj):
         call.warn(sentence)
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(api, obj, None)
@@ -86,7 +86,7 @@ async def saved(api: Api, call: Call, obj: dict[str, Any], *, generated: bool) -
         if generated:
             taken = metadata["name"]
             metadata["name"] = generate_name(metadata["generateName"], api.random)
-            resource.behaviour.rename(obj, taken)
+            resource.strategy.rename(obj, taken)
     raise errors.already_exists(resource.plural, resource.group, metadata["name"])
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
@@ -18,8 +18,6 @@ from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Stale
 from torchyard.apiserver.verbs.create import unsaved
 from torchyard.apiserver.verbs.metadata import ordered
-
-Object = dict[str, Any]
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -57,17 +55,21 @@ def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
         orphan = query.flag("orphanDependents")
     policy = body.get("propagationPolicy") or query.get("propagationPolicy")
     dry = body.get("dryRun") or query.all("dryRun")
-    found: list[faults.Fault] = []
+    errs: list[field_errors.FieldError] = []
     if policy and orphan is not None:
-        found.append(
-            faults.invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        errs.append(
+            field_errors.invalid(
+                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
         )
     if policy and policy not in _POLICIES:
-        found.append(faults.not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"]))
+        errs.append(
+            field_errors.not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])
+        )
     if any(one != "All" for one in dry):
-        found.append(faults.not_supported("dryRun", dry, ["All"]))
-    if found:
-        raise errors.invalid("DeleteOptions", "meta.k8s.io", "", found)
+        errs.append(field_errors.not_supported("dryRun", dry, ["All"]))
+    if errs:
+        raise errors.invalid("DeleteOptions", "meta.k8s.io", "", errs)
     return DeleteOptions(
         grace=grace,
         policy=policy,
@@ -83,7 +85,7 @@ def _grace(body: Object, query: Query) -> int | None:
     if said is None:
         return query.number("gracePeriodSeconds") if query.get("gracePeriodSeconds") else None
     if not isinstance(said, int) or isinstance(said, bool) or not -(2**63) <= said < 2**63:
-        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {faults.shown(said)}")
+        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {field_errors.shown(said)}")
     return said
 
 
@@ -131,21 +133,21 @@ def _check_preconditions(call: Call, old: Object, options: DeleteOptions) -> Non
 
 def _mark(call: Call, obj: Object, options: DeleteOptions) -> str:
     """Change the object as a DELETE does: `gone` if nothing keeps it, `waits`, or `unchanged`."""
-    behaviour = call.resource.behaviour
+    strategy = call.resource.strategy
     metadata = obj["metadata"]
     before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
     if not metadata.get("deletionTimestamp"):
-        behaviour.on_delete(obj, call.now)
-    finalizers = _finalizers(metadata.get("finalizers") or [], options, behaviour.default_propagation)
+        strategy.on_delete(obj, call.now)
+    finalizers = _finalizers(metadata.get("finalizers") or [], options, strategy.default_propagation)
     if finalizers:
         metadata["finalizers"] = finalizers
     else:
         metadata.pop("finalizers", None)
-    grace = _grace_period(obj, options) if behaviour.graceful else 0
+    grace = _grace_period(obj, options) if strategy.graceful else 0
     if metadata.get("deletionTimestamp"):
         if not _shorten(metadata, grace, call.now, is_asked=options.grace is not None) and grace:
             grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
-    elif grace or finalizers or behaviour.graceful or _kept_by_spec(obj):
+    elif grace or finalizers or strategy.graceful or _kept_by_spec(obj):
         metadata["deletionTimestamp"] = to_rfc3339(call.now + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:

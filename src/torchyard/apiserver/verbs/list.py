@@ -9,7 +9,7 @@ from itertools import islice
 
 import orjson
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import collection_key
@@ -80,11 +80,11 @@ def _page(api: Api, call: Call, selection: Selection, start: _Start, limit: int)
 def revision_of(said: str, field: str = "resourceVersion") -> int:
     """A resource version as a number; 400 for anything else."""
     if not said.isascii() or not said.isdigit():
-        fault = faults.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
-        raise errors.bad_request(fault.line())
+        error = field_errors.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
+        raise errors.bad_request(error.line())
     if len(said) > 20:
-        fault = faults.invalid(field, said, f'strconv.ParseUint: parsing "{said}": value out of range')
-        raise errors.bad_request(fault.line())
+        error = field_errors.invalid(field, said, f'strconv.ParseUint: parsing "{said}": value out of range')
+        raise errors.bad_request(error.line())
     return int(said)
 
 
@@ -119,18 +119,20 @@ def too_large_version(asked: int, current: int) -> errors.StatusError:
 def _check_match(said: str, match: str, token: str) -> None:
     if not match:
         return
-    found: list[faults.Fault] = []
+    errs: list[field_errors.FieldError] = []
     field = "resourceVersionMatch"
     if token:
-        found.append(faults.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+        errs.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if not said:
-        found.append(faults.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        errs.append(
+            field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        )
     if match not in ("Exact", "NotOlderThan"):
-        found.append(faults.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
+        errs.append(field_errors.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
     elif match == "Exact" and said == "0":
-        found.append(faults.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
-    if found:
-        raise errors.invalid("ListOptions", "meta.k8s.io", "", found)
+        errs.append(field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if errs:
+        raise errors.invalid("ListOptions", "meta.k8s.io", "", errs)
 
 
 def _token(start: _Start) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from os import urandom
-from typing import Any
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.api.names import generate_name
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
-
-Object = dict[str, Any]
 
 
 def new_uid() -> str:
@@ -56,16 +54,16 @@ def begin_create(api: Api, call: Call, obj: Object) -> bool:
         metadata.pop(name, None)
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = to_rfc3339(call.now)
-    if call.resource.behaviour.generation_fields is not None:
+    if call.resource.strategy.generation_fields is not None:
         metadata["generation"] = 1
     generated = not metadata.get("name")
     if generated:
         metadata.pop("name", None)
         if not metadata.get("generateName"):
-            raise call.invalid("", [faults.required("metadata.name", "name or generateName is required")])
+            raise call.invalid("", [field_errors.required("metadata.name", "name or generateName is required")])
         metadata["name"] = generate_name(metadata["generateName"], api.random)
     # a Job writes its name into the labels of its pods
-    call.resource.behaviour.prepare_create(obj)
+    call.resource.strategy.prepare_create(obj)
     return generated
 
 
@@ -88,7 +86,7 @@ def carry_over(new: Object, old: Object) -> None:
 
 
 def bump_generation(resource: Resource, new: Object, old: Object) -> None:
-    if resource.behaviour.generation_fields is not None and resource.behaviour.is_new_generation(new, old):
+    if resource.strategy.generation_fields is not None and resource.strategy.is_new_generation(new, old):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
@@ -102,7 +100,7 @@ def _forget_empty(obj: Object, path: tuple[str, ...]) -> None:
 
 def ordered(resource: Resource, obj: Object) -> Object:
     """The object as it is stored: kind and apiVersion first, so that the bytes of a whole collection start the same."""
-    for path in resource.behaviour.empty_is_null:
+    for path in resource.strategy.empty_is_null:
         _forget_empty(obj, path)
     obj.pop("kind", None)
     obj.pop("apiVersion", None)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import document
 from torchyard.api.schema.decode import Undecodable, decode
@@ -30,8 +29,6 @@ from torchyard.apiserver.verbs.patch.content import (
 from torchyard.apiserver.verbs.patch.gotext import type_name
 from torchyard.apiserver.verbs.patch.merge import merged
 from torchyard.apiserver.verbs.update import change
-
-Object = dict[str, Any]
 
 _ABOUT_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
 _STATUS_ALONE = frozenset({"status"})
@@ -63,7 +60,7 @@ def _is_about_status(call: Call, patch: Patch) -> bool:
 def _status_patched(call: Call, patch: Patch, obj: Object) -> Object:
     """What most patches of a status leave needs no look beyond the first, and so may share its parts with others."""
     read = patch.read
-    if _is_status_alone(read) and not patch.faults:
+    if _is_status_alone(read) and not patch.errs:
         status = merged(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
         if call.resource.custom.settles(status):
             call.settled = status
@@ -124,10 +121,10 @@ def _read(
         raise patch.refusal(
             result, error.message.partition(f" handled as a {gvk.kind}: ")[2] or error.message
         ) from None
-    faults = [*patch.faults, *found] if call.validation != "Ignore" else []
-    if faults and call.validation == "Strict":
-        raise patch.refusal(result, document.strict_error(faults))
-    for sentence in faults:
+    errs = [*patch.errs, *found] if call.validation != "Ignore" else []
+    if errs and call.validation == "Strict":
+        raise patch.refusal(result, document.strict_error(errs))
+    for sentence in errs:
         call.warn(sentence)
     return result
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from torchyard.api.behaviour import Behaviour
+from torchyard.api.objects import Object
 from torchyard.api.selectors import FieldSelector, LabelSelector, Term, check_fields, parse_fields, parse_labels
+from torchyard.api.strategy import Strategy
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.catalog import collection_key
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.events import Filter
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ def select(call: Call) -> Selection:
     resource = call.resource
     labels = parse_labels(call.query.get("labelSelector"))
     fields = parse_fields(call.query.get("fieldSelector"))
-    selectable = _selectable(resource.behaviour)
+    selectable = _selectable(resource.strategy)
     if not fields.everything:
         check_fields(
             fields,
@@ -66,10 +64,10 @@ def _filter(
     return both
 
 
-def _selectable(behaviour: Behaviour) -> Callable[[Object], dict[str, str]]:
+def _selectable(strategy: Strategy) -> Callable[[Object], dict[str, str]]:
     def fields(obj: Object) -> dict[str, str]:
         metadata = obj.get("metadata") or {}
         names = {"metadata.name": metadata.get("name", ""), "metadata.namespace": metadata.get("namespace", "")}
-        return names | behaviour.selectable(obj)
+        return names | strategy.selectable(obj)
 
     return fields

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from torchyard.api.names import generate_name, label_value_problems, subdomain_problems
+from torchyard.api.objects import Object
 from torchyard.api.queue.names import QUEUE_NAME
 from torchyard.api.schema.strict import may_repeat
 from torchyard.api.times import to_rfc3339
@@ -25,7 +26,6 @@ from torchyard.apiserver.verbs.create import completed, saved
 from torchyard.apiserver.verbs.metadata import new_uid
 from torchyard.apiserver.wire.body import JSON, read_object
 
-Object = dict[str, Any]
 # Namespace, field manager, how strictly fields are checked, and what pods that are alike have in common.
 Key = tuple[str, str, str, bytes]
 

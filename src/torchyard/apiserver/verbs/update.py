@@ -7,11 +7,11 @@ computed from the old one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.behaviour import Behaviour
+from torchyard.api import field_errors
 from torchyard.api.names import validate_metadata_update
+from torchyard.api.objects import Object
+from torchyard.api.strategy import Strategy
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.convert import from_storage, keep, to_storage
@@ -20,7 +20,6 @@ from torchyard.apiserver.store.store import Stale
 from torchyard.apiserver.verbs.create import create, record_managed, unsaved
 from torchyard.apiserver.verbs.metadata import bump_generation, carry_over, check_scope, ordered
 
-Object = dict[str, Any]
 # From the object as the client's version shows it (the compute function's own copy) to the wanted one.
 Compute = Callable[[Object], Object]
 
@@ -31,20 +30,20 @@ ATTEMPTS = 100
 async def update(api: Api, call: Call, obj: Object) -> tuple[Record, bool]:
     """PUT: answers the record and whether it is new."""
     check_scope(call, obj)
-    behaviour = call.resource.behaviour
+    strategy = call.resource.strategy
     namespace = call.namespace if call.resource.namespaced else ""
     metadata = obj["metadata"]
     version = str(metadata.get("resourceVersion") or "")
     record = api.store.get(api.key(call.resource, namespace, call.name))
-    if record is None and behaviour.create_on_update and not call.subresource and version in ("", "0"):
+    if record is None and strategy.create_on_update and not call.subresource and version in ("", "0"):
         return await create(api, call, obj), True
     if record is None:
         _check_identity(call, metadata, "")
         raise call.not_found()
-    if not version and not behaviour.unconditional_update and not call.subresource:
+    if not version and not strategy.unconditional_update and not call.subresource:
         _check_identity(call, metadata, record.object()["metadata"]["uid"])
-        fault = faults.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise call.invalid(call.name, [fault])
+        error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise call.invalid(call.name, [error])
 
     def replaced(shown: Object) -> Object:
         """Deep enough for another attempt: what `change` touches is the top level and the metadata."""
@@ -68,7 +67,7 @@ async def change(
     *,
     recorded: bool = False,
     replaces: bool = False,
-    validate: Callable[[Object, Object], list[faults.Fault]] | None = None,
+    validate: Callable[[Object, Object], list[field_errors.FieldError]] | None = None,
 ) -> Record:
     """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
 
@@ -120,19 +119,19 @@ async def _checked(
     old: Object,
     *,
     recorded: bool,
-    validate: Callable[[Object, Object], list[faults.Fault]] | None,
+    validate: Callable[[Object, Object], list[field_errors.FieldError]] | None,
 ) -> Object:
     storage = api.catalog.storage(call.resource)
-    behaviour = call.resource.behaviour
+    strategy = call.resource.strategy
     is_status = call.subresource == "status"
-    prepare = behaviour.prepare_status if is_status else behaviour.prepare_update
+    prepare = strategy.prepare_status if is_status else strategy.prepare_update
     carry_over(new, old)
     is_settled = False
     if is_status and storage.custom is not None:
         is_settled = call.resource is storage and "status" in new and new["status"] is call.settled
-        new = _with_status_only(None if is_settled else behaviour, new, old)
+        new = _with_status_only(None if is_settled else strategy, new, old)
     else:
-        behaviour.default(new)
+        strategy.default(new)
     if not recorded:
         # before the kind's own rules, as upstream: what those take back is owned all the same
         record_managed(call, storage, old, new)
@@ -150,23 +149,23 @@ async def _checked(
     allocator = api.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation and not is_status:
         allocator.allocate(api, new, old)
-    found: list[faults.Fault] = []
+    errs: list[field_errors.FieldError] = []
     if not (is_status and storage.custom is not None and validate is None):
         # the status of a custom resource comes with the metadata of before, put back by `prepare`
-        found = validate_metadata_update(
-            metadata, old["metadata"], built_in=storage.custom is None and behaviour.qualified_finalizers
+        errs = validate_metadata_update(
+            metadata, old["metadata"], built_in=storage.custom is None and strategy.qualified_finalizers
         )
     if not call.trusted:
         if validate is not None:
-            found += validate(new, old)
+            errs += validate(new, old)
         elif is_settled:
-            found += storage.custom.validate_status(new, old, is_settled=True)
+            errs += storage.custom.validate_status(new, old, is_settled=True)
         else:
-            found += (behaviour.validate_status if is_status else behaviour.validate_update)(new, old)
-    if found:
-        raise call.invalid(metadata["name"], found)
-    if not is_status and _is_news(behaviour, new, old):
-        for sentence in behaviour.warnings(new):
+            errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
+    if errs:
+        raise call.invalid(metadata["name"], errs)
+    if not is_status and _is_news(strategy, new, old):
+        for sentence in strategy.warnings(new):
             call.warn(sentence)
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(api, new, old)
@@ -174,7 +173,7 @@ async def _checked(
     return new
 
 
-def _with_status_only(defaults: Behaviour | None, new: Object, old: Object) -> Object:
+def _with_status_only(defaults: Strategy | None, new: Object, old: Object) -> Object:
     """What is not its status stays what it was, whatever was sent: so nothing need look at a whole custom resource."""
     kept = {name: part for name, part in old.items() if name not in ("metadata", "status")}
     sent = {"status": new["status"]} if "status" in new else {}
@@ -183,12 +182,12 @@ def _with_status_only(defaults: Behaviour | None, new: Object, old: Object) -> O
     return {**kept, "metadata": new["metadata"], **({"status": sent["status"]} if "status" in sent else {})}
 
 
-def _is_news(behaviour: Behaviour, new: Object, old: Object) -> bool:
+def _is_news(strategy: Strategy, new: Object, old: Object) -> bool:
     """Whether a change is worth a warning: as upstream, only one of what the user asks for."""
-    if not behaviour.warns_on_update:
+    if not strategy.warns_on_update:
         return False
     is_same = new["metadata"].get("generation") == old["metadata"].get("generation")
-    return behaviour.generation_fields is None or not is_same
+    return strategy.generation_fields is None or not is_same
 
 
 def _may_go(obj: Object) -> bool:

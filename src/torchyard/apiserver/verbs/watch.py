@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.store.cache import Record
@@ -76,17 +76,17 @@ def _initial_events(call: Call) -> bool | None:
         if match != "NotOlderThan":
             if not match:
                 found.append(
-                    faults.forbidden(
+                    field_errors.forbidden(
                         "resourceVersionMatch",
                         "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                     )
                 )
             else:
-                found.append(faults.not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
+                found.append(field_errors.not_supported("resourceVersionMatch", match, ["NotOlderThan"]))
         if query.get("continue"):
-            found.append(faults.forbidden("continue", "sendInitialEvents is forbidden for this resource"))
+            found.append(field_errors.forbidden("continue", "sendInitialEvents is forbidden for this resource"))
     elif match:
-        found.append(faults.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch"))
+        found.append(field_errors.forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch"))
     if found:
         raise errors.invalid("ListOptions", "meta.k8s.io", "", found)
     return query.flag("sendInitialEvents") if "sendInitialEvents" in query else None

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.verbs.patch.yaml_text import YamlError, from_yaml
 from torchyard.apiserver.wire import protobuf
-
-Object = dict[str, Any]
 
 JSON = "application/json"
 YAML = "application/yaml"

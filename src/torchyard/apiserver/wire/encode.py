@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 import orjson
 import yaml
 
 from torchyard.api.columns import Columns
+from torchyard.api.objects import Object
 from torchyard.api.printing import IncludeObject, columns_of, table
 from torchyard.api.resources import Resource
 from torchyard.apiserver.convert import from_storage
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.events import Change
 from torchyard.apiserver.wire.negotiate import Format
-
-Object = dict[str, Any]
 
 
 class ObjectEncoder:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.events import Change
 from torchyard.apiserver.wire.encode import ObjectEncoder
-
-Object = dict[str, Any]
 
 
 class Handover:

@@ -10,7 +10,8 @@ from typing import Any
 
 from torchyard.api.conditions import is_true
 from torchyard.api.errors import YardError
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.state import State, Turn
 from torchyard.core.queue import lifecycle
@@ -22,7 +23,6 @@ from torchyard.kube.recorder import Recorder
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 # Few at once: all that are begun together are answered together, and whoever waits for the first of them waits for all.
 _WRITES_AT_ONCE = 16
 # Telling those who wait why they do must not keep others from being admitted.
@@ -115,15 +115,15 @@ class Admission:
             return
         waited = max(0.0, now - item.queued_at)
         flavors = ",".join(sorted({flavor for flavor, _ in decision.assignment.usage}))
-        self._tell_about(item, "Normal", words.QUOTA_RESERVED, words.reserved_event(queue.name, waited, flavors))
+        self._tell_about(item, "Normal", messages.QUOTA_RESERVED, messages.reserved_event(queue.name, waited, flavors))
         self._metrics.reserved(queue.name, waited)
-        if is_true(written["status"]["conditions"], words.ADMITTED):
-            self._tell_about(item, "Normal", words.ADMITTED, words.admitted_event(queue.name, 0))
+        if is_true(written["status"]["conditions"], messages.ADMITTED):
+            self._tell_about(item, "Normal", messages.ADMITTED, messages.admitted_event(queue.name, 0))
             self._metrics.admitted(queue.name, waited)
 
     async def _preempt(self, decision: Preempt, target: Target, turn: Turn) -> None:
         item = target.item
-        message = words.preempted(
+        message = messages.preempted(
             target.reason,
             uid=decision.item.uid,
             job_uid=decision.item.job_uid,
@@ -133,17 +133,17 @@ class Admission:
         now = self._state.now()
 
         def evicted(obj: Object) -> Object:
-            status = lifecycle.evict(obj, words.BY_PREEMPTION, message, now, preempted=target.reason)
+            status = lifecycle.evict(obj, messages.BY_PREEMPTION, message, now, preempted=target.reason)
             if not obj["metadata"].get("ownerReferences"):  # there is no job to stop first
                 status = lifecycle.release({**obj, "status": status}, now)
             return status
 
         if await self._state.write_next(turn, item.obj, evicted) is not None:
-            self._tell_about(item, "Normal", words.PREEMPTED, message)
-            self._tell_about(item, "Normal", words.evicted_event(words.BY_PREEMPTION), message)
+            self._tell_about(item, "Normal", messages.PREEMPTED, message)
+            self._tell_about(item, "Normal", messages.evicted_event(messages.BY_PREEMPTION), message)
             said = f"Preempted {item.key[0]}/{item.key[1]} ({target.reason})"
-            self._tell_about(decision.item, "Normal", words.PREEMPTED_OTHER, said)
-            self._metrics.evicted(item.place, words.BY_PREEMPTION)
+            self._tell_about(decision.item, "Normal", messages.PREEMPTED_OTHER, said)
+            self._metrics.evicted(item.place, messages.BY_PREEMPTION)
 
     async def _tell(self) -> None:
         """Write into those who wait why they do: the first in line when it changes, the others once."""
@@ -195,8 +195,8 @@ class Admission:
     def _hint(self, item: Item, reason: str) -> str:
         """What helps; on the plane's own queue which hardware this machine has, for those who ask for another."""
         pool = self._state.book.pool_of(item)
-        if reason == words.TOO_BIG and pool is not None:
-            return words.never_fits(pool.queue.name)
+        if reason == messages.TOO_BIG and pool is not None:
+            return messages.never_fits(pool.queue.name)
         asks = any("nvidia.com/gpu" in one.requests for one in item.shape.pod_sets)
         if pool is None or not pool.queue.is_local or not asks:
             return ""

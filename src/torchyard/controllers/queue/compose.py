@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.errors import YardError
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
 from torchyard.core.queue.jobs import Adapter, queue_of
 from torchyard.core.queue.slices import is_elastic
 from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer
 from torchyard.kube.informers import Informers
-
-Object = dict[str, Any]
 
 
 class NoSuchClass(YardError):
@@ -82,7 +79,7 @@ class Composer:
         if name:
             found = self._classes.get("", name)
             if found is None:
-                raise NoSuchClass(words.no_such_class(name))
+                raise NoSuchClass(messages.no_such_class(name))
             return found["value"], {"group": names.GROUP, "kind": names.PRIORITY_CLASS.kind, "name": name}
         policy = ((job["spec"].get("runPolicy") or {}).get("schedulingPolicy") or {}).get("priorityClass")
         templates = (one["template"].get("spec") or {} for one in self._adapter.pod_sets(job))

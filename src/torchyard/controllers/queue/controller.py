@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
-from torchyard.api.queue import words
+from torchyard.api.queue import messages
 from torchyard.controllers.queue.admission import Admission
 from torchyard.controllers.queue.figures import Figures
 from torchyard.controllers.queue.jobs import JobController
@@ -45,7 +45,7 @@ class QueueController:
         settings = settings or Settings()
         self.state = State(client, informers, clock, one_by_one=settings.pods_ready and settings.block_admission)
         self.metrics = Metrics()
-        told, kept = self.state.recorder(words.SCHEDULER), self.state.recorder(words.WORKLOADS)
+        told, kept = self.state.recorder(messages.SCHEDULER), self.state.recorder(messages.WORKLOADS)
         kinds: list[tuple[Adapter, Ref]] = [(BatchJob(), JOBS)]
         if pytorchjobs:
             kinds.append((PyTorchJob(), PYTORCHJOBS))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
@@ -18,7 +18,6 @@ from torchyard.kube.informer import Informer
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 # Figures follow events with a delay, and take a twentieth of the time while there is somebody to admit.
 _DELAY, _REST, _LONGEST_REST = 0.1, 19.0, 60.0
 

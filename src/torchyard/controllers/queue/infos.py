@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from torchyard.api.names import label_value_problems
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.jobs import CannotStart, PodSetInfo
-
-Object = dict[str, Any]
 
 
 def infos_of(workload: Object, flavors: Mapping[str, Flavor]) -> list[PodSetInfo]:
@@ -26,7 +24,7 @@ def infos_of(workload: Object, flavors: Mapping[str, Flavor]) -> list[PodSetInfo
         for name in sorted(set((one.get("flavors") or {}).values())):
             flavor = flavors.get(name)
             if flavor is None:
-                raise CannotStart(words.flavor_missing(name))
+                raise CannotStart(messages.flavor_missing(name))
             info.selector.update(flavor.labels)
             info.tolerations.extend(flavor.tolerations)
         for check in workload["status"].get("admissionChecks") or ():

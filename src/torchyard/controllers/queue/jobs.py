@@ -10,7 +10,8 @@ from typing import Any
 
 from torchyard.api.conditions import find, holds, is_true
 from torchyard.api.errors import StatusError, YardError
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.compose import Composer, NoSuchClass
 from torchyard.controllers.queue.infos import infos_of
@@ -25,7 +26,6 @@ from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 
-Object = dict[str, Any]
 _NOT_ADMITTED = "Not admitted by cluster queue"
 
 
@@ -44,9 +44,9 @@ class JobController:
         self._client, self._composed = state.client, composed
         self._jobs = informers.of(ref)
         self._composer = Composer(informers, adapter, ref)
-        self.recorder = state.recorder(words.framework(adapter.framework))
+        self.recorder = state.recorder(messages.framework(adapter.framework))
         sources: list[Informer] = [self._jobs, *self._composer.informers, *state.informers]
-        self._controller = Controller(words.framework(adapter.framework), self._reconcile, sources)
+        self._controller = Controller(messages.framework(adapter.framework), self._reconcile, sources)
         self._written: dict[Key, Object] = {}
         self._reasons = Reasons()
         self._jobs.on_change(lambda _change, job, _before: self._look(job["metadata"]["namespace"], job))
@@ -90,7 +90,7 @@ class JobController:
         if any(self._state.is_writing(key_of(one)) for one in found):
             return SOON  # what is written comes back as a change, but not what is refused
         mine = [one for one in found if uid in by_owner(one)]
-        owned = [one for one in mine if not holds(one, words.FINISHED)]
+        owned = [one for one in mine if not holds(one, messages.FINISHED)]
         for one in found:
             if one not in owned:
                 await self._state.let_go(one)
@@ -115,7 +115,7 @@ class JobController:
         try:
             workload = self._composer.workload(job)
         except YardError as error:
-            reason = words.NO_PRIORITY_CLASS if isinstance(error, NoSuchClass) else words.NOT_COMPOSED
+            reason = messages.NO_PRIORITY_CLASS if isinstance(error, NoSuchClass) else messages.NOT_COMPOSED
             self._tell(job, "Warning", reason, str(error))
             return
         name = workload["metadata"]["name"]
@@ -125,33 +125,33 @@ class JobController:
             if error.reason == "AlreadyExists":
                 return  # the cache is behind, and will bring it
             if error.status in (400, 422):
-                self._tell(job, "Warning", words.NOT_COMPOSED, str(error))
+                self._tell(job, "Warning", messages.NOT_COMPOSED, str(error))
                 return
             raise
         self._composed(self._adapter.kind, max(0.0, self._state.now() - seconds(metadata["creationTimestamp"])))
-        self._tell(job, "Normal", words.CREATED, words.created(metadata["namespace"], name))
+        self._tell(job, "Normal", messages.CREATED, messages.created(metadata["namespace"], name))
 
     async def _finish(self, job: Object, workload: Object, succeeded: bool, message: str) -> None:
-        reason = words.SUCCEEDED if succeeded else words.FAILED
+        reason = messages.SUCCEEDED if succeeded else messages.FAILED
         status = lifecycle.finish(workload, reason, message, self._state.now())
         if await self._state.write(key_of(workload), workload, status) is None:
             raise StatusError(409, "Conflict", "the workload changed meanwhile")
-        self._tell(job, "Normal", words.JOB_FINISHED, words.finished(*key_of(workload)))
+        self._tell(job, "Normal", messages.JOB_FINISHED, messages.finished(*key_of(workload)))
 
     async def _keep(self, job: Object, workload: Object) -> None:
         """A job and its workload that go on: make the one what the other says."""
         status = workload.get("status") or {}
         conditions = status.get("conditions") or ()
-        evicted = find(conditions, words.EVICTED)
+        evicted = find(conditions, messages.EVICTED)
         suspended = self._adapter.is_suspended(job)
         if workload["metadata"].get("deletionTimestamp"):
-            await (self._release(job, workload) if suspended else self._stop(job, words.IS_DELETED))
+            await (self._release(job, workload) if suspended else self._stop(job, messages.IS_DELETED))
         elif evicted is not None and evicted["status"] == "True" and status.get("admission"):
             if not suspended:
                 await self._stop(job, evicted["message"])
             else:
                 await self._release(job, workload)
-        elif is_true(conditions, words.ADMITTED) and status.get("admission"):
+        elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
             if suspended:
                 await self._start(job, workload)
             elif self._has_outgrown(job, workload):
@@ -165,7 +165,7 @@ class JobController:
 
     async def _stop(self, job: Object, why: str) -> None:
         await self._patch(job, self._adapter.suspend(job))
-        self._tell(job, "Normal", words.JOB_STOPPED, why)
+        self._tell(job, "Normal", messages.JOB_STOPPED, why)
 
     async def _release(self, job: Object, workload: Object) -> None:
         """Nothing runs any more: the job becomes what it was, and then the quota is free."""
@@ -192,7 +192,7 @@ class JobController:
         """It says no more what the job is: the job is stopped, and makes another."""
         namespace, name = key_of(workload)
         await self._client.delete(WORKLOADS, name, namespace, uid=workload["metadata"]["uid"])
-        self._tell(job, "Normal", words.DELETED, words.deleted(namespace, name))
+        self._tell(job, "Normal", messages.DELETED, messages.deleted(namespace, name))
 
     async def _start(self, job: Object, workload: Object) -> None:
         try:
@@ -207,12 +207,12 @@ class JobController:
             await self._give_up(job, workload, str(error))
             return
         queue = workload["status"]["admission"]["clusterQueue"]
-        self._tell(job, "Normal", words.JOB_STARTED, words.started(queue))
+        self._tell(job, "Normal", messages.JOB_STARTED, messages.started(queue))
 
     async def _give_up(self, job: Object, workload: Object, why: str) -> None:
-        status = lifecycle.finish(workload, words.NOT_STARTED, why, self._state.now())
+        status = lifecycle.finish(workload, messages.NOT_STARTED, why, self._state.now())
         await self._state.write(key_of(workload), workload, status)
-        self._tell(job, "Warning", words.NOT_STARTED, why)
+        self._tell(job, "Warning", messages.NOT_STARTED, why)
 
     async def _report(self, job: Object, workload: Object) -> None:
         """What the running job says of its pods."""
@@ -232,7 +232,7 @@ class JobController:
         try:
             wanted = self._composer.workload(job)
         except YardError as error:
-            self._tell(job, "Warning", words.NOT_COMPOSED, str(error))
+            self._tell(job, "Warning", messages.NOT_COMPOSED, str(error))
             return
         spec, before = wanted["spec"], workload["spec"]
         same = shape_of(spec["podSets"]) is shape_of(before["podSets"])
@@ -241,7 +241,7 @@ class JobController:
             return
         changed = {**workload, "spec": {**spec, "active": before.get("active", True)}}
         await self._client.update(WORKLOADS, changed)
-        self._tell(job, "Normal", words.UPDATED, words.updated(*key_of(workload)))
+        self._tell(job, "Normal", messages.UPDATED, messages.updated(*key_of(workload)))
 
     def _tell(self, job: Object, kind: Any, reason: str, message: str, *, once: bool = False) -> None:
         about = {**job, "apiVersion": self._ref.api_version, "kind": self._adapter.kind}

@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 from torchyard.api.errors import StatusError
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
 from torchyard.controllers.queue.state import State
@@ -18,8 +19,6 @@ from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import NODES
-
-Object = dict[str, Any]
 
 QUEUE, FLAVOR = "local", "default-flavor"
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
@@ -33,7 +32,7 @@ class LocalQueues:
         self._state, self._client = state, state.client
         self._nodes = informers.of(NODES)
         self._flavors = informers.of(FLAVORS)
-        self.recorder = state.recorder(words.CONVENIENCES)
+        self.recorder = state.recorder(messages.CONVENIENCES)
         sources: list[Informer] = [self._nodes, *state.informers]
         self._controller = Controller("local-queues", self._reconcile, sources, workers=1)
         self._nodes.on_change(lambda *_: self._controller.queue.add(_MACHINE))
@@ -86,7 +85,7 @@ class LocalQueues:
                 raise
             if ref is not FLAVORS:
                 said = f"{obj['kind']} {metadata['name']} was made for this machine; {_SWITCH}"
-                self.recorder.event({**made, "kind": obj["kind"]}, "Normal", words.QUEUE_MADE, said)
+                self.recorder.event({**made, "kind": obj["kind"]}, "Normal", messages.QUEUE_MADE, said)
         elif names.LOCAL in (there["metadata"].get("labels") or {}) and ref is CLUSTER_QUEUES:
             groups = obj["spec"]["resourceGroups"]
             if there["spec"].get("resourceGroups") != groups:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 import orjson
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.conversion import CONVERSIONS
 from torchyard.kube.client import JSON, Answer, Transport
 
-Object = dict[str, Any]
 _NEWER, _OLDER = (f"/apis/{names.GROUP}/{version}/" for version in (names.STORED, names.OLD))
 _API_VERSIONS = {names.STORED: names.API_VERSION, names.OLD: f"{names.GROUP}/{names.OLD}"}
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from torchyard.api.conditions import is_true
 from torchyard.api.errors import StatusError, YardError
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
@@ -17,8 +18,6 @@ from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.refs import PODS
 
-Object = dict[str, Any]
-
 
 class PodController:
     def __init__(self, state: State, informers: Informers) -> None:
@@ -27,9 +26,9 @@ class PodController:
             PODS, labels=f"{names.MANAGED}=true", indexes={"queue-group": lambda one: (_group_key(one),)}
         )
         self._reasons = Reasons()
-        self.recorder = state.recorder(words.framework("pod"))
+        self.recorder = state.recorder(messages.framework("pod"))
         sources: list[Informer] = [self._pods, *state.informers]
-        self._controller = Controller(words.framework("pod"), self._reconcile, sources)
+        self._controller = Controller(messages.framework("pod"), self._reconcile, sources)
         self._pods.on_change(lambda _change, pod, _before: self._controller.queue.add(_key(pod)))
         state.workloads.on_change(self._workload_changed)
 
@@ -53,7 +52,7 @@ class PodController:
         status = workload.get("status") or {}
         conditions = status.get("conditions") or ()
         alive = [one for one in members if not pods.has_ended(one)]
-        if is_true(conditions, words.FINISHED):
+        if is_true(conditions, messages.FINISHED):
             await self._state.let_go(workload)
         elif workload["metadata"].get("deletionTimestamp"):
             await self._delete(alive)
@@ -61,9 +60,9 @@ class PodController:
                 await self._state.let_go(workload)
         elif members and not alive:
             await self._finish(key, workload, members)
-        elif is_true(conditions, words.EVICTED) and status.get("admission"):
+        elif is_true(conditions, messages.EVICTED) and status.get("admission"):
             await self._evict(key, workload, alive)
-        elif is_true(conditions, words.ADMITTED) and status.get("admission"):
+        elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
             await self._start(workload, alive)
         elif (why := self._reasons.news(workload)) is not None:
             self._tell(alive, "Warning", *why, once=True)
@@ -74,7 +73,7 @@ class PodController:
             if len(members) < pods.size_of(members):
                 return  # the rest is to come
         except YardError as error:
-            self._tell(members, "Warning", words.NOT_COMPOSED, str(error))
+            self._tell(members, "Warning", messages.NOT_COMPOSED, str(error))
             return
         owners = [
             {"apiVersion": "v1", "kind": "Pod", "name": one["metadata"]["name"], "uid": one["metadata"]["uid"]}
@@ -103,7 +102,7 @@ class PodController:
             if error.reason != "AlreadyExists":
                 raise
         else:
-            self._tell(members, "Normal", words.CREATED, words.created(*key))
+            self._tell(members, "Normal", messages.CREATED, messages.created(*key))
 
     async def _start(self, workload: Object, members: list[Object]) -> None:
         infos = infos_of(workload, self._state.book.flavors)
@@ -111,7 +110,7 @@ class PodController:
             if pods.is_gated(pod):
                 await self._client.update(PODS, pods.started(pod, infos))
                 queue = workload["status"]["admission"]["clusterQueue"]
-                self._tell([pod], "Normal", words.JOB_STARTED, words.started(queue))
+                self._tell([pod], "Normal", messages.JOB_STARTED, messages.started(queue))
 
     async def _evict(self, key: Key, workload: Object, members: list[Object]) -> None:
         """Pods cannot be stopped, only deleted; who made them may make them again."""
@@ -128,9 +127,9 @@ class PodController:
     async def _finish(self, key: Key, workload: Object, members: list[Object]) -> None:
         failed = [one for one in members if one["status"]["phase"] == "Failed"]
         said = f"Pods succeeded: {len(members) - len(failed)}/{len(members)}."
-        reason = words.FAILED if failed else words.SUCCEEDED
+        reason = messages.FAILED if failed else messages.SUCCEEDED
         await self._state.write(key, workload, lifecycle.finish(workload, reason, said, self._state.now()))
-        self._tell(members, "Normal", words.JOB_FINISHED, words.finished(*key))
+        self._tell(members, "Normal", messages.JOB_FINISHED, messages.finished(*key))
 
     def _tell(self, members: list[Object], kind: Any, reason: str, message: str, *, once: bool = False) -> None:
         for pod in members:

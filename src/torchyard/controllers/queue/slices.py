@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.compose import Composer
 from torchyard.controllers.queue.refs import WORKLOADS
@@ -17,8 +16,6 @@ from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import JOBS, PODS
-
-Object = dict[str, Any]
 
 
 class SliceController:
@@ -61,7 +58,7 @@ class SliceController:
         workloads = [
             one
             for one in self._state.of_job(self._adapter.kind, key)
-            if job["metadata"]["uid"] in by_owner(one) and not holds(one, words.FINISHED)
+            if job["metadata"]["uid"] in by_owner(one) and not holds(one, messages.FINISHED)
         ]
         if any(self._state.is_writing(key_of(one)) for one in workloads):
             return SOON
@@ -83,7 +80,7 @@ class SliceController:
         return None
 
     async def _retire(self, workload: Object, by: Object) -> None:
-        status = lifecycle.finish(workload, words.REPLACED, words.replaced(*key_of(by)), self._state.now())
+        status = lifecycle.finish(workload, messages.REPLACED, messages.replaced(*key_of(by)), self._state.now())
         await self._state.write(key_of(workload), workload, status)
 
     async def _delete(self, workload: Object) -> None:
@@ -108,7 +105,7 @@ class SliceController:
                 raise
         else:
             about = {**job, "apiVersion": JOBS.api_version, "kind": self._adapter.kind}
-            self._recorder.event(about, "Normal", words.CREATED, words.created(*key_of(workload)))
+            self._recorder.event(about, "Normal", messages.CREATED, messages.created(*key_of(workload)))
 
     async def _open(self, job: Object, workloads: list[Object]) -> None:
         """Let as many pods be scheduled as were admitted."""

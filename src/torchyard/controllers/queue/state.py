@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 from torchyard.api.errors import StatusError
 from torchyard.api.merge_patch import merge_patch
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.controllers.queue.refs import (
     CHECKS,
@@ -28,7 +28,6 @@ from torchyard.kube.recorder import Recorder
 from torchyard.kube.refs import NAMESPACES
 from torchyard.kube.slim import unmanaged
 
-Object = dict[str, Any]
 _EVENTS = 50_000  # of a moment with very many workloads
 _CALM = 0.2  # seconds after a write until there is time for something else: between two of many is none
 SOON = 0.05  # seconds until a workload that is being written is looked at again

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from torchyard.api.conditions import find, is_true
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import WORKLOADS
@@ -14,8 +14,6 @@ from torchyard.controllers.queue.state import SOON, State
 from torchyard.core.queue.lifecycle import Outcome, Settings, look
 from torchyard.kube.informer import Key
 from torchyard.kube.recorder import Recorder
-
-Object = dict[str, Any]
 
 
 class WorkloadController:
@@ -88,13 +86,13 @@ class WorkloadController:
             self._recorder.event(about, event.kind, event.reason, event.message)
         conditions, old = obj["status"].get("conditions") or (), (before.get("status") or {}).get("conditions") or ()
         queue = (obj["status"].get("admission") or {}).get("clusterQueue", "")
-        evicted = find(conditions, words.EVICTED)
-        if evicted is not None and evicted["status"] == "True" and not is_true(old, words.EVICTED):
+        evicted = find(conditions, messages.EVICTED)
+        if evicted is not None and evicted["status"] == "True" and not is_true(old, messages.EVICTED):
             self._metrics.evicted(queue, evicted["reason"])
-        if is_true(conditions, words.ADMITTED) and not is_true(old, words.ADMITTED):
+        if is_true(conditions, messages.ADMITTED) and not is_true(old, messages.ADMITTED):
             item = self._state.book.items.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
             waited = max(0.0, self._state.now() - item.reserved_at) if item is not None else 0.0
-            self._recorder.event(about, "Normal", words.ADMITTED, words.admitted_event(queue, waited))
+            self._recorder.event(about, "Normal", messages.ADMITTED, messages.admitted_event(queue, waited))
             self._metrics.admitted(queue, waited)
 
 

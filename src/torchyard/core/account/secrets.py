@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"

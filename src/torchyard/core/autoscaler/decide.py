@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.api.workload import autoscaler_words as words
+from torchyard.api.workload import autoscaler_messages as messages
 from torchyard.core.autoscaler import pace
 from torchyard.core.autoscaler.measure import Measure, NoMeasure, measure
 from torchyard.core.autoscaler.pace import History
 from torchyard.core.events import Event
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,32 +42,32 @@ def decide(view: View) -> Decision:
     spec, current = view.hpa["spec"], view.current
     low, high = spec.get("minReplicas") or 1, spec["maxReplicas"]
     draft = _Draft(view)
-    draft.says(words.ABLE, "True", *words.READY)
+    draft.says(messages.ABLE, "True", *messages.READY)
     if current == 0 and low > 0:
-        draft.says(words.ACTIVE, "False", *words.DISABLED)
+        draft.says(messages.ACTIVE, "False", *messages.DISABLED)
         return draft.decision(0)
     if current > high:
-        return draft.rescaled(high, words.ABOVE_LIMIT)
+        return draft.rescaled(high, messages.ABOVE_LIMIT)
     if current < low:
-        return draft.rescaled(low, words.BELOW_LIMIT)
+        return draft.rescaled(low, messages.BELOW_LIMIT)
     try:
         found = _measured(view)
     except NoMeasure as error:
-        draft.says(words.ACTIVE, "False", words.NO_METRIC, words.no_count(error.message))
-        draft.tells("Warning", words.NO_METRIC, error.message)
+        draft.says(messages.ACTIVE, "False", messages.NO_METRIC, messages.no_count(error.message))
+        draft.tells("Warning", messages.NO_METRIC, error.message)
         return draft.decision(current)
     asked = max(found, key=lambda one: one.replicas)
-    draft.says(words.ACTIVE, "True", *words.found_metric(asked.metric))
+    draft.says(messages.ACTIVE, "True", *messages.found_metric(asked.metric))
     draft.metrics = [one.current for one in found]
     wanted = draft.in_bounds(asked.replicas, low, high)
-    return draft.rescaled(wanted, words.above(asked.metric) if wanted > current else words.BELOW)
+    return draft.rescaled(wanted, messages.above(asked.metric) if wanted > current else messages.BELOW)
 
 
 def unreachable(hpa: Object, why: str, now: datetime) -> Decision:
     """The target's scale could not be read."""
     draft = _Draft(View(hpa, 0, [], {}, History(), now))
-    draft.says(words.ABLE, "False", words.NO_SCALE, words.no_scale(why))
-    draft.tells("Warning", words.NO_SCALE, why)
+    draft.says(messages.ABLE, "False", messages.NO_SCALE, messages.no_scale(why))
+    draft.tells("Warning", messages.NO_SCALE, why)
     return draft.decision(0)
 
 
@@ -110,21 +109,21 @@ class _Draft:
         wanted = pace.stabilized(view.hpa, history, view.now, view.current, asked)
         self._history = history.recommend(view.now, asked, keep)
         if wanted > asked:
-            self.says(words.ABLE, "True", *words.STABILIZED)
+            self.says(messages.ABLE, "True", *messages.STABILIZED)
         wanted, limited = pace.paced(view.hpa, view.history, view.now, view.current, wanted)
         if wanted > high:
-            wanted, limited = high, words.TOO_MANY
+            wanted, limited = high, messages.TOO_MANY
         elif wanted < low:
-            wanted, limited = low, words.TOO_FEW
-        self.says(words.LIMITED, "True" if limited else "False", *(limited or words.IN_RANGE))
+            wanted, limited = low, messages.TOO_FEW
+        self.says(messages.LIMITED, "True" if limited else "False", *(limited or messages.IN_RANGE))
         return wanted
 
     def rescaled(self, wanted: int, why: str) -> Decision:
         view = self._view
         if wanted == view.current:
             return self.decision(wanted)
-        self.says(words.ABLE, "True", *words.rescaling(wanted))
-        self.tells("Normal", words.RESCALED, words.rescaled(wanted, why))
+        self.says(messages.ABLE, "True", *messages.rescaling(wanted))
+        self.tells("Normal", messages.RESCALED, messages.rescaled(wanted, why))
         self._status["lastScaleTime"] = to_rfc3339(view.now)
         self._history = self._history.change(view.now, wanted - view.current, pace.longest(view.hpa))
         made = self.decision(wanted)

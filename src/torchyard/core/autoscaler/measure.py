@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity
-from torchyard.api.workload import autoscaler_words as words
+from torchyard.api.workload import autoscaler_messages as messages
 
-Object = dict[str, Any]
 TOLERANCE = 0.1
 # Types of metrics that the resource metrics API can answer, and where each says what it wants.
 _SOURCES = {"Resource": "resource", "ContainerResource": "containerResource"}
@@ -21,7 +20,7 @@ _SOURCES = {"Resource": "resource", "ContainerResource": "containerResource"}
 class NoMeasure(YardError):
     """What is to be measured cannot be; the message says why."""
 
-    code = words.NO_METRIC
+    code = messages.NO_METRIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,11 @@ def measure(spec: Object, pods: list[Object], usage: Mapping[str, Object], curre
         asked = {pod["metadata"]["name"]: _requested(pod, resource, container) for pod in live}
         wanted = {name: amount * target["averageUtilization"] / 100 for name, amount in asked.items()}
         shown["averageUtilization"] = 100 * sum(known.values()) // sum(asked[name] for name in known)
-        metric = words.utilization(resource)
+        metric = messages.utilization(resource)
     else:
         each = quantity.parse(target["averageValue"]).nano
         wanted = {pod["metadata"]["name"]: float(each) for pod in live}
-        metric = words.usage(resource)
+        metric = messages.usage(resource)
     idle = {pod["metadata"]["name"] for pod in live if not _is_ready(pod)}
     found: Object = {"name": resource, "current": shown}
     if container:

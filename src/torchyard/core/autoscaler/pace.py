@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from torchyard.api.workload import autoscaler_words as words
+from torchyard.api.objects import Object
+from torchyard.api.workload import autoscaler_messages as messages
 
-Object = dict[str, Any]
 Condition = tuple[str, str]  # reason, message
 
 _UP: Object = {
@@ -73,10 +72,10 @@ def paced(hpa: Object, history: History, now: datetime, current: int, wanted: in
     up, down = rules(hpa)
     if wanted > current:
         most = _limit(up, history, now, current, up=True)
-        return (wanted, None) if wanted <= most else (max(most, current), words.TOO_FAST_UP)
+        return (wanted, None) if wanted <= most else (max(most, current), messages.TOO_FAST_UP)
     if wanted < current:
         least = _limit(down, history, now, current, up=False)
-        return (wanted, None) if wanted >= least else (min(least, current), words.TOO_FAST_DOWN)
+        return (wanted, None) if wanted >= least else (min(least, current), messages.TOO_FAST_DOWN)
     return wanted, None
 
 

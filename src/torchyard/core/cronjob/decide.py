@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any
 from zoneinfo import ZoneInfo
 
-from torchyard.api.job import cron_words as words
+from torchyard.api.job import cron_messages as messages
 from torchyard.api.job.schedule import parse_schedule
 from torchyard.api.job.status import is_true
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.cronjob.schedule import Due, latest, next_after
 from torchyard.core.events import Event
-
-Object = dict[str, Any]
 
 _MANY = 100
 # Looked at a moment after its time, so that a clock that is a little behind does not see it as still to come.
@@ -60,17 +58,17 @@ def _review(cron: Object, jobs: list[Object], decision: Decision) -> None:
     for reference in status.get("active") or ():
         job = by_uid.get(reference["uid"])
         if job is None:
-            decision.events.append(Event("Normal", words.MISSING, words.missing(reference["name"])))
+            decision.events.append(Event("Normal", messages.MISSING, messages.missing(reference["name"])))
         elif condition := finished(job):
-            told = words.completed(reference["name"], condition)
-            decision.events.append(Event("Normal", words.COMPLETED, told))
+            told = messages.completed(reference["name"], condition)
+            decision.events.append(Event("Normal", messages.COMPLETED, told))
         else:
             active.append(reference)
     listed = {reference["uid"] for reference in active}
     for uid, job in by_uid.items():
         if uid not in listed and not finished(job):
             name = job["metadata"]["name"]
-            decision.events.append(Event("Warning", words.UNEXPECTED, words.unexpected(name), once=(uid,)))
+            decision.events.append(Event("Warning", messages.UNEXPECTED, messages.unexpected(name), once=(uid,)))
     ends = [job["status"]["completionTime"] for job in jobs if finished(job) == "Complete"]
     newest = max([*ends, status.get("lastSuccessfulTime") or ""])
     if newest:
@@ -99,8 +97,8 @@ def _schedule(cron: Object, decision: Decision, now: datetime) -> None:
     uid = cron["metadata"]["uid"]
     coming = next_after(schedule, now, zone)
     if coming is None:
-        told = words.never_comes(spec["schedule"])
-        decision.events.append(Event("Warning", words.BAD_SCHEDULE, told, once=(uid, spec["schedule"])))
+        told = messages.never_comes(spec["schedule"])
+        decision.events.append(Event("Warning", messages.BAD_SCHEDULE, told, once=(uid, spec["schedule"])))
         return
     since = parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
     if schedule.every is not None:  # counted from the last start, not from now
@@ -114,7 +112,7 @@ def _schedule(cron: Object, decision: Decision, now: datetime) -> None:
         _tell_of_missed(decision, latest(schedule, since, now, zone), uid)
     elif due.moment != since:
         if due.missed > _MANY:
-            decision.events.append(Event("Warning", words.TOO_MANY, words.MISSED_MANY))
+            decision.events.append(Event("Warning", messages.TOO_MANY, messages.MISSED_MANY))
         _start(cron, decision, due.moment, zone)
 
 
@@ -125,8 +123,8 @@ def _zone(spec: Object) -> tzinfo:
 
 def _tell_of_missed(decision: Decision, missed: Due | None, uid: str) -> None:
     if missed is not None:
-        text = words.too_late(missed.moment.strftime("%a, %d %b %Y %H:%M:%S +0000"))
-        decision.events.append(Event("Warning", words.TOO_LATE, text, once=(uid, str(missed.moment))))
+        text = messages.too_late(missed.moment.strftime("%a, %d %b %Y %H:%M:%S +0000"))
+        decision.events.append(Event("Warning", messages.TOO_LATE, text, once=(uid, str(missed.moment))))
 
 
 def _start(cron: Object, decision: Decision, moment: datetime, zone: tzinfo) -> None:
@@ -135,7 +133,7 @@ def _start(cron: Object, decision: Decision, moment: datetime, zone: tzinfo) -> 
     if any(reference["name"] == job["metadata"]["name"] for reference in active):
         return
     if active and spec.get("concurrencyPolicy") == "Forbid":
-        decision.events.append(Event("Normal", words.STILL_ACTIVE, words.STILL_RUNS))
+        decision.events.append(Event("Normal", messages.STILL_ACTIVE, messages.STILL_RUNS))
         return
     if spec.get("concurrencyPolicy") == "Replace":
         decision.replace = list(active)
@@ -154,7 +152,7 @@ def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
             "name": f"{metadata['name']}-{int(moment.timestamp()) // 60}",
             "namespace": metadata["namespace"],
             "labels": dict(given.get("labels") or {}),
-            "annotations": {**(given.get("annotations") or {}), words.SCHEDULED_FOR: local},
+            "annotations": {**(given.get("annotations") or {}), messages.SCHEDULED_FOR: local},
             "ownerReferences": [
                 {
                     "apiVersion": "batch/v1",

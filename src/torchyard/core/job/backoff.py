@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
-
-Object = dict[str, Any]
 
 FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 600.0

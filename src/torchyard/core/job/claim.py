@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torchyard.api import selectors
+from torchyard.api.objects import Object
 from torchyard.core.job.view import is_terminating
-
-Object = dict[str, Any]
 
 
 class Claim(NamedTuple):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from torchyard.api.objects import Object
 from torchyard.core.job import backoff
 from torchyard.core.job.backoff import Backoff, ended_at
 from torchyard.core.job.indexes import first_free
 from torchyard.core.job.pods import all_failures, make_pod
 from torchyard.core.job.tally import Tally
 from torchyard.core.job.view import View, first_leaving, is_active, is_on_its_way_out, is_ready
-
-Object = dict[str, Any]
 
 _MOST_AT_ONCE = 500
 

@@ -7,9 +7,10 @@ the status, the pod loses its finalizer, and only then does the next pass move t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from torchyard.api.job import labels, words
+from torchyard.api.job import labels, messages
+from torchyard.api.objects import Object
 from torchyard.core.events import Event
 from torchyard.core.job import indexes, policies
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
@@ -17,8 +18,6 @@ from torchyard.core.job.crew import Crew, Deletion
 from torchyard.core.job.status import Status
 from torchyard.core.job.tally import Tally
 from torchyard.core.job.view import View, is_terminating, is_tracked, phase, restarts, uid
-
-Object = dict[str, Any]
 
 # A status holds so many uids at a time, and a pass makes or deletes so many pods.
 MOST_UNCOUNTED = 500
@@ -31,7 +30,7 @@ class Ending(NamedTuple):
 
     @property
     def is_failure(self) -> bool:
-        return self.kind == words.FAILURE_TARGET
+        return self.kind == messages.FAILURE_TARGET
 
 
 @dataclass(slots=True)
@@ -90,7 +89,7 @@ class _Pass:
             if not is_terminating(view.job):
                 crew.keep()
             if self._is_complete():
-                ending = Ending(words.SUCCESS_CRITERIA_MET, words.COMPLETIONS_REACHED, words.REACHED)
+                ending = Ending(messages.SUCCESS_CRITERIA_MET, messages.COMPLETIONS_REACHED, messages.REACHED)
             elif not is_terminating(view.job):
                 self._note_suspension()
         self.decision.create, self.decision.delete = crew.create, crew.delete
@@ -104,31 +103,31 @@ class _Pass:
     def _ending(self) -> Ending | None:
         """Whether the job ends, by upstream's order: what was decided before, failures, then the success policy."""
         view, tally, status = self.view, self.tally, self.status
-        for kind in (words.SUCCESS_CRITERIA_MET, words.FAILURE_TARGET):
+        for kind in (messages.SUCCESS_CRITERIA_MET, messages.FAILURE_TARGET):
             decided = status.condition(kind)
             if decided is not None:
                 return Ending(kind, decided.get("reason", ""), decided.get("message", ""))
         failure = self._failure()
         if failure is not None:
-            return Ending(words.FAILURE_TARGET, *failure)
+            return Ending(messages.FAILURE_TARGET, *failure)
         rule = policies.success_rule(view, tally.completed) if view.is_indexed else ""
-        return Ending(words.SUCCESS_CRITERIA_MET, words.SUCCESS_POLICY, rule) if rule else None
+        return Ending(messages.SUCCESS_CRITERIA_MET, messages.SUCCESS_POLICY, rule) if rule else None
 
     def _failure(self) -> tuple[str, str] | None:
         view, tally = self.view, self.tally
         for pod in view.pods:
             if view.has_failed(pod) and (message := policies.judge(view, pod).message):
-                return words.POD_FAILURE_POLICY, message
+                return messages.POD_FAILURE_POLICY, message
         if tally.failed > view.spec["backoffLimit"] or self._restarts_too_often():
-            return words.BACKOFF_LIMIT_EXCEEDED, words.PAST_BACKOFF
+            return messages.BACKOFF_LIMIT_EXCEEDED, messages.PAST_BACKOFF
         if self._is_past_deadline():
-            return words.DEADLINE_EXCEEDED, words.PAST_DEADLINE
+            return messages.DEADLINE_EXCEEDED, messages.PAST_DEADLINE
         if tally.failed_indexes:
             most = view.spec.get("maxFailedIndexes")
             if most is not None and len(tally.failed_indexes) > most:
-                return words.MAX_FAILED_INDEXES_EXCEEDED, words.TOO_MANY_FAILED
+                return messages.MAX_FAILED_INDEXES_EXCEEDED, messages.TOO_MANY_FAILED
             if len(tally.failed_indexes) + len(tally.completed) >= (view.completions or 0):
-                return words.FAILED_INDEXES, words.HAS_FAILED_INDEXES
+                return messages.FAILED_INDEXES, messages.HAS_FAILED_INDEXES
         return None
 
     def _restarts_too_often(self) -> bool:
@@ -156,10 +155,10 @@ class _Pass:
     def _note_suspension(self) -> None:
         status = self.status
         if self.view.is_suspended:
-            if status.set(words.SUSPENDED, words.JOB_SUSPENDED, words.IS_SUSPENDED):
-                self.decision.events.append(Event("Normal", words.EVENT_SUSPENDED, words.IS_SUSPENDED))
-        elif status.set(words.SUSPENDED, words.JOB_RESUMED, words.IS_RESUMED, holds=False):
-            self.decision.events.append(Event("Normal", words.EVENT_RESUMED, words.IS_RESUMED))
+            if status.set(messages.SUSPENDED, messages.JOB_SUSPENDED, messages.IS_SUSPENDED):
+                self.decision.events.append(Event("Normal", messages.EVENT_SUSPENDED, messages.IS_SUSPENDED))
+        elif status.set(messages.SUSPENDED, messages.JOB_RESUMED, messages.IS_RESUMED, holds=False):
+            self.decision.events.append(Event("Normal", messages.EVENT_RESUMED, messages.IS_RESUMED))
             status.start()  # the deadline counts anew
 
     def _account(self, ending: Ending | None) -> None:
@@ -207,11 +206,11 @@ class _Pass:
             return
         if status.has_uncounted or decision.release or status.active or status.terminating:
             return
-        status.set(words.FAILED if ending.is_failure else words.COMPLETE, ending.reason, ending.message)
+        status.set(messages.FAILED if ending.is_failure else messages.COMPLETE, ending.reason, ending.message)
         if ending.is_failure:
             decision.events.append(Event("Warning", ending.reason, ending.message))
             return
         status.complete()
         if self.view.completions is not None and status.succeeded > self.view.completions:
-            decision.events.append(Event("Warning", words.EVENT_TOO_MANY, words.TOO_MANY_SUCCEEDED))
-        decision.events.append(Event("Normal", words.EVENT_COMPLETED, words.COMPLETED))
+            decision.events.append(Event("Warning", messages.EVENT_TOO_MANY, messages.TOO_MANY_SUCCEEDED))
+        decision.events.append(Event("Normal", messages.EVENT_COMPLETED, messages.COMPLETED))

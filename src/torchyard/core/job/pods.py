@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api.job import labels
+from torchyard.api.objects import Object
 from torchyard.core.job import policies
 from torchyard.core.job.view import View, number
-
-Object = dict[str, Any]
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _LONGEST_PREFIX = 58  # what a generated name keeps; five characters come after it

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from torchyard.api.job import words
+from torchyard.api.job import messages
+from torchyard.api.objects import Object
 from torchyard.core.job import indexes
 from torchyard.core.job.view import View
-
-Object = dict[str, Any]
 
 FAIL_JOB, FAIL_INDEX, IGNORE, COUNT = "FailJob", "FailIndex", "Ignore", "Count"
 
@@ -39,12 +38,12 @@ def _match(rule: Object, pod: Object, number: int) -> str:
         for container in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
             ended = (container.get("state") or {}).get("terminated")
             if ended and _has_exit_code(rule["onExitCodes"], container["name"], int(ended.get("exitCode") or 0)):
-                return words.exit_code_matched(container["name"], name, int(ended["exitCode"]), number)
+                return messages.exit_code_matched(container["name"], name, int(ended["exitCode"]), number)
         return ""
     patterns = {(one["type"], one.get("status", "True")) for one in rule.get("onPodConditions") or ()}
     for condition in status.get("conditions") or ():
         if (condition["type"], condition["status"]) in patterns:
-            return words.condition_matched(name, condition["type"], number)
+            return messages.condition_matched(name, condition["type"], number)
     return ""
 
 
@@ -63,5 +62,5 @@ def success_rule(view: View, succeeded: set[int]) -> str:
             named = indexes.parse(rule["succeededIndexes"], view.completions or 0)
             counted, wanted = len(named & succeeded), len(named) if wanted is None else wanted
         if wanted is not None and counted >= wanted:
-            return words.matched_success_rule(number)
+            return messages.matched_success_rule(number)
     return ""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.job.status import is_finished
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339, to_rfc3339
-
-Object = dict[str, Any]
 
 
 class Status:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torchyard.api.job import labels
+from torchyard.api.objects import Object
 from torchyard.core.job import indexes, policies
 from torchyard.core.job.backoff import ended_at
 from torchyard.core.job.pods import all_failures
 from torchyard.core.job.status import Status
 from torchyard.core.job.view import View, is_active, number, phase, uid
-
-Object = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
-from torchyard.api.job import words
+from torchyard.api.job import messages
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
-
-Object = dict[str, Any]
 
 
 def seconds_left(job: Object, now: datetime) -> float | None:
     """Until its time to live is over, counted from the condition that ended it; None where it has none."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     for one in (job.get("status") or {}).get("conditions") or ():
-        if ttl is not None and one["type"] in (words.COMPLETE, words.FAILED) and one["status"] == "True":
+        if ttl is not None and one["type"] in (messages.COMPLETE, messages.FAILED) and one["status"] == "True":
             return float(ttl) - (now - parse_rfc3339(one["lastTransitionTime"])).total_seconds()
     return None

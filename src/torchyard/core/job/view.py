@@ -9,9 +9,8 @@ from typing import Any
 
 from torchyard.api.conditions import holds
 from torchyard.api.job import labels
+from torchyard.api.objects import Object
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
-
-Object = dict[str, Any]
 
 INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
-
-Object = dict[str, Any]
 
 # How many ended pods are kept: kube-controller-manager's --terminated-pod-gc-threshold.
 ENDED_KEPT = 12_500

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 # How long a node may be silent: kube-controller-manager's --node-monitor-grace-period.
 GRACE_SECONDS = 50.0

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 _PREFIX = "node.kubernetes.io/"
 _UNSCHEDULABLE = f"{_PREFIX}unschedulable"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from torchyard.api import selectors
+from torchyard.api.objects import Object
 from torchyard.core.placement.view import PODS, NodeView, host_ports, requests
-
-Object = dict[str, Any]
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 AFFINITY = "node(s) didn't match Pod's node affinity/selector"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.core.placement import fit
+from torchyard.core.placement.messages import hint
 from torchyard.core.placement.view import NodeView, requests
-from torchyard.core.placement.words import hint
-
-Object = dict[str, Any]
 
 GANG_NAME, GANG_SIZE = "torchyard.dev/gang", "torchyard.dev/gang-size"
 # what Kubernetes' own gang plugins write; minMember is then taken from the number of pods with the name

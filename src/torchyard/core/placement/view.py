@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 Amounts = dict[str, int]  # resource → thousandths; pods counted as a resource too
 PODS = "pods"
 

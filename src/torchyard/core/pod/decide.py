@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from torchyard.api.objects import Object
 from torchyard.core.pod.view import (
     Attempt,
     ContainerView,
-    Object,
     PodView,
     ephemeral_containers,
     init_containers,

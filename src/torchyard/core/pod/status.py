@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.core.pod.decide import backoff, is_over, restart_time, restarts
 from torchyard.core.pod.view import (
     Attempt,
     ContainerView,
-    Object,
     PodView,
     ephemeral_containers,
     init_containers,

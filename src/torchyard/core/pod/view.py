@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 State = Literal["starting", "running", "exited"]
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.pytorchjob.view import View
-
-Object = dict[str, Any]
 
 
 def wanted_autoscaler(view: View, owner: Object) -> Object | None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.validation import validate
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.events import Event
@@ -16,8 +17,6 @@ from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
 from torchyard.core.pytorchjob.status import Status
 from torchyard.core.pytorchjob.view import Restarts, Settings, Slot, View, is_terminating, phase
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class _Pass:
 
     def run(self) -> None:
         view, status = self.view, self.status
-        status.set(words.CREATED, words.IS_CREATED, words.created(view.name))
+        status.set(messages.CREATED, messages.IS_CREATED, messages.created(view.name))
         self._take_from_lost_nodes()
         if status.finished:
             self._tidy()
@@ -88,21 +87,21 @@ class _Pass:
         found = validate(self.view.job)
         if found:
             metadata = self.view.job["metadata"]
-            once = (metadata["uid"], str(metadata.get("generation")), words.NOT_VALID)
-            self.decision.events.append(Event("Warning", words.NOT_VALID, words.not_valid(found), once))
+            once = (metadata["uid"], str(metadata.get("generation")), messages.NOT_VALID)
+            self.decision.events.append(Event("Warning", messages.NOT_VALID, messages.not_valid(found), once))
         return bool(found)
 
     def _tell(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self.decision.events.append(Event(kind, reason, message))
 
     def _tidy(self) -> None:
-        if self.status.holds(words.SUCCEEDED):
+        if self.status.holds(messages.SUCCEEDED):
             self.status.settle()
         policy = self.view.run_policy["cleanPodPolicy"]
         for slot, pod in self.view.pods.items():
             if policy == names.CLEAN_ALL or (policy == names.CLEAN_RUNNING and phase(pod) in ("Running", "Pending")):
                 self._remove(slot)
-        if policy != names.CLEAN_NONE and self.status.holds(words.FAILED):
+        if policy != names.CLEAN_NONE and self.status.holds(messages.FAILED):
             self.status.rest()
         self._remove_pod_group()
         ttl, ended = self.view.run_policy.get("ttlSecondsAfterFinished"), self.status.completion_time
@@ -121,19 +120,19 @@ class _Pass:
         self._remove_pod_group()
         if view.autoscaler is not None:
             self._delete(view.autoscaler)
-        message = words.suspended(view.name)
-        if status.holds(words.RUNNING):
-            status.set(words.RUNNING, words.IS_SUSPENDED, message, status="False")
+        message = messages.suspended(view.name)
+        if status.holds(messages.RUNNING):
+            status.set(messages.RUNNING, messages.IS_SUSPENDED, message, status="False")
         status.rest()
-        if status.set(words.SUSPENDED, words.IS_SUSPENDED, message):
-            self._tell("Normal", words.IS_SUSPENDED, message)
+        if status.set(messages.SUSPENDED, messages.IS_SUSPENDED, message):
+            self._tell("Normal", messages.IS_SUSPENDED, message)
 
     def _resume(self) -> None:
         view, status = self.view, self.status
-        if status.holds(words.SUSPENDED):
-            message = words.resumed(view.name)
-            status.set(words.SUSPENDED, words.IS_RESUMED, message, status="False")
-            self._tell("Normal", words.IS_RESUMED, message)
+        if status.holds(messages.SUSPENDED):
+            message = messages.resumed(view.name)
+            status.set(messages.SUSPENDED, messages.IS_RESUMED, message, status="False")
+            self._tell("Normal", messages.IS_RESUMED, message)
             status.start()
 
     def _remove(self, slot: Slot) -> None:
@@ -149,7 +148,7 @@ class _Pass:
     def _remove_pod_group(self) -> None:
         group = self.view.pod_group
         if group is not None and not is_terminating(group):
-            self._tell("Normal", words.TERMINATED, words.POD_GROUP_GOES)
+            self._tell("Normal", messages.TERMINATED, messages.POD_GROUP_GOES)
             self._delete(group)
 
     def _take_from_lost_nodes(self) -> None:
@@ -184,18 +183,18 @@ class _Pass:
         """Has it succeeded, has it failed, does it run, does it restart: in this order, Master before Worker."""
         view, status = self.view, self.status
         if self._has_succeeded():
-            message = words.succeeded(view.name, view.namespace, with_master=view.has_master)
-            self._end(words.SUCCEEDED, words.HAS_SUCCEEDED, message)
+            message = messages.succeeded(view.name, view.namespace, with_master=view.has_master)
+            self._end(messages.SUCCEEDED, messages.HAS_SUCCEEDED, message)
             return
         failures = Failures.of(view)
         if failures.permanent:
-            self._fail(words.failed_for_good(view.name, failures.permanent), kind="Warning")
+            self._fail(messages.failed_for_good(view.name, failures.permanent), kind="Warning")
             return
         if self._is_past_deadline():
-            self._fail(words.past_deadline(view.name))
+            self._fail(messages.past_deadline(view.name))
             return
         if is_past_backoff(view, failures):
-            self._fail(words.past_backoff(view.name))
+            self._fail(messages.past_backoff(view.name))
             return
         self._report_progress()
         if not status.finished and failures.again:
@@ -223,35 +222,35 @@ class _Pass:
         decisive = names.MASTER if view.has_master else names.WORKER
         there = sum(status.number(kind, one) for kind in view.replicas for one in ("active", "succeeded"))
         # Once restarting, it runs again when every replica does: no flicker while a new pod is on its way.
-        if status.number(decisive, "active") and (not status.holds(words.RESTARTING) or there >= view.total):
-            message = words.running(view.name, view.namespace, with_master=view.has_master)
-            status.set(words.RUNNING, words.IS_RUNNING, message)
+        if status.number(decisive, "active") and (not status.holds(messages.RESTARTING) or there >= view.total):
+            message = messages.running(view.name, view.namespace, with_master=view.has_master)
+            status.set(messages.RUNNING, messages.IS_RUNNING, message)
         for kind, spec in view.replicas.items():
             failed = status.number(kind, "failed")
             standing = status.number(kind, "succeeded") + status.number(kind, "active")
             if not failed or int(spec["replicas"]) <= standing:
                 continue
             if spec["restartPolicy"] == names.NEVER:
-                self._fail(words.replicas_failed(view.name, kind, failed))
+                self._fail(messages.replicas_failed(view.name, kind, failed))
                 return
             if kind not in Failures.of(view).again:
-                message = words.replicas_restarting(view.name, kind, failed)
-                if status.set(words.RESTARTING, words.IS_RESTARTING, message):
-                    self._tell("Warning", words.IS_RESTARTING, message)
+                message = messages.replicas_restarting(view.name, kind, failed)
+                if status.set(messages.RESTARTING, messages.IS_RESTARTING, message):
+                    self._tell("Warning", messages.IS_RESTARTING, message)
 
     def _restart(self, failures: Failures) -> None:
         view = self.view
         self.decision.restarts = failures.counted(view)
-        message = words.restarting(view.name, next(iter(failures.again)))
-        self.status.set(words.RESTARTING, words.IS_RESTARTING, message)
+        message = messages.restarting(view.name, next(iter(failures.again)))
+        self.status.set(messages.RESTARTING, messages.IS_RESTARTING, message)
         if self.decision.restarts is not None:
-            self._tell("Warning", words.IS_RESTARTING, message)
+            self._tell("Warning", messages.IS_RESTARTING, message)
         going = view.pods.values() if view.restarts_whole else failures.pods()
         for pod in going:
             self._delete(pod)
 
     def _fail(self, message: str, *, kind: Literal["Normal", "Warning"] = "Normal") -> None:
-        self._end(words.FAILED, words.HAS_FAILED, message, kind=kind)
+        self._end(messages.FAILED, messages.HAS_FAILED, message, kind=kind)
 
     def _end(self, condition: str, reason: str, message: str, *, kind: Literal["Normal", "Warning"] = "Normal") -> None:
         if self.status.set(condition, reason, message):
@@ -273,9 +272,9 @@ class _Pass:
         if pod is None:
             self.decision.create.append(make_pod(view, slot, self.settings))
             if view.replicas[kind]["template"]["spec"].get("restartPolicy"):
-                self._tell("Warning", words.RESTART_POLICY_SET, words.RESTART_POLICY_OVERWRITTEN)
+                self._tell("Warning", messages.RESTART_POLICY_SET, messages.RESTART_POLICY_OVERWRITTEN)
             if gang.has_other_scheduler(view, kind, self.settings):
-                self._tell("Warning", words.SCHEDULER_SET, words.OTHER_SCHEDULER)
+                self._tell("Warning", messages.SCHEDULER_SET, messages.OTHER_SCHEDULER)
         elif marks and not pod["spec"].get("nodeName"):
             known = pod["metadata"].get("annotations") or {}
             if any(known.get(key) != value for key, value in marks.items()):

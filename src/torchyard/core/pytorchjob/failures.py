@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.pytorchjob.view import Restarts, View, container_restarts, exit_code, is_terminating, phase
-
-Object = dict[str, Any]
 
 
 def is_retryable(code: int | None) -> bool:

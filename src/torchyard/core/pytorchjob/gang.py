@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.placement.place import GANG_NAME, GANG_SIZE
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG, VOLCANO, Settings, View
-
-Object = dict[str, Any]
 
 VOLCANO_API, SCHEDULER_PLUGINS_API = "scheduling.volcano.sh/v1beta1", "scheduling.x-k8s.io/v1alpha1"
 VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import main_container
 from torchyard.core.pytorchjob import gang
 from torchyard.core.pytorchjob.environment import environment
 from torchyard.core.pytorchjob.view import Settings, Slot, View
-
-Object = dict[str, Any]
 
 
 def owner_reference(job: Object) -> Object:

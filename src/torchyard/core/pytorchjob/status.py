@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from torchyard.api.conditions import is_true
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.pytorchjob.view import View, is_terminating, phase
 
-Object = dict[str, Any]
-
-_EXCLUSIVE = {words.RUNNING: words.RESTARTING, words.RESTARTING: words.RUNNING}
+_EXCLUSIVE = {messages.RUNNING: messages.RESTARTING, messages.RESTARTING: messages.RUNNING}
 
 
 class Status:
@@ -41,7 +39,7 @@ class Status:
 
     @property
     def finished(self) -> bool:
-        return any(self.holds(kind) for kind in words.TERMINAL)
+        return any(self.holds(kind) for kind in messages.TERMINAL)
 
     @property
     def start_time(self) -> datetime | None:
@@ -50,7 +48,7 @@ class Status:
     @property
     def completion_time(self) -> datetime | None:
         """When the job ended; a status written by upstream may lack it, then its last condition knows."""
-        ended = [one.get("lastTransitionTime") for one in self.conditions if one["type"] in words.TERMINAL]
+        ended = [one.get("lastTransitionTime") for one in self.conditions if one["type"] in messages.TERMINAL]
         return _time(self._rest.get("completionTime") or (ended[-1] if ended else None))
 
     def start(self, pods: Iterable[Object] = ()) -> None:
@@ -73,9 +71,9 @@ class Status:
         since = known.get("lastTransitionTime", self._now) if known is not None and is_same_status else self._now
         dropped = (kind, _EXCLUSIVE.get(kind))
         self.conditions = [one for one in self.conditions if one["type"] not in dropped]
-        if kind in words.TERMINAL:
+        if kind in messages.TERMINAL:
             for one in self.conditions:
-                if one["type"] == words.RUNNING:
+                if one["type"] == messages.RUNNING:
                     one["status"] = "False"
             self._rest["completionTime"] = self._now
         self.conditions.append(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from torchyard.api.pytorchjob import names, words
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages, names
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.view import View, container_restarts, exit_code, is_terminating, phase
-
-Object = dict[str, Any]
 
 
 def events(view: View) -> list[Event]:
@@ -18,8 +16,10 @@ def events(view: View) -> list[Event]:
         metadata = pod["metadata"]
         code = exit_code(pod)
         if code is not None:
-            once = (metadata["uid"], str(container_restarts(pod)), words.EXITED)
-            found.append(Event("Normal", words.EXITED, words.exited(view.namespace, metadata["name"], code), once))
+            once = (metadata["uid"], str(container_restarts(pod)), messages.EXITED)
+            found.append(
+                Event("Normal", messages.EXITED, messages.exited(view.namespace, metadata["name"], code), once)
+            )
         if phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod):
             found += [
                 Event("Warning", reason, message, (metadata["uid"], reason, message))
@@ -34,8 +34,10 @@ def _size(view: View) -> list[Event]:
     workers = int((view.replicas.get(names.WORKER) or {}).get("replicas") or 0)
     if policy is None or policy["minReplicas"] <= workers <= policy["maxReplicas"]:
         return []
-    message = words.out_of_range(workers, policy["minReplicas"], policy["maxReplicas"])
-    return [Event("Warning", words.OUT_OF_RANGE, message, (view.job["metadata"]["uid"], words.OUT_OF_RANGE, message))]
+    message = messages.out_of_range(workers, policy["minReplicas"], policy["maxReplicas"])
+    return [
+        Event("Warning", messages.OUT_OF_RANGE, message, (view.job["metadata"]["uid"], messages.OUT_OF_RANGE, message))
+    ]
 
 
 def _hindrances(pod: Object) -> Iterator[tuple[str, str]]:
@@ -45,12 +47,15 @@ def _hindrances(pod: Object) -> Iterator[tuple[str, str]]:
         state = container.get("state") or {}
         ended, waiting = state.get("terminated"), state.get("waiting")
         if ended and ended.get("exitCode"):
-            message = words.container_ended(name, container["name"], ended["exitCode"], ended.get("message", ""))
+            message = messages.container_ended(name, container["name"], ended["exitCode"], ended.get("message", ""))
             yield ended.get("reason") or "Error", message
         elif waiting and waiting.get("message"):
-            yield waiting.get("reason") or "Waiting", words.container_waits(name, container["name"], waiting["message"])
+            yield (
+                waiting.get("reason") or "Waiting",
+                messages.container_waits(name, container["name"], waiting["message"]),
+            )
     if not containers:
         conditions = sorted(status.get("conditions") or (), key=lambda one: one.get("lastTransitionTime") or "")
         newest = conditions[-1] if conditions else None
         if newest and newest["status"] != "True" and newest.get("reason"):
-            yield newest["reason"], words.pod_hindered(name, newest.get("message", ""))
+            yield newest["reason"], messages.pod_hindered(name, newest.get("message", ""))

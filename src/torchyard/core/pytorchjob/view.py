@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import with_defaults
 
-Object = dict[str, Any]
 Slot = tuple[str, int]  # replica type, index
 
 VOLCANO = "volcano"

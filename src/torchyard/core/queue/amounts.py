@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.api.pod.totals import pod_total
 from torchyard.api.quantity import Format, Quantity
 
-Object = dict[str, Any]
 FlavorResource = tuple[str, str]
 Amounts = dict[FlavorResource, int]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
-from torchyard.api.queue import names, words
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import Amounts, FlavorResource, shown
 from torchyard.core.queue.flavors import Flavor, matches, untolerated
 from torchyard.core.queue.queues import Group, Queue
@@ -19,7 +19,7 @@ from torchyard.core.queue.quota import Node
 from torchyard.core.queue.shapes import PodSet, Shape
 
 # Of the reasons against each of several flavors the one that is told: what passes most easily.
-_LIGHTEST_FIRST = (words.WAITING, words.TOO_BIG, words.NO_FLAVOR)
+_LIGHTEST_FIRST = (messages.WAITING, messages.TOO_BIG, messages.NO_FLAVOR)
 
 
 class Mode(IntEnum):
@@ -57,10 +57,10 @@ class Short(NamedTuple):
         flavor, resource = self.key
         if not self.is_final:
             missing = shown(resource, self.before + self.asked - self.limit)
-            return words.insufficient(resource, flavor, missing)
+            return messages.insufficient(resource, flavor, missing)
         texts = (shown(resource, amount) for amount in (self.before, self.asked, self.limit))
         before, asked, limit = texts
-        return words.beyond(resource, flavor, before=before, asked=asked, limit=limit)
+        return messages.beyond(resource, flavor, before=before, asked=asked, limit=limit)
 
 
 @dataclass
@@ -80,12 +80,12 @@ class Assignment:
     borrows: int = 0  # how far up in the cohorts
     short: Amounts = field(default_factory=dict)  # what of the flavors it would get others have to give back first
     missed: Amounts = field(default_factory=dict)  # what there was too little of, in any flavor that was tried
-    reason: str = words.WAITING
+    reason: str = messages.WAITING
 
     @property
     def message(self) -> str:
         said = ((one.name, ", ".join(sorted(map(str, one.reasons)))) for one in self.pod_sets if one.reasons)
-        return "; ".join(words.not_assigned(name, why) for name, why in said)
+        return "; ".join(messages.not_assigned(name, why) for name, why in said)
 
 
 @dataclass
@@ -98,7 +98,7 @@ class _Attempt:
     borrows: int = 0
     short: Amounts = field(default_factory=dict)
     reasons: list[str | Short] = field(default_factory=list)
-    why: str = words.WAITING
+    why: str = messages.WAITING
 
 
 class _Part(NamedTuple):
@@ -113,7 +113,7 @@ class _Part(NamedTuple):
         return cls(per_pod, flavors, sum(not refusal for _, refusal in flavors) > 1)
 
     def within(self, only: frozenset[str]) -> _Part:
-        kept = ((name, refusal if name in only else words.other_flavor(name)) for name, refusal in self.flavors)
+        kept = ((name, refusal if name in only else messages.other_flavor(name)) for name, refusal in self.flavors)
         return self._replace(flavors=tuple(kept))
 
 
@@ -148,8 +148,8 @@ class Plan:
             made = PodSetAssignment(pod_set.name, count)
             result.pod_sets.append(made)
             if step.uncovered and count:
-                made.reasons.append(words.uncovered(step.uncovered))
-                result.mode, result.reason = Mode.NO_FIT, words.NO_FLAVOR
+                made.reasons.append(messages.uncovered(step.uncovered))
+                result.mode, result.reason = Mode.NO_FIT, messages.NO_FLAVOR
                 return result
             made.usage = {name: amount * count for name, amount in step.per_pod.items()}
             for part in step.parts:
@@ -216,7 +216,7 @@ class Plan:
             outlook = None
         for name, refusal in part.flavors:
             if refusal:
-                attempt = _Attempt(name, Mode.NO_FIT, reasons=[refusal], why=words.NO_FLAVOR)
+                attempt = _Attempt(name, Mode.NO_FIT, reasons=[refusal], why=messages.NO_FLAVOR)
             else:
                 attempt = _Attempt(name)
                 for resource in part.per_pod:
@@ -267,7 +267,7 @@ class Plan:
             return
         capacity = node.capacity(key)
         if needed > capacity:
-            attempt.mode, attempt.why = Mode.NO_FIT, words.TOO_BIG
+            attempt.mode, attempt.why = Mode.NO_FIT, messages.TOO_BIG
             attempt.reasons.append(Short(key, before, amount, capacity, True))
             return
         attempt.short[key] = needed
@@ -306,9 +306,9 @@ def _choices(pod_set: PodSet, group: Group, flavors: Mapping[str, Flavor]) -> tu
 
 def _refusal(pod_set: PodSet, flavor: Flavor | None, name: str) -> str:
     if flavor is None:
-        return words.flavor_missing(name)
+        return messages.flavor_missing(name)
     taint = untolerated(flavor, pod_set)
     if taint is not None:
         said = f"{{{taint['key']} {taint.get('value') or ''} {taint['effect']} <nil>}}"
-        return words.untolerated(said, name)
-    return "" if matches(flavor, pod_set) else words.no_affinity(name)
+        return messages.untolerated(said, name)
+    return "" if matches(flavor, pod_set) else messages.no_affinity(name)

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from torchyard.api.conditions import find
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import Amounts
 from torchyard.core.queue.claims import Claims
 from torchyard.core.queue.door import Labels, Why, why_not_at_door, why_outside
@@ -26,8 +27,6 @@ from torchyard.core.queue.queues import Queue
 from torchyard.core.queue.quota import Node, Part
 from torchyard.core.queue.tree import build
 from torchyard.core.queue.wake import open_lanes
-
-Object = dict[str, Any]
 
 
 class Book:
@@ -77,7 +76,7 @@ class Book:
         self._replace(self._cohorts, obj["metadata"]["name"], obj.get("spec") or {})
 
     def put_check(self, obj: Object) -> None:
-        active = find((obj.get("status") or {}).get("conditions") or (), words.ACTIVE)
+        active = find((obj.get("status") or {}).get("conditions") or (), messages.ACTIVE)
         self._replace(self._checks, obj["metadata"]["name"], {"active": active is None or active["status"] == "True"})
 
     def put_local(self, obj: Object) -> None:

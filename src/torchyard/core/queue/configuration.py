@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 
-from torchyard.api import faults
+from torchyard.api import field_errors
 from torchyard.api.errors import YardError
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.times import TimeError, parse_duration
 from torchyard.core.queue.lifecycle import Settings
 
-Object = dict[str, Any]
 _GROUP = "config.kueue.x-k8s.io"
 _VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1beta2")
 # About Kueue's own process, which there is none of here.
@@ -51,19 +51,19 @@ def settings_of(text: str) -> Settings:
 
 class _Reader:
     def __init__(self) -> None:
-        self.found: list[Fault] = []
+        self.found: list[FieldError] = []
 
     def configuration(self, read: Any) -> Settings:
         if not isinstance(read, dict):
-            self.found.append(faults.required("apiVersion", f"{_VERSIONS[-1]}, and kind Configuration"))
+            self.found.append(field_errors.required("apiVersion", f"{_VERSIONS[-1]}, and kind Configuration"))
             return Settings()
         version = read.get("apiVersion")
         if version not in _VERSIONS:
-            self.found.append(faults.not_supported("apiVersion", version, _VERSIONS))
+            self.found.append(field_errors.not_supported("apiVersion", version, _VERSIONS))
         if read.get("kind") != "Configuration":
-            self.found.append(faults.not_supported("kind", read.get("kind"), ["Configuration"]))
+            self.found.append(field_errors.not_supported("kind", read.get("kind"), ["Configuration"]))
         for name in read.keys() - {"apiVersion", "kind", "waitForPodsReady"} - _PROCESS:
-            self.found.append(faults.forbidden(name, "not supported by these queues"))
+            self.found.append(field_errors.forbidden(name, "not supported by these queues"))
         waits = read.get("waitForPodsReady")
         if waits is None:
             return Settings() if version == _VERSIONS[-1] else Settings(pods_ready=False)
@@ -76,7 +76,7 @@ class _Reader:
         where = f"{at}.requeuingStrategy"
         self._only(again, where, {"timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"})
         if again.get("timestamp", "Eviction") != "Eviction":
-            self.found.append(faults.not_supported(f"{where}.timestamp", again["timestamp"], ["Eviction"]))
+            self.found.append(field_errors.not_supported(f"{where}.timestamp", again["timestamp"], ["Eviction"]))
         enabled = self._flag(waits, at, "enable", not is_old)
         timeout = self._length(waits, at, "timeout", _OLD_TIMEOUT if is_old else Settings.timeout)
         return Settings(
@@ -91,7 +91,7 @@ class _Reader:
 
     def _only(self, part: Object, at: str, known: set[str]) -> None:
         for name in sorted(part.keys() - known):
-            self.found.append(faults.forbidden(f"{at}.{name}", "not known"))
+            self.found.append(field_errors.forbidden(f"{at}.{name}", "not known"))
 
     def _flag(self, part: Object, at: str, name: str, default: bool) -> bool:
         return bool(self._value(part, f"{at}.{name}", default, lambda said: isinstance(said, bool), "true or false"))
@@ -109,15 +109,15 @@ class _Reader:
         try:
             length = parse_duration(str(said)).total_seconds()
         except TimeError as error:
-            self.found.append(faults.invalid(f"{at}.{name}", said, str(error)))
+            self.found.append(field_errors.invalid(f"{at}.{name}", said, str(error)))
             return default
         if length <= 0:
-            self.found.append(faults.invalid(f"{at}.{name}", said, "must be longer than nothing"))
+            self.found.append(field_errors.invalid(f"{at}.{name}", said, "must be longer than nothing"))
         return length
 
     def _value(self, part: Object, at: str, default: Any, is_right: Callable[[Any], bool], wanted: str) -> Any:
         said = part.get(at.rpartition(".")[2], default)
         if said is default or is_right(said):
             return said
-        self.found.append(faults.wrong_type(at, said, f"must be {wanted}"))
+        self.found.append(field_errors.wrong_type(at, said, f"must be {wanted}"))
         return default

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from torchyard.api.queue import names, words
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import Amounts, FlavorResource
 from torchyard.core.queue.assign import Assignment, Chance, Mode, Outlook
 from torchyard.core.queue.book import Book
@@ -68,10 +68,10 @@ def cycle(book: Book, now: float) -> list[Decision]:
         if book.claims.has(one):
             promises.add(one)
         elif not taken.isdisjoint(_keys(one.targets)):
-            decisions.append(_step_back(book, one, words.SAME_TARGETS))
+            decisions.append(_step_back(book, one, messages.SAME_TARGETS))
         elif not promises.leave_room_for(one):
             if promises.alone_are_against(one):  # else somebody was admitted meanwhile, and it is looked at once more
-                decisions.append(_step_back(book, one, words.NO_LONGER_FITS))
+                decisions.append(_step_back(book, one, messages.NO_LONGER_FITS))
         elif (kept := _kept_from(book, one)) and not promises.leave_room_for(one, kept.values()):
             decisions.append(_bar(book, one, kept))
         elif one.targets:
@@ -81,7 +81,7 @@ def cycle(book: Book, now: float) -> list[Decision]:
             promises.add(one)
         elif book.is_blocked:
             book.hold_back(one.pool)
-            decisions.append(Wait(one.item, one.lane, words.WAITING_FOR_PODS, words.OTHERS_NOT_READY))
+            decisions.append(Wait(one.item, one.lane, messages.WAITING_FOR_PODS, messages.OTHERS_NOT_READY))
         else:
             if one.replaced is not None:
                 book.retire(one.replaced)
@@ -211,7 +211,7 @@ def _outlook(book: Book, item: Item, pool: Pool) -> Outlook:
             borrows = pool.node.farthest(alone)
         if not found:
             return Chance.NONE, borrows
-        is_own = any(target.reason == words.IN_QUEUE for target in found)
+        is_own = any(target.reason == messages.IN_QUEUE for target in found)
         return Chance.PREEMPTION if is_own else Chance.RECLAMATION, borrows
 
     return look
@@ -231,8 +231,8 @@ def _beyond(amounts: Amounts, held: Amounts) -> Amounts:
 
 def _preemption(book: Book, one: Nominee) -> list[Decision]:
     """It waits for all its targets; only those are told to go who were not yet."""
-    said = words.waiting_for_preempted(one.assignment.message, len(one.targets))
-    decisions: list[Decision] = [Wait(one.item, one.lane, words.WAITING_FOR_PREEMPTED, said)]
+    said = messages.waiting_for_preempted(one.assignment.message, len(one.targets))
+    decisions: list[Decision] = [Wait(one.item, one.lane, messages.WAITING_FOR_PREEMPTED, said)]
     fresh = [target for target in one.targets if not target.item.is_evicted]
     if fresh:
         paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
@@ -249,12 +249,12 @@ def _kept_from(book: Book, one: Nominee) -> dict[str, Part]:
 
 def _bar(book: Book, one: Nominee, queues: Iterable[str]) -> Wait:
     book.bar(one)
-    one.lane.said = words.WAITING, words.kept_for(queues)
+    one.lane.said = messages.WAITING, messages.kept_for(queues)
     return Wait(one.item, one.lane, *one.lane.said)
 
 
 def _step_back(book: Book, one: Nominee, why: str) -> Wait:
     """Others before it were promised what it needs. As in Kueue, nobody of its queue passes it meanwhile."""
     book.step_back(one.pool)
-    one.lane.said = words.WAITING, why
+    one.lane.said = messages.WAITING, why
     return Wait(one.item, one.lane, *one.lane.said)

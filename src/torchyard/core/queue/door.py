@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from torchyard.api import selectors
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Pool
 from torchyard.core.queue.queues import Queue
 
-Object = dict[str, Any]
 Why = tuple[str, str]  # reason, message
 Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none
 
@@ -25,31 +24,34 @@ def why_outside(item: Item, doors: Mapping[Key, Object], pools: Mapping[str, Poo
 def why_not_at_door(item: Item, doors: Mapping[Key, Object]) -> Why | None:
     """None: it waits at its local queue, whatever there is behind that."""
     if not item.is_active:
-        return words.ON_HOLD, words.DEACTIVATED
+        return messages.ON_HOLD, messages.DEACTIVATED
     if item.requeue_at is not None:
-        return words.WAITING_FOR_PODS, "The workload waits before it is queued again"
+        return messages.WAITING_FOR_PODS, "The workload waits before it is queued again"
     namespace = item.key[0]
     door = doors.get((namespace, item.queue))
     if door is None:
         others = sorted(name for where, name in doors if where == namespace)
-        said = words.absent(names.LOCAL_QUEUE.kind, item.queue) + words.other_queues(", ".join(others))
-        return words.MISCONFIGURED, said
+        said = messages.absent(names.LOCAL_QUEUE.kind, item.queue) + messages.other_queues(", ".join(others))
+        return messages.MISCONFIGURED, said
     if door.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return words.SUSPENDED, words.stopped(names.LOCAL_QUEUE.kind, item.queue)
+        return messages.SUSPENDED, messages.stopped(names.LOCAL_QUEUE.kind, item.queue)
     return None
 
 
 def _why_not_inside(namespace: str, name: str, pools: Mapping[str, Pool], labels_of: Labels) -> Why | None:
     pool = pools.get(name)
     if pool is None:
-        return words.MISCONFIGURED, words.absent(names.CLUSTER_QUEUE.kind, name) + words.CREATE_IT
+        return messages.MISCONFIGURED, messages.absent(names.CLUSTER_QUEUE.kind, name) + messages.CREATE_IT
     if pool.queue.stop != names.NO_STOP:
-        return words.SUSPENDED, words.stopped(names.CLUSTER_QUEUE.kind, name)
+        return messages.SUSPENDED, messages.stopped(names.CLUSTER_QUEUE.kind, name)
     if pool.inactive is not None:
         reason, why = pool.inactive
-        return words.MISCONFIGURED, f"{words.inactive(names.CLUSTER_QUEUE.kind, name)}: {why}{words.fix(reason)}"
+        return (
+            messages.MISCONFIGURED,
+            f"{messages.inactive(names.CLUSTER_QUEUE.kind, name)}: {why}{messages.fix(reason)}",
+        )
     if not _takes(pool.queue, labels_of(namespace)):
-        return words.MISCONFIGURED, words.namespace_refused(name)
+        return messages.MISCONFIGURED, messages.namespace_refused(name)
     return None
 
 

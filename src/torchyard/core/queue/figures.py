@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import Amounts, add, shown
 from torchyard.core.queue.book import Book
 from torchyard.core.queue.items import Item, Key
 from torchyard.core.queue.pool import Pool
 
-Object = dict[str, Any]
-
 
 def _condition(is_active: bool, reason: str, message: str, now: str) -> Object:
     return {
-        "type": words.ACTIVE,
+        "type": messages.ACTIVE,
         "status": "True" if is_active else "False",
         "reason": reason,
         "message": message,
@@ -58,7 +56,7 @@ def _counts(items: list[Item], pending: int) -> Object:
 def cluster_queue_status(pool: Pool, now: str) -> Object:
     holding = list(pool.holding.values())
     why = pool.inactive
-    condition = _condition(why is None, *(why or (words.READY, words.CAN_ADMIT)), now)
+    condition = _condition(why is None, *(why or (messages.READY, messages.CAN_ADMIT)), now)
     return {
         "conditions": [condition],
         **_counts(holding, len(pool.waiting)),
@@ -80,9 +78,9 @@ def local_queue_status(key: Key, book: Book, now: str) -> Object:
 
 def _local_condition(spec: Object, pool: Pool | None, now: str) -> Object:
     if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return _condition(False, words.STOPPED, words.LOCAL_STOPPED, now)
+        return _condition(False, messages.STOPPED, messages.LOCAL_STOPPED, now)
     if pool is None:
-        return _condition(False, words.QUEUE_MISSING, words.CANNOT_SUBMIT, now)
+        return _condition(False, messages.QUEUE_MISSING, messages.CANNOT_SUBMIT, now)
     if pool.inactive is not None:
-        return _condition(False, words.QUEUE_INACTIVE, words.CANNOT_SUBMIT, now)
-    return _condition(True, words.READY, words.CAN_SUBMIT, now)
+        return _condition(False, messages.QUEUE_INACTIVE, messages.CANNOT_SUBMIT, now)
+    return _condition(True, messages.READY, messages.CAN_SUBMIT, now)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.core.queue.shapes import PodSet
 
-Object = dict[str, Any]
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 
 

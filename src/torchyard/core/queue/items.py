@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 import orjson
 
 from torchyard.api.conditions import find, is_true
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import Amounts, milli
 from torchyard.core.queue.shapes import Known, Shape, shape_of
 
-Object = dict[str, Any]
 Key = tuple[str, str]  # namespace, name
 
 
@@ -63,22 +62,22 @@ class Item:
         self.priority: int = spec.get("priority") or 0
         self.queue: str = spec.get("queueName") or ""
         self.created = seconds(metadata.get("creationTimestamp"))
-        self.is_finished = is_true(conditions, words.FINISHED)
+        self.is_finished = is_true(conditions, messages.FINISHED)
         self.is_leaving = bool(metadata.get("deletionTimestamp"))  # holds its quota until nothing of it runs
         self.is_active: bool = spec.get("active", True) is not False
-        evicted = find(conditions, words.EVICTED)
+        evicted = find(conditions, messages.EVICTED)
         self.is_evicted = self.is_leaving or (evicted is not None and evicted["status"] == "True")
         self.queued_at = self.created
-        if evicted is not None and evicted["reason"] == words.BY_PODS_READY:
+        if evicted is not None and evicted["reason"] == messages.BY_PODS_READY:
             self.queued_at = seconds(evicted["lastTransitionTime"])
-        reserved = find(conditions, words.QUOTA_RESERVED)
+        reserved = find(conditions, messages.QUOTA_RESERVED)
         admission = status.get("admission")
         holds = bool(admission) and reserved is not None and reserved["status"] == "True" and not self.is_finished
         self.place: str = admission["clusterQueue"] if admission and holds else ""
         self.held: Amounts = held_by(obj) if holds else {}
         self.reserved_at = seconds(reserved["lastTransitionTime"]) if reserved is not None and holds else 0.0
-        self.is_admitted = holds and is_true(conditions, words.ADMITTED)
-        self.is_ready = holds and is_true(conditions, words.PODS_READY)
+        self.is_admitted = holds and is_true(conditions, messages.ADMITTED)
+        self.is_ready = holds and is_true(conditions, messages.PODS_READY)
         requeue = (status.get("requeueState") or {}).get("requeueAt")
         self.requeue_at: float | None = seconds(requeue) if requeue else None
         self.told = reserved["message"] if reserved is not None and not holds else ""
@@ -133,8 +132,8 @@ class Item:
     @property
     def has_lost_a_loan(self) -> bool:
         """Whether others of the cohort took back what it had borrowed, and it has not been admitted since."""
-        preempted = find((self.obj.get("status") or {}).get("conditions") or (), words.PREEMPTED)
-        return preempted is not None and preempted["status"] == "True" and preempted["reason"] != words.IN_QUEUE
+        preempted = find((self.obj.get("status") or {}).get("conditions") or (), messages.PREEMPTED)
+        return preempted is not None and preempted["status"] == "True" and preempted["reason"] != messages.IN_QUEUE
 
     @property
     def job_uid(self) -> str:

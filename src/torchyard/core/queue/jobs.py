@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from torchyard.api.conditions import find, is_true
 from torchyard.api.errors import YardError
 from torchyard.api.job.labels import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import messages as pytorchjob_messages
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.pytorchjob import words as pytorchjob_words
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.api.queue import names
-
-Object = dict[str, Any]
 
 _CONTROLLER_LABELS = (CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME)
 
@@ -255,14 +254,14 @@ class PyTorchJob:
 
     def ended(self, job: Object) -> tuple[bool, str] | None:
         conditions = (job.get("status") or {}).get("conditions") or ()
-        for type in pytorchjob_words.TERMINAL:
+        for type in pytorchjob_messages.TERMINAL:
             found = find(conditions, type)
             if found is not None and found["status"] == "True":
-                return type == pytorchjob_words.SUCCEEDED, found.get("message") or ""
+                return type == pytorchjob_messages.SUCCEEDED, found.get("message") or ""
         return None
 
     def is_ready(self, job: Object) -> bool:
-        return is_true((job.get("status") or {}).get("conditions") or (), pytorchjob_words.RUNNING)
+        return is_true((job.get("status") or {}).get("conditions") or (), pytorchjob_messages.RUNNING)
 
     def reclaimable(self, job: Object) -> dict[str, int]:
         statuses = (job.get("status") or {}).get("replicaStatuses") or {}

@@ -6,18 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any
 
 from torchyard.api.conditions import find, is_true, with_condition
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.api.times import to_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.queue.amounts import shown
 from torchyard.core.queue.assign import Assignment
 from torchyard.core.queue.items import seconds
 from torchyard.core.queue.queues import Queue
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -86,33 +84,33 @@ def reserve(obj: Object, queue: Queue, assignment: Assignment, now: float) -> Ob
     ]
     status.value["admission"] = {"clusterQueue": queue.name, "podSetAssignments": sets}
     status.value.pop("resourceRequests", None)
-    status.set(words.QUOTA_RESERVED, True, words.QUOTA_RESERVED, words.reserved(queue.name))
-    for type in (words.EVICTED, words.PREEMPTED):
+    status.set(messages.QUOTA_RESERVED, True, messages.QUOTA_RESERVED, messages.reserved(queue.name))
+    for type in (messages.EVICTED, messages.PREEMPTED):
         if is_true(status.conditions, type):
             status.set(
-                type, False, words.QUOTA_RESERVED, f"Previously: {(find(status.conditions, type) or {})['message']}"
+                type, False, messages.QUOTA_RESERVED, f"Previously: {(find(status.conditions, type) or {})['message']}"
             )
     used = {flavor for flavor, _ in assignment.usage}
     checks = [one.name for one in queue.checks if not one.flavors or one.flavors & used]
     if checks:
         status.start_checks(checks)
     if all(one["state"] == names.CHECK_READY for one in status.value.get("admissionChecks") or ()):
-        status.set(words.ADMITTED, True, words.ADMITTED, words.IS_ADMITTED)
+        status.set(messages.ADMITTED, True, messages.ADMITTED, messages.IS_ADMITTED)
     return status.value
 
 
 def wait(obj: Object, reason: str, message: str, now: float) -> Object:
     status = Status(obj, now)
-    status.set(words.QUOTA_RESERVED, False, reason, message)
+    status.set(messages.QUOTA_RESERVED, False, reason, message)
     return status.value
 
 
 def evict(obj: Object, reason: str, message: str, now: float, *, preempted: str = "") -> Object:
     """The workload must stop; its quota is held until it has."""
     status = Status(obj, now)
-    status.set(words.EVICTED, True, reason, message)
+    status.set(messages.EVICTED, True, reason, message)
     if preempted:
-        status.set(words.PREEMPTED, True, preempted, message)
+        status.set(messages.PREEMPTED, True, preempted, message)
     stats = {(one["reason"], one["underlyingCause"]): one["count"] for one in _evictions(obj)}
     base, _, cause = reason.partition("DueTo")
     stats[base, cause] = stats.get((base, cause), 0) + 1
@@ -130,44 +128,46 @@ def _evictions(obj: Object) -> list[Object]:
 def release(obj: Object, now: float, *, requeue: bool = True) -> Object:
     """The quota is given back: nothing of the workload runs any more."""
     status = Status(obj, now)
-    evicted = find(status.conditions, words.EVICTED)
-    why = evicted["message"] if evicted is not None else words.HAS_NO_RESERVATION
-    admitted = find(status.conditions, words.ADMITTED)
+    evicted = find(status.conditions, messages.EVICTED)
+    why = evicted["message"] if evicted is not None else messages.HAS_NO_RESERVATION
+    admitted = find(status.conditions, messages.ADMITTED)
     if admitted is not None and admitted["status"] == "True":
         ran = int(max(0.0, now - seconds(admitted["lastTransitionTime"])))
         past = status.value.get("accumulatedPastExecutionTimeSeconds") or 0
         status.value["accumulatedPastExecutionTimeSeconds"] = past + ran
-        status.set(words.ADMITTED, False, words.NO_RESERVATION, words.HAS_NO_RESERVATION)
-    status.set(words.QUOTA_RESERVED, False, words.PENDING, why)
-    status.drop(words.PODS_READY)
+        status.set(messages.ADMITTED, False, messages.NO_RESERVATION, messages.HAS_NO_RESERVATION)
+    status.set(messages.QUOTA_RESERVED, False, messages.PENDING, why)
+    status.drop(messages.PODS_READY)
     status.value["admission"] = None
     status.value["reclaimablePods"] = None
     status.reset_checks()
     if requeue and evicted is not None:
-        status.set(words.REQUEUED, evicted["reason"] == words.BY_PREEMPTION, evicted["reason"], evicted["message"])
+        status.set(
+            messages.REQUEUED, evicted["reason"] == messages.BY_PREEMPTION, evicted["reason"], evicted["message"]
+        )
     return status.value
 
 
 def finish(obj: Object, reason: str, message: str, now: float) -> Object:
     status = Status(obj, now)
-    status.set(words.FINISHED, True, reason, message)
+    status.set(messages.FINISHED, True, reason, message)
     return status.value
 
 
 def pods_ready(obj: Object, is_ready: bool, now: float) -> Object | None:
     """The status that says whether all pods are ready; None if it says so already."""
-    known = find((obj.get("status") or {}).get("conditions") or (), words.PODS_READY)
-    was_ready = known is not None and (known["status"] == "True" or known["reason"] == words.WAIT_FOR_RECOVERY)
+    known = find((obj.get("status") or {}).get("conditions") or (), messages.PODS_READY)
+    was_ready = known is not None and (known["status"] == "True" or known["reason"] == messages.WAIT_FOR_RECOVERY)
     if known is not None and (known["status"] == "True") == is_ready:
         return None
     status = Status(obj, now)
     if is_ready:
-        reason = words.RECOVERED if was_ready else words.STARTED
-        status.set(words.PODS_READY, True, reason, words.PODS_ARE_READY)
+        reason = messages.RECOVERED if was_ready else messages.STARTED
+        status.set(messages.PODS_READY, True, reason, messages.PODS_ARE_READY)
     elif was_ready:
-        status.set(words.PODS_READY, False, words.WAIT_FOR_RECOVERY, words.POD_LOST)
+        status.set(messages.PODS_READY, False, messages.WAIT_FOR_RECOVERY, messages.POD_LOST)
     else:
-        status.set(words.PODS_READY, False, words.WAIT_FOR_START, words.PODS_NOT_READY)
+        status.set(messages.PODS_READY, False, messages.WAIT_FOR_START, messages.PODS_NOT_READY)
     return status.value
 
 
@@ -189,27 +189,27 @@ def look(
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     conditions = status.get("conditions") or ()
     outcome = Outcome()
-    if is_true(conditions, words.FINISHED) or obj["metadata"].get("deletionTimestamp"):
+    if is_true(conditions, messages.FINISHED) or obj["metadata"].get("deletionTimestamp"):
         return outcome
-    target = find(conditions, words.DEACTIVATION)
-    is_reserved = is_true(conditions, words.QUOTA_RESERVED) and bool(status.get("admission"))
+    target = find(conditions, messages.DEACTIVATION)
+    is_reserved = is_true(conditions, messages.QUOTA_RESERVED) and bool(status.get("admission"))
     if spec.get("active", True) is False:
-        if is_reserved and not is_true(conditions, words.EVICTED):
-            reason = words.BY_DEACTIVATION if target is None else words.deactivated_due_to(target["reason"])
-            why = words.DEACTIVATED if target is None else f"{words.DEACTIVATED} due to {target['message']}"
+        if is_reserved and not is_true(conditions, messages.EVICTED):
+            reason = messages.BY_DEACTIVATION if target is None else messages.deactivated_due_to(target["reason"])
+            why = messages.DEACTIVATED if target is None else f"{messages.DEACTIVATED} due to {target['message']}"
             _evict(outcome, obj, reason, why, now)
         elif is_reserved and not has_owner:
             outcome.status = release(obj, now, requeue=False)
         return outcome
     if target is not None and target["status"] == "True":
-        if is_reserved or not is_true(conditions, words.EVICTED):
+        if is_reserved or not is_true(conditions, messages.EVICTED):
             outcome.deactivate = True
         else:
             _reactivate(outcome, obj, now)
         return outcome
     if not is_reserved:
         _requeue(outcome, obj, now)
-    elif is_true(conditions, words.EVICTED):
+    elif is_true(conditions, messages.EVICTED):
         if not has_owner:
             outcome.status = release(obj, now)
     else:
@@ -220,29 +220,29 @@ def look(
 def _keep(outcome: Outcome, obj: Object, now: float, settings: Settings, stops: Mapping[str, str]) -> None:
     """A workload with quota: may it keep it, and is it admitted?"""
     conditions = obj["status"].get("conditions") or ()
-    admitted = find(conditions, words.ADMITTED)
+    admitted = find(conditions, messages.ADMITTED)
     is_admitted = admitted is not None and admitted["status"] == "True"
     for kind, policy in stops.items():
         if policy == names.HOLD_AND_DRAIN or (policy == names.HOLD and not is_admitted):
             is_cluster = kind == names.CLUSTER_QUEUE.kind
             name = obj["status"]["admission"]["clusterQueue"] if is_cluster else obj["spec"].get("queueName", "")
-            reason = words.BY_CLUSTER_QUEUE if is_cluster else words.BY_LOCAL_QUEUE
-            said = words.queue_stopped(name) if is_cluster else words.local_queue_stopped(name)
+            reason = messages.BY_CLUSTER_QUEUE if is_cluster else messages.BY_LOCAL_QUEUE
+            said = messages.queue_stopped(name) if is_cluster else messages.local_queue_stopped(name)
             _evict(outcome, obj, reason, said, now)
             return
     states = {one["state"] for one in obj["status"].get("admissionChecks") or ()}
     if names.CHECK_REJECTED in states:
         rejected = [one["name"] for one in obj["status"]["admissionChecks"] if one["state"] == names.CHECK_REJECTED]
         said = f"Admission check(s): {','.join(rejected)}, were rejected"
-        _deactivate(outcome, obj, words.BY_CHECK, said, now)
-        outcome.events.append(Event("Warning", words.CHECK_REJECTED, said))
+        _deactivate(outcome, obj, messages.BY_CHECK, said, now)
+        outcome.events.append(Event("Warning", messages.CHECK_REJECTED, said))
     elif names.CHECK_RETRY in states:
-        _evict(outcome, obj, words.BY_CHECK, words.CHECK_SAID_RETRY, now)
+        _evict(outcome, obj, messages.BY_CHECK, messages.CHECK_SAID_RETRY, now)
     elif is_admitted and admitted is not None:
         _watch_time(outcome, obj, now, settings, seconds(admitted["lastTransitionTime"]))
     elif states <= {names.CHECK_READY}:
         status = Status(obj, now)
-        status.set(words.ADMITTED, True, words.ADMITTED, words.IS_ADMITTED)
+        status.set(messages.ADMITTED, True, messages.ADMITTED, messages.IS_ADMITTED)
         outcome.status = status.value
 
 
@@ -251,17 +251,17 @@ def _watch_time(outcome: Outcome, obj: Object, now: float, settings: Settings, s
     if limit is not None:
         left = since + limit - (obj["status"].get("accumulatedPastExecutionTimeSeconds") or 0) - now
         if left <= 0:
-            said = words.time_exceeded(limit)
-            _deactivate(outcome, obj, words.TIME_LIMIT, said, now)
-            outcome.events.append(Event("Warning", words.TIME_LIMIT, said))
+            said = messages.time_exceeded(limit)
+            _deactivate(outcome, obj, messages.TIME_LIMIT, said, now)
+            outcome.events.append(Event("Warning", messages.TIME_LIMIT, said))
             return
         outcome.wake_after = left
     if not settings.pods_ready:
         return
-    ready = find(obj["status"].get("conditions") or (), words.PODS_READY)
+    ready = find(obj["status"].get("conditions") or (), messages.PODS_READY)
     if ready is None or ready["status"] == "True":
         return  # nobody says anything about pods, or all is well
-    recovers = ready["reason"] == words.WAIT_FOR_RECOVERY
+    recovers = ready["reason"] == messages.WAIT_FOR_RECOVERY
     start = max(since, seconds(ready["lastTransitionTime"])) if recovers else since
     left = start + (settings.recovery if recovers else settings.timeout) - now
     if left > 0:
@@ -269,10 +269,12 @@ def _watch_time(outcome: Outcome, obj: Object, now: float, settings: Settings, s
         return
     count = ((obj["status"].get("requeueState") or {}).get("count") or 0) + 1
     if settings.backoff_limit is not None and count > settings.backoff_limit:
-        _deactivate(outcome, obj, words.REQUEUE_LIMIT, words.requeue_limit(settings.backoff_limit), now)
+        _deactivate(outcome, obj, messages.REQUEUE_LIMIT, messages.requeue_limit(settings.backoff_limit), now)
         return
     metadata = obj["metadata"]
-    _evict(outcome, obj, words.BY_PODS_READY, words.pods_ready_timeout(metadata["namespace"], metadata["name"]), now)
+    _evict(
+        outcome, obj, messages.BY_PODS_READY, messages.pods_ready_timeout(metadata["namespace"], metadata["name"]), now
+    )
     until = datetime.fromtimestamp(now, UTC) + timedelta(seconds=_pause(metadata["uid"], count, settings))
     if outcome.status is not None:
         outcome.status["requeueState"] = {"count": count, "requeueAt": to_rfc3339(until)}
@@ -287,21 +289,21 @@ def _pause(uid: str, count: int, settings: Settings) -> float:
 
 def _evict(outcome: Outcome, obj: Object, reason: str, message: str, now: float) -> None:
     outcome.status = evict(obj, reason, message, now)
-    outcome.events.append(Event("Normal", words.evicted_event(reason), message))
+    outcome.events.append(Event("Normal", messages.evicted_event(reason), message))
 
 
 def _deactivate(outcome: Outcome, obj: Object, reason: str, message: str, now: float) -> None:
     status = Status(obj, now)
-    status.set(words.DEACTIVATION, True, reason, message)
+    status.set(messages.DEACTIVATION, True, reason, message)
     outcome.status, outcome.deactivate = status.value, True
 
 
 def _reactivate(outcome: Outcome, obj: Object, now: float) -> None:
     """Somebody set it active again after it was deactivated: a fresh start."""
     status = Status(obj, now)
-    status.drop(words.DEACTIVATION)
+    status.drop(messages.DEACTIVATION)
     status.value["requeueState"] = None
-    status.set(words.REQUEUED, True, words.REACTIVATED, words.IS_REACTIVATED)
+    status.set(messages.REQUEUED, True, messages.REACTIVATED, messages.IS_REACTIVATED)
     outcome.status = status.value
 
 
@@ -315,5 +317,5 @@ def _requeue(outcome: Outcome, obj: Object, now: float) -> None:
         return
     status = Status(obj, now)
     status.value["requeueState"] = {"count": state.get("count", 0), "requeueAt": None}
-    status.set(words.REQUEUED, True, words.BACKOFF_FINISHED, words.BACKOFF_OVER)
+    status.set(messages.REQUEUED, True, messages.BACKOFF_FINISHED, messages.BACKOFF_OVER)
     outcome.status = status.value

@@ -6,13 +6,12 @@ import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from torchyard.api.conditions import find
-from torchyard.api.queue import words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.core.queue.items import Item, seconds
 
-Object = dict[str, Any]
 _ENOUGH = 3  # ends from which a length is estimated
 
 
@@ -49,14 +48,14 @@ def places(workloads: Iterable[Object], cluster_queue_of: dict[tuple[str, str], 
 
 def _state(item: Item) -> tuple[str, str]:
     conditions = (item.obj.get("status") or {}).get("conditions") or ()
-    finished = find(conditions, words.FINISHED)
+    finished = find(conditions, messages.FINISHED)
     if finished is not None and finished["status"] == "True":
         return "Finished", finished["message"]
     if item.place:
         if item.is_evicted:
-            return "Evicted", (find(conditions, words.EVICTED) or {}).get("message", "")
-        return ("Admitted", words.IS_ADMITTED) if item.is_admitted else ("Reserved", words.CHECKS_NOT_READY)
-    reserved = find(conditions, words.QUOTA_RESERVED)
+            return "Evicted", (find(conditions, messages.EVICTED) or {}).get("message", "")
+        return ("Admitted", messages.IS_ADMITTED) if item.is_admitted else ("Reserved", messages.CHECKS_NOT_READY)
+    reserved = find(conditions, messages.QUOTA_RESERVED)
     why = reserved["message"] if reserved is not None else "not looked at yet"
     return ("Held", why) if not item.is_active else ("Pending", why)
 
@@ -83,7 +82,7 @@ def estimate(place: Place, everything: Iterable[Place], now: float) -> Estimate 
 def _length(item: Item) -> float | None:
     """How long a finished workload had its quota."""
     conditions = (item.obj.get("status") or {}).get("conditions") or ()
-    finished, admitted = find(conditions, words.FINISHED), find(conditions, words.ADMITTED)
+    finished, admitted = find(conditions, messages.FINISHED), find(conditions, messages.ADMITTED)
     if finished is None or admitted is None or finished["status"] != "True":
         return None
     return max(0.0, seconds(finished["lastTransitionTime"]) - seconds(admitted["lastTransitionTime"]))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue.jobs import PodSetInfo, injected
 from torchyard.core.queue.shapes import shape_of
-
-Object = dict[str, Any]
 
 
 def is_managed(pod: Object) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from typing import NamedTuple
 
-from torchyard.api.queue import names, words
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import Amounts, FlavorResource
 from torchyard.core.queue.assign import Assignment
 from torchyard.core.queue.items import Item, Key
@@ -128,15 +128,15 @@ class _Attempt:
         taken: list[tuple[Target, Pool]] = []
         fits = False
         for item, where in candidates:
-            reason = words.IN_QUEUE
+            reason = messages.IN_QUEUE
             if where is not self._pool:
                 if not _borrows(item, where, self._keys):
                     continue
-                reason = words.IN_COHORT
+                reason = messages.IN_COHORT
                 if below is not None and item.priority >= below:
                     may_borrow = False
                 elif below is not None:
-                    reason = words.WHILE_BORROWING
+                    reason = messages.WHILE_BORROWING
             where.node.remove(item.held)
             taken.append((Target(item, reason), where))
             if self._fits(may_borrow=may_borrow):

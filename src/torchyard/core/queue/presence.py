@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names
-
-Object = dict[str, Any]
 
 _WEBHOOK = "mpytorchjob.kb.io"
 EXTERNAL = f"{pytorchjob.KIND}.{pytorchjob.VERSION}.{pytorchjob.GROUP}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue.amounts import FlavorResource, milli
 from torchyard.core.queue.quota import Quota
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakValueDictionary
 
 import orjson
 
+from torchyard.api.objects import Object
 from torchyard.core.queue.amounts import pod_requests
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

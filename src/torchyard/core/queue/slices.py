@@ -6,13 +6,11 @@ Growing asks for a new workload, of which only what is more needs quota; shrinki
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torchyard.api.conditions import holds
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.amounts import milli, shown
-
-Object = dict[str, Any]
 
 
 def is_elastic(obj: Object) -> bool:
@@ -21,7 +19,7 @@ def is_elastic(obj: Object) -> bool:
 
 
 def is_admitted(workload: Object) -> bool:
-    return bool((workload.get("status") or {}).get("admission")) and holds(workload, words.ADMITTED)
+    return bool((workload.get("status") or {}).get("admission")) and holds(workload, messages.ADMITTED)
 
 
 def _age(workload: Object) -> tuple[str, str]:

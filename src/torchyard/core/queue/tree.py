@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from torchyard.api.queue import names, words
+from torchyard.api.objects import Object
+from torchyard.api.queue import messages, names
 from torchyard.core.queue.flavors import Flavor
 from torchyard.core.queue.pool import Pool
 from torchyard.core.queue.queues import Queue, read_groups
 from torchyard.core.queue.quota import Node, cycles
-
-Object = dict[str, Any]
 
 
 class Tree(NamedTuple):
@@ -57,18 +56,18 @@ def _why_inactive(
 ) -> tuple[str, str] | None:
     """Reason and message."""
     if queue.is_terminating:
-        return words.TERMINATING, words.cannot_admit("clusterQueue is terminating")
+        return messages.TERMINATING, messages.cannot_admit("clusterQueue is terminating")
     if queue.stop != names.NO_STOP:
-        return words.STOPPED, words.cannot_admit("is stopped")
+        return messages.STOPPED, messages.cannot_admit("is stopped")
     missing = [name for name in queue.flavors if name not in flavors]
     if missing:
-        return words.FLAVOR_MISSING, words.cannot_admit(words.flavors_missing(missing))
+        return messages.FLAVOR_MISSING, messages.cannot_admit(messages.flavors_missing(missing))
     absent = [one.name for one in queue.checks if one.name not in checks]
     if absent:
-        return words.CHECK_MISSING, words.cannot_admit(words.checks_missing(absent))
+        return messages.CHECK_MISSING, messages.cannot_admit(messages.checks_missing(absent))
     inactive = [one.name for one in queue.checks if not checks[one.name]["active"]]
     if inactive:
-        return words.CHECK_INACTIVE, words.cannot_admit(words.checks_inactive(inactive))
+        return messages.CHECK_INACTIVE, messages.cannot_admit(messages.checks_inactive(inactive))
     if cycle:
-        return words.COHORT_CYCLE, words.cannot_admit(words.cycle(cycle))
+        return messages.COHORT_CYCLE, messages.cannot_admit(messages.cycle(cycle))
     return None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, add
 from torchyard.api.quantity import ZERO
 from torchyard.api.quota.usage import total_usage
 
-Object = dict[str, Any]
 Resource = tuple[str, str]  # group, plural
 
 _BY_NAME = {

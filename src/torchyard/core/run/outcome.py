@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.names import JOB_NAME
 
-Object = dict[str, Any]
 RUNNABLE = ("PyTorchJob", "Job", "Pod")
 _ENDS = {"Succeeded": True, "Complete": True, "Failed": False}
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.core.service.slices import HEADLESS, is_behind, is_ready, target_port
-
-Object = dict[str, Any]
 
 MANAGED_BY, MANAGER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"

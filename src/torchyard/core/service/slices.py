@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from torchyard.api.conditions import holds
-
-Object = dict[str, Any]
+from torchyard.api.objects import Object
 
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY, MANAGER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"

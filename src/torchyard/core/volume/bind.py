@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from torchyard.api.volume import words
-from torchyard.core.volume.view import (
-    CLAIM,
-    VOLUME,
-    Decision,
-    Event,
-    Object,
-    Write,
-    attributes_class,
-    marks_of,
-    phase,
-)
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
+from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Event, Write, attributes_class, marks_of, phase
 
 
 def bind(volume: Object, claim: Object, decision: Decision) -> None:
@@ -44,20 +35,20 @@ def reserved(volume: Object, claim: Object) -> Object:
         "resourceVersion": metadata["resourceVersion"],
     }
     changed = {**volume, "spec": {**volume["spec"], "claimRef": complete}}
-    return changed if reference else _marked(changed, words.BOUND_BY_CONTROLLER)
+    return changed if reference else _marked(changed, messages.BOUND_BY_CONTROLLER)
 
 
 def _naming(claim: Object, volume: Object) -> Object:
     changed, name = claim, volume["metadata"]["name"]
     if claim["spec"].get("volumeName") != name:
-        changed = _marked({**claim, "spec": {**claim["spec"], "volumeName": name}}, words.BOUND_BY_CONTROLLER)
-    if words.BIND_COMPLETED not in marks_of(claim):
-        changed = _marked(changed, words.BIND_COMPLETED)
+        changed = _marked({**claim, "spec": {**claim["spec"], "volumeName": name}}, messages.BOUND_BY_CONTROLLER)
+    if messages.BIND_COMPLETED not in marks_of(claim):
+        changed = _marked(changed, messages.BIND_COMPLETED)
     return changed
 
 
 def _marked(obj: Object, mark: str) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "annotations": {**marks_of(obj), mark: words.YES}}}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {**marks_of(obj), mark: messages.YES}}}
 
 
 def _bound_status(claim: Object, volume: Object) -> Object:

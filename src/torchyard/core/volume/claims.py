@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.api.volume.admission import default_class
 from torchyard.core.volume.bind import bind, set_claim_phase
 from torchyard.core.volume.match import best_volume, mismatch
@@ -13,7 +14,6 @@ from torchyard.core.volume.view import (
     CLAIM,
     Decision,
     Event,
-    Object,
     Write,
     class_of,
     is_for,
@@ -38,7 +38,7 @@ class ClaimView:
 
 def decide_claim(view: ClaimView) -> Decision:
     decision = Decision()
-    if words.BIND_COMPLETED in marks_of(view.claim):
+    if messages.BIND_COMPLETED in marks_of(view.claim):
         _keep_bound(view, decision)
     elif is_going(view.claim):
         pass  # whoever deletes a claim wants no volume for it any more
@@ -52,13 +52,13 @@ def decide_claim(view: ClaimView) -> Decision:
 def _keep_bound(view: ClaimView, decision: Decision) -> None:
     claim, volume = view.claim, view.named
     if not claim["spec"].get("volumeName"):
-        set_claim_phase(claim, "Lost", decision, Event("Warning", words.LOST, words.LOST_REFERENCE))
+        set_claim_phase(claim, "Lost", decision, Event("Warning", messages.LOST, messages.LOST_REFERENCE))
     elif volume is None:
-        set_claim_phase(claim, "Lost", decision, Event("Warning", words.LOST, words.LOST_VOLUME))
+        set_claim_phase(claim, "Lost", decision, Event("Warning", messages.LOST, messages.LOST_VOLUME))
     elif not volume["spec"].get("claimRef") or volume["spec"]["claimRef"].get("uid") == claim["metadata"]["uid"]:
         bind(volume, claim, decision)
     else:
-        set_claim_phase(claim, "Lost", decision, Event("Warning", words.MISBOUND, words.TWO_CLAIMS))
+        set_claim_phase(claim, "Lost", decision, Event("Warning", messages.MISBOUND, messages.TWO_CLAIMS))
 
 
 def _bind_named(view: ClaimView, decision: Decision) -> None:
@@ -72,9 +72,9 @@ def _bind_named(view: ClaimView, decision: Decision) -> None:
         return
     name = volume["metadata"]["name"]
     if volume["spec"].get("claimRef"):
-        decision.events.append(Event("Warning", words.FAILED_BINDING, words.taken(name)))
+        decision.events.append(Event("Warning", messages.FAILED_BINDING, messages.taken(name)))
     elif why := mismatch(volume, claim):
-        decision.events.append(Event("Warning", words.MISMATCH, words.mismatch(name, why)))
+        decision.events.append(Event("Warning", messages.MISMATCH, messages.mismatch(name, why)))
     else:
         bind(volume, claim, decision)
         return
@@ -93,12 +93,12 @@ def _find_volume(view: ClaimView, decision: Decision) -> None:
         name = default["metadata"]["name"]
         decision.writes.append(Write(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": name}}))
         return
-    if delayed and words.SELECTED_NODE not in marks_of(claim):
-        decision.events.append(Event("Normal", *words.waiting(view.waiting_pods)))
+    if delayed and messages.SELECTED_NODE not in marks_of(claim):
+        decision.events.append(Event("Normal", *messages.waiting(view.waiting_pods)))
     elif class_of(claim):
         _ask_provisioner(claim, found, decision, by_alias=by_alias)
     else:
-        decision.events.append(Event("Normal", words.FAILED_BINDING, words.NO_VOLUME))
+        decision.events.append(Event("Normal", messages.FAILED_BINDING, messages.NO_VOLUME))
     set_claim_phase(claim, "Pending", decision)
 
 
@@ -106,18 +106,18 @@ def _ask_provisioner(claim: Object, found: Object | None, decision: Decision, *,
     """Write on the claim who shall make its volume; that one acts by itself."""
     name = class_of(claim)
     if found is None:
-        decision.events.append(Event("Warning", words.PROVISIONING_FAILED, words.no_class(name)))
+        decision.events.append(Event("Warning", messages.PROVISIONING_FAILED, messages.no_class(name)))
         return
     provisioner = found["provisioner"]
-    if provisioner == words.NO_PROVISIONER:
-        decision.events.append(Event("Warning", words.PROVISIONING_FAILED, words.no_provisioner(provisioner)))
+    if provisioner == messages.NO_PROVISIONER:
+        decision.events.append(Event("Warning", messages.PROVISIONING_FAILED, messages.no_provisioner(provisioner)))
         return
     marks = marks_of(claim)
-    if marks.get(words.PROVISIONER) != provisioner:
-        both = {words.PROVISIONER: provisioner, words.OLD_PROVISIONER: provisioner}
+    if marks.get(messages.PROVISIONER) != provisioner:
+        both = {messages.PROVISIONER: provisioner, messages.OLD_PROVISIONER: provisioner}
         metadata = {**claim["metadata"], "annotations": {**marks, **both}}
         decision.writes.append(Write(CLAIM, {**claim, "metadata": metadata}))
         if by_alias:
             stands_for = found["metadata"]["name"]
-            decision.events.append(Event("Normal", words.ALIAS_USED, words.alias_used(name, stands_for)))
-    decision.events.append(Event("Normal", *words.external(provisioner)))
+            decision.events.append(Event("Normal", messages.ALIAS_USED, messages.alias_used(name, stands_for)))
+    decision.events.append(Event("Normal", *messages.external(provisioner)))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torchyard.core.volume.view import CLAIM, Object, claims_of
+from torchyard.api.objects import Object
+from torchyard.core.volume.view import CLAIM, claims_of
 
 
 def ephemeral_claims(pod: Object) -> list[Object]:

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.api.volume.admission import DEFAULT_CLASS
-from torchyard.core.volume.view import (
-    CLAIM,
-    VOLUME,
-    Object,
-    class_of,
-    marks_of,
-    phase,
-    volume_mode,
-)
+from torchyard.core.volume.view import CLAIM, VOLUME, class_of, marks_of, phase, volume_mode
 
 PROVISIONER = "local.torchyard.dev/dir"
 HOSTNAME = "kubernetes.io/hostname"
@@ -33,7 +26,7 @@ KNOWN_ELSEWHERE = (
 
 def local_class() -> Object:
     """The class of this machine's own volumes. It binds at once: with one node there is nothing to wait for."""
-    marks = {DEFAULT_CLASS: "true", words.ALIASES: ",".join(KNOWN_ELSEWHERE)}
+    marks = {DEFAULT_CLASS: "true", messages.ALIASES: ",".join(KNOWN_ELSEWHERE)}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -48,9 +41,9 @@ def local_class() -> Object:
 def is_asked_for(claim: Object, node: str) -> bool:
     """Whether the binder has left this claim to us, and, where a pod decided, to this node."""
     marks = marks_of(claim)
-    if marks.get(words.PROVISIONER) != PROVISIONER or claim["spec"].get("volumeName") or phase(claim) == "Bound":
+    if marks.get(messages.PROVISIONER) != PROVISIONER or claim["spec"].get("volumeName") or phase(claim) == "Bound":
         return False
-    return not claim["metadata"].get("deletionTimestamp") and marks.get(words.SELECTED_NODE, node) == node
+    return not claim["metadata"].get("deletionTimestamp") and marks.get(messages.SELECTED_NODE, node) == node
 
 
 def refusal(claim: Object) -> str:
@@ -84,8 +77,8 @@ def local_volume(claim: Object, storage_class: Object, *, root: Path, node: str)
         "kind": VOLUME,
         "metadata": {
             "name": volume_name(claim),
-            "annotations": {words.PROVISIONED_BY: PROVISIONER},
-            "finalizers": [words.PROVISIONER_FINALIZER],
+            "annotations": {messages.PROVISIONED_BY: PROVISIONER},
+            "finalizers": [messages.PROVISIONER_FINALIZER],
         },
         "spec": {
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
@@ -104,7 +97,7 @@ def local_volume(claim: Object, storage_class: Object, *, root: Path, node: str)
 
 
 def is_ours(volume: Object) -> bool:
-    return marks_of(volume).get(words.PROVISIONED_BY) == PROVISIONER
+    return marks_of(volume).get(messages.PROVISIONED_BY) == PROVISIONER
 
 
 def is_to_delete(volume: Object) -> bool:
@@ -124,7 +117,7 @@ def is_to_forget(volume: Object) -> bool:
         and bool(volume["metadata"].get("deletionTimestamp"))
         and phase(volume) != "Bound"
         and spec.get("persistentVolumeReclaimPolicy") != "Delete"
-        and words.PROVISIONER_FINALIZER in (volume["metadata"].get("finalizers") or ())
+        and messages.PROVISIONER_FINALIZER in (volume["metadata"].get("finalizers") or ())
     )
 
 

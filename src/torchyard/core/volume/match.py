@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from torchyard.api import selectors
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.core.volume.view import (
-    Object,
     attributes_class,
     class_of,
     is_for,
@@ -63,13 +63,13 @@ def _is_free_for(volume: Object, claim: Object) -> bool:
 def mismatch(volume: Object, claim: Object) -> str:
     """Why a volume that the claim names cannot be bound to it; empty if it can. Labels are the user's business then."""
     if wanted_size(claim) > size(volume):
-        return words.TOO_SMALL
+        return messages.TOO_SMALL
     if class_of(volume) != class_of(claim):
-        return words.OTHER_CLASS
+        return messages.OTHER_CLASS
     if attributes_class(volume) != attributes_class(claim):
-        return words.OTHER_ATTRIBUTES
+        return messages.OTHER_ATTRIBUTES
     if volume_mode(volume) != volume_mode(claim):
-        return words.OTHER_MODE
+        return messages.OTHER_MODE
     if not modes(claim) <= modes(volume):
-        return words.OTHER_ACCESS
+        return messages.OTHER_ACCESS
     return ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.core.placement.fit import matches_term
 from torchyard.core.placement.view import NodeView, is_finished
 from torchyard.core.volume.bind import reserved
@@ -14,7 +15,6 @@ from torchyard.core.volume.match import best_volume
 from torchyard.core.volume.view import (
     CLAIM,
     VOLUME,
-    Object,
     Write,
     claims_of,
     class_of,
@@ -45,23 +45,23 @@ class Storage:
         for name in claims_of(pod).values():
             claim = self.claim(namespace, name)
             if claim is None:
-                return words.claim_missing(name)
+                return messages.claim_missing(name)
             if name in brought and not is_of(claim, pod):
-                return words.not_the_pods(f"{namespace}/{name}", f"{namespace}/{pod['metadata']['name']}")
+                return messages.not_the_pods(f"{namespace}/{name}", f"{namespace}/{pod['metadata']['name']}")
             if is_going(claim):
-                return words.claim_going(name)
+                return messages.claim_going(name)
             if phase(claim) == "Lost":
-                return words.claim_lost(name, claim["spec"].get("volumeName") or "")
+                return messages.claim_lost(name, claim["spec"].get("volumeName") or "")
             if not _is_bound(claim) and not self._is_delayed(claim):
-                return words.UNBOUND
+                return messages.UNBOUND
             if "ReadWriteOncePod" in modes(claim) and self._is_taken(pod, name):
-                return words.ONE_POD
+                return messages.ONE_POD
         return ""
 
     def waits(self, pod: Object) -> bool:
         """Whether a node was chosen already and the volumes for it are on their way."""
         return any(
-            words.SELECTED_NODE in marks_of(claim) or any(is_for(one, claim) for one in self.volumes())
+            messages.SELECTED_NODE in marks_of(claim) or any(is_for(one, claim) for one in self.volumes())
             for claim in self._unbound(pod)
         )
 
@@ -72,10 +72,10 @@ class Storage:
             claim = self.claim(namespace, name)
             volume = self.volume(claim["spec"]["volumeName"]) if claim is not None and _is_bound(claim) else None
             if volume is not None and not reaches(volume, node):
-                return words.AFFINITY_CONFLICT
+                return messages.AFFINITY_CONFLICT
         for claim in self._unbound(pod):
             if self._static(claim, node) is None and not self._provisioner(claim):
-                return words.NONE_ON_NODE
+                return messages.NONE_ON_NODE
         return ""
 
     def choices(self, pod: Object, node: NodeView) -> list[Write]:
@@ -86,7 +86,7 @@ class Storage:
             if volume is not None:
                 writes.append(Write(VOLUME, reserved(volume, claim)))
             else:
-                marks = {**marks_of(claim), words.SELECTED_NODE: node.name}
+                marks = {**marks_of(claim), messages.SELECTED_NODE: node.name}
                 writes.append(Write(CLAIM, {**claim, "metadata": {**claim["metadata"], "annotations": marks}}))
         return writes
 
@@ -103,7 +103,7 @@ class Storage:
     def _provisioner(self, claim: Object) -> str:
         found, _ = storage_class(class_of(claim), self.classes())
         name = str((found or {}).get("provisioner") or "")
-        return "" if name == words.NO_PROVISIONER else name
+        return "" if name == messages.NO_PROVISIONER else name
 
     def _static(self, claim: Object, node: NodeView) -> Object | None:
         return best_volume(claim, self.volumes(), reachable=lambda volume: reaches(volume, node))
@@ -117,7 +117,7 @@ class Storage:
 
 
 def _is_bound(claim: Object) -> bool:
-    return bool(claim["spec"].get("volumeName")) and words.BIND_COMPLETED in marks_of(claim)
+    return bool(claim["spec"].get("volumeName")) and messages.BIND_COMPLETED in marks_of(claim)
 
 
 def reaches(volume: Object, node: NodeView) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from torchyard.api.objects import Object
 from torchyard.api.volume.admission import CLAIM_PROTECTION, VOLUME_PROTECTION
-from torchyard.core.volume.view import Object, claims_of, is_going, phase
+from torchyard.core.volume.view import claims_of, is_going, phase
 
 
 def claim_is_used(claim: Object, pods: Iterable[Object]) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from torchyard.api import quantity
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.api.volume.admission import CLASS_ANNOTATION
-
-Object = dict[str, Any]
 
 CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 
@@ -97,7 +96,7 @@ def storage_class(name: str, classes: Iterable[Object]) -> tuple[Object | None, 
         if one["metadata"]["name"] == name:
             return one, False
     for one in known:
-        aliases = {alias.strip() for alias in marks_of(one).get(words.ALIASES, "").split(",")}
+        aliases = {alias.strip() for alias in marks_of(one).get(messages.ALIASES, "").split(",")}
         if name and (name in aliases or "*" in aliases):
             return one, True
     return None, False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torchyard.api.volume import words
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
 from torchyard.core.volume.bind import set_volume_phase
-from torchyard.core.volume.view import VOLUME, Decision, Event, Object, Write, marks_of, phase
+from torchyard.core.volume.view import VOLUME, Decision, Event, Write, marks_of, phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def decide_volume(view: VolumeView) -> Decision:
         pass  # half bound: the claim's own pass completes it
     elif claim["spec"]["volumeName"] == volume["metadata"]["name"]:
         set_volume_phase(volume, "Bound", decision)
-    elif words.PROVISIONED_BY in marks_of(volume) and _policy(volume) == "Delete":
+    elif messages.PROVISIONED_BY in marks_of(volume) and _policy(volume) == "Delete":
         _release(volume, decision)  # made for a claim that got another one meanwhile
     else:
         _unbind(volume, decision)
@@ -44,11 +45,11 @@ def _release(volume: Object, decision: Decision) -> None:
     if phase(volume) == "Failed":
         return
     policy, message = _policy(volume), ""
-    if policy == "Delete" and words.PROVISIONED_BY not in marks_of(volume):
-        message = words.no_deleter(volume["metadata"]["name"])
+    if policy == "Delete" and messages.PROVISIONED_BY not in marks_of(volume):
+        message = messages.no_deleter(volume["metadata"]["name"])
         event = Event("Warning", "VolumeFailedDelete", message)
     elif policy == "Recycle":
-        message = words.RECYCLE
+        message = messages.RECYCLE
         event = Event("Warning", "VolumeFailedRecycle", message)
     if not message:
         set_volume_phase(volume, "Released", decision)
@@ -60,10 +61,10 @@ def _release(volume: Object, decision: Decision) -> None:
 def _unbind(volume: Object, decision: Decision) -> None:
     """The claim took another volume. Who reserved this one by hand keeps the reservation, without its uid."""
     spec, metadata = dict(volume["spec"]), dict(volume["metadata"])
-    if words.BOUND_BY_CONTROLLER in marks_of(volume):
+    if messages.BOUND_BY_CONTROLLER in marks_of(volume):
         del spec["claimRef"]
         marks = dict(marks_of(volume))
-        del marks[words.BOUND_BY_CONTROLLER]
+        del marks[messages.BOUND_BY_CONTROLLER]
         metadata["annotations"] = marks
     else:
         spec["claimRef"] = {

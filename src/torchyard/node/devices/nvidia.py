@@ -12,10 +12,10 @@ from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 
 

@@ -13,13 +13,13 @@ import platform
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from torchyard.api.objects import Object
 from torchyard.node.images.model import ImageError, full_name
 from torchyard.node.images.store import ImageStore
 from torchyard.node.runtime.compose import CONFIGURATION, SYSTEM
 
-Object = dict[str, Any]
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar"

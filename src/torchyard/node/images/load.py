@@ -15,14 +15,14 @@ import shutil
 import tarfile
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.node.images.model import ImageError, full_name
 from torchyard.node.images.store import ImageStore
 from torchyard.node.shim.rootfs import inside
 
-Object = dict[str, Any]
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 

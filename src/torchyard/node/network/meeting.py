@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 Ports = Mapping[str, int]  # as asked for, in digits → as used
 
 _PORTS = {"MASTER_PORT", "PET_MASTER_PORT", "TORCHYARD_ELASTIC_SERVE"}

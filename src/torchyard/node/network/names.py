@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 Table = dict[str, list[str]]  # full name → addresses
 
 _SERVICE_LABEL = "kubernetes.io/service-name"

@@ -12,15 +12,14 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.node.network.datagrams import DatagramDoor
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 Connect = Callable[[str, int], Awaitable[socket.socket]]
 _SERVICE_LABEL = "kubernetes.io/service-name"
 Key = tuple[str, str, int]  # tcp or udp, address, port

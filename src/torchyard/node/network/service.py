@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from torchyard.api.errors import YardError
 from torchyard.kube.informer import Informer
@@ -15,8 +14,6 @@ from torchyard.node.network.proxy import ServiceProxy, doors
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
-
-Object = dict[str, Any]
 
 
 class ClusterServices:

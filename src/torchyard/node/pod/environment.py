@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 Lookup = Callable[[str, str], Object | None]  # ("ConfigMap" or "Secret" data by kind, name)
 
 

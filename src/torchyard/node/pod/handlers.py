@@ -12,10 +12,10 @@ import ssl
 from typing import Any, NamedTuple
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.node.pipes import ReadEnd
 from torchyard.node.shim.client import ShimClient, ShimRefused
 
-Object = dict[str, Any]
 _OUTPUT_LIMIT = 10 * 1024
 
 

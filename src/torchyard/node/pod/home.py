@@ -9,11 +9,11 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import Attempt
 from torchyard.node.shim import record
 
-Object = dict[str, Any]
 _MESSAGE_LIMIT = 4096
 _LOG_MESSAGE_LIMIT, _LOG_MESSAGE_LINES = 2048, 80
 

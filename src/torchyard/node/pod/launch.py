@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.node.images.model import PATH, Image
 from torchyard.node.pod.environment import ConfigError, expand
 from torchyard.node.pod.home import PodHome
@@ -18,7 +19,6 @@ from torchyard.node.runtime.compose import Mount, is_reserved, root_steps
 from torchyard.node.settings import NodeSettings
 from torchyard.node.volumes.sources import Prepared, VolumeError, below
 
-Object = dict[str, Any]
 MARK = "TORCHYARD_POD_UID"  # a variable by which a pod's processes are found where no namespace holds them together
 
 # in the kernel's order: a capability's number is its place

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.node.context import NodeContext
 from torchyard.node.network import names
 from torchyard.node.pod.home import PodHome
 from torchyard.node.pod.launch import hostname
 
-Object = dict[str, Any]
 _MACHINES_RESOLVER = Path("/etc/resolv.conf")
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.node.pod.handlers import Outcome, act
 from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.shim.client import ShimClient
 
-Object = dict[str, Any]
 KINDS = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProbe": "Liveness"}
 
 

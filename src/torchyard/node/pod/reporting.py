@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.core.pod.status import backoff_message, pod_status
 from torchyard.core.pod.view import PodView
 from torchyard.kube.client import Client
 from torchyard.kube.refs import PODS
 from torchyard.node.pod.surroundings import Surroundings
-
-Object = dict[str, Any]
 
 
 class Reporter:

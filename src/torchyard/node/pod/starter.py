@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.core.pod.view import Waiting
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image, ImageError
@@ -15,7 +15,6 @@ from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.shim.client import ShimRefused
 from torchyard.node.volumes.sources import VolumeError
 
-Object = dict[str, Any]
 # A kubelet looks at a pod that cannot start every ten seconds, and lets longer and longer pass between two pulls.
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 10.0
 _PULL_FIRST, _PULL_LONGEST = 10.0, 300.0

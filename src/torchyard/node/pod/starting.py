@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
 from torchyard.node.images.model import Image
@@ -14,8 +15,6 @@ from torchyard.node.pod.launch import Parts, build, engine_launch
 from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.resources import cgroups
 from torchyard.node.shim import record
-
-Object = dict[str, Any]
 
 
 async def start(

@@ -8,9 +8,9 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import every_container
 from torchyard.node.pod.handlers import act
@@ -18,7 +18,6 @@ from torchyard.node.pod.launch import MARK
 from torchyard.node.pod.surroundings import Surroundings
 from torchyard.node.shim.client import ShimClient, ShimGone
 
-Object = dict[str, Any]
 # after a hook that used everything up, a container still gets this long, as from the kubelet
 MINIMUM_SECONDS = 2.0
 _USUAL_GRACE_SECONDS = 30.0

@@ -7,8 +7,8 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.core.pod.view import every_container, init_containers, main_containers
 from torchyard.kube.refs import CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
 from torchyard.node.context import NodeContext
@@ -23,7 +23,6 @@ from torchyard.node.shim.client import ShimClient, ShimGone
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.sources import CHANGING, NFS, Prepared, Sources, contents, volumes_of
 
-Object = dict[str, Any]
 # What a volume of a pod may name.
 _BY_KIND = {
     "ConfigMap": CONFIG_MAPS,

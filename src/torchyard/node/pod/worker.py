@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.decide import Plan, decide
 from torchyard.core.pod.view import ContainerView, PodView, every_container
@@ -31,7 +31,6 @@ from torchyard.node.volumes.sources import VolumeError
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 120.0
 _HOOK_SECONDS = 3600.0
 _ADMISSION_SECONDS, _ADMISSION_RETRY = 30.0, 0.1

@@ -6,15 +6,14 @@ import asyncio
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
 
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.node.resources.usage import Meter
 from torchyard.node.shim import record
 
-Object = dict[str, Any]
 _SECONDS = 5.0
 _FRESH_SECONDS = 0.5
 

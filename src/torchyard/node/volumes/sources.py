@@ -7,14 +7,13 @@ import stat
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.files import Payload, write
 
-Object = dict[str, Any]
 Fetch = Callable[[str, str], Awaitable[Object | None]]  # (kind, name): an object of the pod's namespace, or a PV
 NFS = "nfs"  # the kind of volume that is mounted below a pod's directory
 Token = Callable[[Object], Awaitable[str]]  # a serviceAccountToken source → a token

@@ -55,9 +55,9 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "fault"), FAULTS, ids=lambda one: str(one)[:50])
-def test_misfits_are_named_with_their_path(value: dict[str, Any], fault: str) -> None:
-    assert mismatch(value, SPEC) == fault
+@pytest.mark.parametrize(("value", "error"), FAULTS, ids=lambda one: str(one)[:50])
+def test_misfits_are_named_with_their_path(value: dict[str, Any], error: str) -> None:
+    assert mismatch(value, SPEC) == error
 
 
 def test_what_is_no_object_at_all_has_no_path() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from tests.apiserver.verbs.apply.shapes import SPEC, step
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.verbs.apply.combine import merged, without
 from torchyard.apiserver.verbs.apply.fieldset import FieldSet
-
-Object = dict[str, Any]
 
 
 def items(*names: str, **values: str) -> list[Object]:

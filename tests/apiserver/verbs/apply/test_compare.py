@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.apiserver.verbs.apply.shapes import SPEC, step
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.verbs.apply.compare import Comparison, compare
 from torchyard.apiserver.verbs.apply.extract import set_fields
 from torchyard.apiserver.verbs.apply.fieldset import FieldSet
-
-Object = dict[str, Any]
 
 # name: old, new, added, modified, removed
 CASES: dict[str, tuple[Object, Object, FieldSet, FieldSet, FieldSet]] = {

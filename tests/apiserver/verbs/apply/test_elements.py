@@ -57,11 +57,11 @@ NAMELESS: list[tuple[Type, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("type", "item", "fault"), NAMELESS)
-def test_items_that_cannot_be_told_apart_are_refused(type: Type, item: Any, fault: str) -> None:
+@pytest.mark.parametrize(("type", "item", "error"), NAMELESS)
+def test_items_that_cannot_be_told_apart_are_refused(type: Type, item: Any, error: str) -> None:
     with pytest.raises(Unkeyed) as refused:
         elements.item_step(item, type)
-    assert fault in str(refused.value)
+    assert error in str(refused.value)
 
 
 def test_paths_are_shown_as_people_write_them() -> None:

@@ -10,12 +10,11 @@ import pytest
 from tests.apiserver.verbs.apply.shapes import KIND, step
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.endpoint import Endpoint
 from torchyard.apiserver.verbs.apply.last_applied import ANNOTATION
 from torchyard.apiserver.verbs.apply.managed import apply, record_update
-
-Object = dict[str, Any]
 
 MAIN = Endpoint(KIND, "Thing", "t/v1", reset={"f:status": {}})
 STATUS = Endpoint(KIND, "Thing", "t/v1", "status", reset={"f:spec": {}})

@@ -48,12 +48,12 @@ OPTIONS: list[tuple[str, str, bool | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("type", "manager", "force", "fault"), OPTIONS)
-def test_wrong_parameters_are_named(type: str, manager: str, force: bool | None, fault: str) -> None:
+@pytest.mark.parametrize(("type", "manager", "force", "error"), OPTIONS)
+def test_wrong_parameters_are_named(type: str, manager: str, force: bool | None, error: str) -> None:
     with pytest.raises(StatusError) as refused:
         content.check_options(type, manager, force=force)
     assert refused.value.status == 422
-    assert refused.value.message == f'PatchOptions.meta.k8s.io "" is invalid: {fault}'
+    assert refused.value.message == f'PatchOptions.meta.k8s.io "" is invalid: {error}'
 
 
 @pytest.mark.parametrize(("type", "manager", "force"), [(APPLY, "x", True), (APPLY, "x", None), (MERGE, "", None)])
@@ -165,12 +165,10 @@ REPEATED: list[tuple[str, str, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type", "body", "faults"), REPEATED)
-def test_what_strict_validation_objects_to_is_told_unless_ignored(
-    type: str, body: str, faults: tuple[str, ...]
-) -> None:
-    assert content.read_patch(type, body.encode(), "Warn").faults == faults
-    assert content.read_patch(type, body.encode(), "Ignore").faults == ()
+@pytest.mark.parametrize(("type", "body", "errs"), REPEATED)
+def test_what_strict_validation_objects_to_is_told_unless_ignored(type: str, body: str, errs: tuple[str, ...]) -> None:
+    assert content.read_patch(type, body.encode(), "Warn").errs == errs
+    assert content.read_patch(type, body.encode(), "Ignore").errs == ()
 
 
 def test_a_result_that_cannot_be_decoded_is_shown_with_the_reason() -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.patch.strategic import merged
-
-Object = dict[str, Any]
 
 TEXT = Type("string")
 NAMED = Type(

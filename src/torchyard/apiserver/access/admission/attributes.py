@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from torchyard.api.errors import StatusError, forbidden
-from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.api.objects import Object
+from torchyard.apiserver.access.lookup import Lookup
 from torchyard.apiserver.access.users import User
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]

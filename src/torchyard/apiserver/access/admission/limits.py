@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, pod_total
 from torchyard.api.quantity import Quantity
 from torchyard.apiserver.access.admission.attributes import Attributes
-from torchyard.apiserver.access.lookup import Object
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 _KINDS = (("containers", "container"), ("initContainers", "init container"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
 from torchyard.api import names as any_names
+from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.queue import names, words
+from torchyard.api.queue import messages, names
 from torchyard.apiserver.access.admission.attributes import Attributes
-from torchyard.apiserver.access.lookup import Object
 
 KINDS = {("batch", "jobs"): "Job", (pytorchjob.GROUP, pytorchjob.PLURAL): pytorchjob.KIND, ("", "pods"): "Pod"}
 RESOURCES = tuple(resource for _, resource in KINDS)
@@ -53,14 +53,14 @@ def check_queue(attributes: Attributes) -> None:
     if before == after or kind == "Pod" or _is_suspended(attributes.old, kind):
         return
     said = f"{any_names.IMMUTABLE} while the job is not suspended"
-    raise errors.invalid(kind, attributes.group, attributes.shown_name, [faults.invalid(_LABEL, after, said)])
+    raise errors.invalid(kind, attributes.group, attributes.shown_name, [field_errors.invalid(_LABEL, after, said)])
 
 
 def _check_name(queue: str, kind: str, attributes: Attributes) -> None:
     """A placeholder copied from a manual is told as such; other names that cannot be are told by the server."""
     if "<" in queue or ">" in queue or "$" in queue:
-        said = words.placeholder(queue, names.user_queue(attributes.namespace))
-        raise errors.invalid(kind, attributes.group, attributes.shown_name, [faults.invalid(_LABEL, queue, said)])
+        said = messages.placeholder(queue, names.user_queue(attributes.namespace))
+        raise errors.invalid(kind, attributes.group, attributes.shown_name, [field_errors.invalid(_LABEL, queue, said)])
 
 
 def _check_elastic(obj: Object, kind: str, attributes: Attributes) -> None:
@@ -75,7 +75,7 @@ def _check_elastic(obj: Object, kind: str, attributes: Attributes) -> None:
         said = f"excludes {names.MIN_PARALLELISM}: leave one of the two out"
     if said:
         field = f"metadata.annotations[{names.ELASTIC}]"
-        raise errors.invalid(kind, attributes.group, attributes.shown_name, [faults.invalid(field, "true", said)])
+        raise errors.invalid(kind, attributes.group, attributes.shown_name, [field_errors.invalid(field, "true", said)])
 
 
 def _is_owned(obj: Object) -> bool:

@@ -14,12 +14,13 @@ from typing import Any
 
 from torchyard.api import quantity
 from torchyard.api.errors import qualified
+from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts
 from torchyard.api.quantity import ZERO
 from torchyard.api.quota.scopes import counts
 from torchyard.api.quota.usage import total_usage, undemanded, usage_of
 from torchyard.apiserver.access.admission.attributes import Attributes
-from torchyard.apiserver.access.lookup import Lookup, Object
+from torchyard.apiserver.access.lookup import Lookup
 
 Used = dict[str, str]  # amounts by the names a quota limits them under
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.admission.attributes import Attributes
 from torchyard.apiserver.access.escalation import check_binding, check_role
-from torchyard.apiserver.access.lookup import Object
 from torchyard.apiserver.access.rbac import GROUP, RESOURCES, Authorizer
 
 # What the garbage collector changes; a write of nothing else grants nothing.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from torchyard.api import quantity
+from torchyard.api.objects import Object
 from torchyard.api.volume.admission import CLASS_ANNOTATION, check_expansion, newest_default, protect, set_default_class
 from torchyard.apiserver.access.admission.attributes import Attributes
-from torchyard.apiserver.access.lookup import Object
 
 STORAGE = "storage.k8s.io"
 NETWORKING = "networking.k8s.io"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from torchyard.api import errors
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ import binascii
 import functools
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
-Object = dict[str, Any]
+from torchyard.api.objects import Object
+
 # From a service's namespace, name and port to the address it is reached at; LookupError if there is no such service.
 Resolve = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.apiserver.access.webhooks import review
 from torchyard.apiserver.access.webhooks.asked import Asked
@@ -17,7 +17,6 @@ from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetName
 from torchyard.apiserver.access.webhooks.review import Answer, BadAnswer, BadPatch
 from torchyard.apiserver.verbs.patch import json_patch
 
-Object = dict[str, Any]
 # All configurations of `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
 GetConfigurations = Callable[[str], Iterable[Object]]
 DEFAULT_TIMEOUT = 10
@@ -187,5 +186,5 @@ def _normalised(obj: Object, asked: Asked) -> Object:
         resource.custom.prune(obj)
     elif resource.type is not None:
         obj, _ = decode(obj, resource.type)
-    resource.behaviour.default(obj)
+    resource.strategy.default(obj)
     return obj

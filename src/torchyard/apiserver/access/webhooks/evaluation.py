@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.expressions import (
     CONDITION,
@@ -19,7 +19,6 @@ from torchyard.apiserver.access.webhooks.expressions import (
 )
 from torchyard.apiserver.cel.types import BOOL, DYN, STRING, CelType, Field, ObjectType
 
-Object = dict[str, Any]
 Finding = tuple[str, str, bool]  # message, reason, whether the expression itself failed
 
 
@@ -89,36 +88,36 @@ def _evaluated(spec: Object, known: Object, names: Names) -> Object:
     return found
 
 
-def policy_faults(policy: Object) -> list[Fault]:
+def policy_errors(policy: Object) -> list[FieldError]:
     """The faults of a policy's expressions, found when it is written; those left empty are told elsewhere."""
     spec = policy.get("spec") or {}
     names = _names(spec)
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     for index, one in enumerate(spec.get("variables") or ()):
-        found += _compile_faults(one.get("expression"), f"spec.variables[{index}].expression", names, None)
+        errs += _compile_errors(one.get("expression"), f"spec.variables[{index}].expression", names, None)
     for index, one in enumerate(spec.get("matchConditions") or ()):
-        found += _compile_faults(one.get("expression"), f"spec.matchConditions[{index}].expression", names, BOOL)
+        errs += _compile_errors(one.get("expression"), f"spec.matchConditions[{index}].expression", names, BOOL)
     for index, one in enumerate(spec.get("validations") or ()):
         at = f"spec.validations[{index}]"
-        found += _compile_faults(one.get("expression"), f"{at}.expression", names, BOOL)
-        found += _compile_faults(one.get("messageExpression"), f"{at}.messageExpression", names, STRING)
+        errs += _compile_errors(one.get("expression"), f"{at}.expression", names, BOOL)
+        errs += _compile_errors(one.get("messageExpression"), f"{at}.messageExpression", names, STRING)
     for index, one in enumerate(spec.get("auditAnnotations") or ()):
-        found += _compile_faults(
+        errs += _compile_errors(
             one.get("valueExpression"), f"spec.auditAnnotations[{index}].valueExpression", names, None
         )
-    return found
+    return errs
 
 
-def condition_faults(expression: str, field: str) -> list[Fault]:
+def condition_errors(expression: str, field: str) -> list[FieldError]:
     """The faults of a webhook's match condition."""
-    return _compile_faults(expression, field, CONDITION, BOOL)
+    return _compile_errors(expression, field, CONDITION, BOOL)
 
 
-def _compile_faults(expression: str | None, field: str, names: Names, wanted: CelType | None) -> list[Fault]:
+def _compile_errors(expression: str | None, field: str, names: Names, wanted: CelType | None) -> list[FieldError]:
     if not expression or not expression.strip():
         return []
     try:
         program(expression, names, wanted)
     except ValueError as error:
-        return [faults.invalid(field, expression, str(error))]
+        return [field_errors.invalid(field, expression, str(error))]
     return []

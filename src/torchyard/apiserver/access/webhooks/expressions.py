@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.review import request
 from torchyard.apiserver.cel.budget import Budget
@@ -13,7 +14,6 @@ from torchyard.apiserver.cel.library import kubernetes
 from torchyard.apiserver.cel.program import Program, compile_expression
 from torchyard.apiserver.cel.types import BOOL, DYN, CelType
 
-Object = dict[str, Any]
 # What one expression may cost: some tenths of a second at worst.
 STEPS = 300_000
 

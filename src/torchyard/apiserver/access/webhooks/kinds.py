@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from torchyard.api.access.policies import AdmissionPolicyBehaviour
-from torchyard.api.access.webhooks import MutatingWebhookBehaviour, ValidatingWebhookBehaviour
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
+from torchyard.api.access.policies import AdmissionPolicyStrategy
+from torchyard.api.access.webhooks import MutatingWebhookStrategy, ValidatingWebhookStrategy
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
+from torchyard.api.strategy import Strategy
 
 GROUP = "admissionregistration.k8s.io"
 
@@ -20,35 +21,35 @@ GROUP = "admissionregistration.k8s.io"
 def with_expressions(resources: Iterable[Resource]) -> Iterable[Resource]:
     """The resources, with those that hold expressions having them checked."""
     for one in resources:
-        behaviour = _BEHAVIOURS.get(one.plural) if one.group == GROUP else None
-        yield replace(one, behaviour=behaviour) if behaviour else one
+        strategy = _STRATEGIES.get(one.plural) if one.group == GROUP else None
+        yield replace(one, strategy=strategy) if strategy else one
 
 
-class _ValidatingWebhooks(ValidatingWebhookBehaviour):
-    def validate(self, obj: Object) -> list[Fault]:
-        return super().validate(obj) + _webhook_faults(obj)
+class _ValidatingWebhooks(ValidatingWebhookStrategy):
+    def validate(self, obj: Object) -> list[FieldError]:
+        return super().validate(obj) + _webhook_errors(obj)
 
 
-class _MutatingWebhooks(MutatingWebhookBehaviour):
-    def validate(self, obj: Object) -> list[Fault]:
-        return super().validate(obj) + _webhook_faults(obj)
+class _MutatingWebhooks(MutatingWebhookStrategy):
+    def validate(self, obj: Object) -> list[FieldError]:
+        return super().validate(obj) + _webhook_errors(obj)
 
 
-class _Policies(AdmissionPolicyBehaviour):
-    def validate(self, obj: Object) -> list[Fault]:
-        from torchyard.apiserver.access.webhooks.evaluation import policy_faults
+class _Policies(AdmissionPolicyStrategy):
+    def validate(self, obj: Object) -> list[FieldError]:
+        from torchyard.apiserver.access.webhooks.evaluation import policy_errors
 
-        return super().validate(obj) + policy_faults(obj)
+        return super().validate(obj) + policy_errors(obj)
 
 
-_BEHAVIOURS: dict[str, Behaviour] = {
+_STRATEGIES: dict[str, Strategy] = {
     "validatingwebhookconfigurations": _ValidatingWebhooks(),
     "mutatingwebhookconfigurations": _MutatingWebhooks(),
     "validatingadmissionpolicies": _Policies(),
 }
 
 
-def _webhook_faults(configuration: Object) -> list[Fault]:
+def _webhook_errors(configuration: Object) -> list[FieldError]:
     conditions = [
         (condition, f"webhooks[{index}].matchConditions[{place}].expression")
         for index, webhook in enumerate(configuration.get("webhooks") or ())
@@ -56,8 +57,8 @@ def _webhook_faults(configuration: Object) -> list[Fault]:
     ]
     if not conditions:
         return []
-    from torchyard.apiserver.access.webhooks.evaluation import condition_faults
+    from torchyard.apiserver.access.webhooks.evaluation import condition_errors
 
     return [
-        fault for condition, field in conditions for fault in condition_faults(condition.get("expression") or "", field)
+        error for condition, field in conditions for error in condition_errors(condition.get("expression") or "", field)
     ]

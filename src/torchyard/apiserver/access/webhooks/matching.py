@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.selectors import from_object
 from torchyard.apiserver.access.webhooks.asked import Asked
 
-Object = dict[str, Any]
 GetNamespace = Callable[[str], Object | None]
 GetEquivalents = Callable[[Resource], Iterable[Resource]]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
 from torchyard.api.selectors import from_object
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetNamespace, Matcher
 
-Object = dict[str, Any]
 # Objects by (apiVersion, kind, namespace): what policies take parameters from.
 GetParameters = Callable[[str, str, str], Iterable[Object]]
 _STATUS = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
+from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.webhooks.asked import Asked
 
-Object = dict[str, Any]
 API_VERSION = "admission.k8s.io/v1"
 
 

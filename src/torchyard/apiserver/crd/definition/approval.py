@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 Approval = Literal["missing", "invalid", "bypassed", "approved"]
 
 ANNOTATION = "api-approved.kubernetes.io"
@@ -16,7 +16,7 @@ _MUST = f'protected groups must have approval annotation "{ANNOTATION}"'
 _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
-def approval_faults(new: Object, old: Object | None) -> list[Fault]:
+def approval_errors(new: Object, old: Object | None) -> list[FieldError]:
     """The faults of the annotation; what was there before may stay."""
     if not _is_protected(new):
         return []
@@ -25,10 +25,10 @@ def approval_faults(new: Object, old: Object | None) -> list[Fault]:
         return []
     field = f"metadata.annotations[{ANNOTATION}]"
     if approval == "missing":
-        return [faults.required(field, f"{_MUST}, {_SEE}")]
+        return [field_errors.required(field, f"{_MUST}, {_SEE}")]
     if approval == "invalid":
         detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
-        return [faults.invalid(field, _said(new), detail)]
+        return [field_errors.invalid(field, _said(new), detail)]
     return []
 
 
@@ -41,7 +41,7 @@ def approval_condition(crd: Object) -> tuple[str, str, str, str] | None:
         case "approved":
             return _CONDITION, "True", "ApprovedAnnotation", f"approved in {said}"
         case "bypassed":
-            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {faults.shown(said)}"
+            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {field_errors.shown(said)}"
         case "invalid":
             detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
             return _CONDITION, "False", "InvalidAnnotation", detail

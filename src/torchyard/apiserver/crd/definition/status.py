@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from torchyard.api import faults
+from torchyard.api import field_errors
+from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.crd.definition.approval import approval_condition
-
-Object = dict[str, Any]
 
 # Keeps a definition until its objects are gone.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
@@ -74,7 +73,7 @@ def _accepted(spec: Object, accepted: Object, others: Iterable[Object]) -> tuple
     for key in _NAMES:
         name = wanted.get(key)
         if name != accepted.get(key) and name in (kinds if key in ("kind", "listKind") else resources):
-            conflict = f"{key[0].upper()}{key[1:]}Conflict", f"{faults.shown(name)} is already in use"
+            conflict = f"{key[0].upper()}{key[1:]}Conflict", f"{field_errors.shown(name)} is already in use"
         else:
             result[key] = name
         if key == "singular":
@@ -91,7 +90,7 @@ def _accept_short_names(wanted: Object, accepted: Object, taken: set[Any], resul
     own = accepted.get("shortNames") or []
     clashes = [name for name in names if name not in own and name in taken]
     if clashes:
-        said = [f"{faults.shown(name)} is already in use" for name in clashes]
+        said = [f"{field_errors.shown(name)} is already in use" for name in clashes]
         return "ShortNamesConflict", said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     result.pop("shortNames", None)
     if names:

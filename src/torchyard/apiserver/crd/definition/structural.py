@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.node import INT_OR_STRING
 from torchyard.apiserver.patterns import PatternError, pattern
 
@@ -39,11 +39,11 @@ _FORBIDDEN = (
 )
 
 
-def structural_faults(schema: Schema, path: str) -> list[Fault]:
+def structural_errors(schema: Schema, path: str) -> list[FieldError]:
     """Why a schema is not structural; empty when it is."""
     found = _invariants(schema, "root", path)
     found += _incomplete_value(schema, schema, path, path)
-    return sorted(found, key=Fault.line)
+    return sorted(found, key=FieldError.line)
 
 
 def sub_schemas(schema: Schema, path: str) -> list[tuple[Schema, Level, str]]:
@@ -58,72 +58,72 @@ def sub_schemas(schema: Schema, path: str) -> list[tuple[Schema, Level, str]]:
     return found
 
 
-def _invariants(schema: Schema, level: Level, path: str) -> list[Fault]:
-    found: list[Fault] = []
+def _invariants(schema: Schema, level: Level, path: str) -> list[FieldError]:
+    errs: list[FieldError] = []
     kind = schema.get("type") or ""
     if kind == "array" and schema.get("items") is None:
-        found.append(faults.required(f"{path}.items", "must be specified"))
+        errs.append(field_errors.required(f"{path}.items", "must be specified"))
     for sub, sub_level, sub_path in sub_schemas(schema, path):
-        found += _invariants(sub, sub_level, sub_path)
+        errs += _invariants(sub, sub_level, sub_path)
     if schema.get("additionalProperties") is not None and level == "root":
-        found.append(faults.forbidden(f"{path}.additionalProperties", "must not be used at the root"))
-    found += _extension_faults(schema, path)
-    found += _alternatives(
+        errs.append(field_errors.forbidden(f"{path}.additionalProperties", "must not be used at the root"))
+    errs += _extension_errors(schema, path)
+    errs += _alternatives(
         schema,
         path,
         skip_any=schema.get("anyOf") == INT_OR_STRING,
         skip_first_any=_first_all_of(schema).get("anyOf") == INT_OR_STRING,
     )
-    found += _type_faults(schema, level, path)
-    found += _meta_faults(schema, level, path)
-    return found
+    errs += _type_errors(schema, level, path)
+    errs += _meta_errors(schema, level, path)
+    return errs
 
 
 def _first_all_of(schema: Schema) -> Schema:
     return next(iter(schema.get("allOf") or ()), {})
 
 
-def _extension_faults(schema: Schema, path: str) -> list[Fault]:
+def _extension_errors(schema: Schema, path: str) -> list[FieldError]:
     if not schema.get("x-kubernetes-int-or-string"):
         return []
     detail = "must be false if x-kubernetes-int-or-string is true"
     names = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource")
-    return [faults.invalid(f"{path}.{name}", True, detail) for name in names if schema.get(name)]
+    return [field_errors.invalid(f"{path}.{name}", True, detail) for name in names if schema.get(name)]
 
 
-def _type_faults(schema: Schema, level: Level, path: str) -> list[Fault]:
-    found: list[Fault] = []
+def _type_errors(schema: Schema, level: Level, path: str) -> list[FieldError]:
+    errs: list[FieldError] = []
     kind = schema.get("type") or ""
     embedded = schema.get("x-kubernetes-embedded-resource")
     preserve = schema.get("x-kubernetes-preserve-unknown-fields")
     if embedded and kind != "object":
         detail = "must be object if x-kubernetes-embedded-resource is true"
         at = f"{path}.type"
-        found.append(faults.invalid(at, kind, detail) if kind else faults.required(at, detail))
+        errs.append(field_errors.invalid(at, kind, detail) if kind else field_errors.required(at, detail))
     elif not kind and not schema.get("x-kubernetes-int-or-string") and not preserve:
-        found.append(faults.required(f"{path}.type", _NO_TYPE[level]))
+        errs.append(field_errors.required(f"{path}.type", _NO_TYPE[level]))
     if embedded and schema.get("additionalProperties") is not None:
         detail = "must not be used if x-kubernetes-embedded-resource is set"
-        found.append(faults.forbidden(f"{path}.additionalProperties", detail))
+        errs.append(field_errors.forbidden(f"{path}.additionalProperties", detail))
     if level == "root" and kind and kind != "object":
-        found.append(faults.invalid(f"{path}.type", kind, "must be object at the root"))
+        errs.append(field_errors.invalid(f"{path}.type", kind, "must be object at the root"))
     if embedded and not preserve and not schema.get("properties"):
         detail = (
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
         )
-        found.append(faults.required(f"{path}.properties", detail))
-    return found
+        errs.append(field_errors.required(f"{path}.properties", detail))
+    return errs
 
 
-def _meta_faults(schema: Schema, level: Level, path: str) -> list[Fault]:
+def _meta_errors(schema: Schema, level: Level, path: str) -> list[FieldError]:
     """apiVersion, kind and metadata of a resource are what they are; a schema may restrict the name only."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     properties = schema.get("properties") or {}
     if level == "root" or schema.get("x-kubernetes-embedded-resource"):
         for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
             kind = (properties.get(name) or {}).get("type") or ""
             if name in properties and kind != wanted:
-                found.append(faults.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}"))
+                errs.append(field_errors.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}"))
     metadata = properties.get("metadata")
     if level == "root" and metadata is not None:
         said = {name for name, value in metadata.items() if value not in (None, "", [], {}, False)} - {
@@ -133,62 +133,62 @@ def _meta_faults(schema: Schema, level: Level, path: str) -> list[Fault]:
         described = set(metadata.get("properties") or ())
         if said - {"properties"} or described - {"name", "generateName"}:
             detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            found.append(faults.forbidden(f"{path}.properties[metadata]", detail))
-    return found
+            errs.append(field_errors.forbidden(f"{path}.properties[metadata]", detail))
+    return errs
 
 
-def _alternatives(schema: Schema, path: str, *, skip_any: bool, skip_first_any: bool) -> list[Fault]:
-    found: list[Fault] = []
+def _alternatives(schema: Schema, path: str, *, skip_any: bool, skip_first_any: bool) -> list[FieldError]:
+    errs: list[FieldError] = []
     if not skip_any:
         for index, sub in enumerate(schema.get("anyOf") or ()):
-            found += _nested(sub, f"{path}.anyOf[{index}]", skip_any=False)
+            errs += _nested(sub, f"{path}.anyOf[{index}]", skip_any=False)
     for index, sub in enumerate(schema.get("allOf") or ()):
-        found += _nested(sub, f"{path}.allOf[{index}]", skip_any=skip_first_any and index == 0)
+        errs += _nested(sub, f"{path}.allOf[{index}]", skip_any=skip_first_any and index == 0)
     for index, sub in enumerate(schema.get("oneOf") or ()):
-        found += _nested(sub, f"{path}.oneOf[{index}]", skip_any=False)
+        errs += _nested(sub, f"{path}.oneOf[{index}]", skip_any=False)
     if schema.get("not") is not None:
-        found += _nested(schema["not"], f"{path}.not", skip_any=False)
+        errs += _nested(schema["not"], f"{path}.not", skip_any=False)
     if schema.get("pattern"):
         try:
             pattern(schema["pattern"])
         except PatternError as error:
             detail = f"must be a valid regular expression, but isn't: {error}"
-            found.append(faults.invalid(f"{path}.pattern", schema["pattern"], detail))
-    return found
+            errs.append(field_errors.invalid(f"{path}.pattern", schema["pattern"], detail))
+    return errs
 
 
-def _nested(schema: Schema, path: str, *, skip_any: bool) -> list[Fault]:
-    found = _alternatives(schema, path, skip_any=skip_any, skip_first_any=False)
+def _nested(schema: Schema, path: str, *, skip_any: bool) -> list[FieldError]:
+    errs = _alternatives(schema, path, skip_any=skip_any, skip_first_any=False)
     if isinstance(schema.get("items"), dict):
-        found += _nested(schema["items"], f"{path}.items", skip_any=False)
+        errs += _nested(schema["items"], f"{path}.items", skip_any=False)
     for name, sub in (schema.get("properties") or {}).items():
-        found += _nested(sub, f"{path}.properties[{name}]", skip_any=False)
+        errs += _nested(sub, f"{path}.properties[{name}]", skip_any=False)
     for name, wanted in _FORBIDDEN:
         if schema.get(name) not in (None, "", False, []):
-            found.append(faults.forbidden(f"{path}.{name}", f"must be {wanted} to be structural"))
+            errs.append(field_errors.forbidden(f"{path}.{name}", f"must be {wanted} to be structural"))
     if (schema.get("properties") or {}).get("metadata") is not None:
-        found.append(faults.forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
-    return found
+        errs.append(field_errors.forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
+    return errs
 
 
-def _incomplete_value(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[Fault]:
+def _incomplete_value(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[FieldError]:
     """Fields that an alternative speaks of must be specified outside of it as well."""
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if schema.get("not") is not None:
-        found += _incomplete(schema["not"], whole, whole_path, f"{path}.not")
+        errs += _incomplete(schema["not"], whole, whole_path, f"{path}.not")
     for junctor in ("allOf", "anyOf", "oneOf"):
         for index, sub in enumerate(schema.get(junctor) or ()):
-            found += _incomplete(sub, whole, whole_path, f"{path}.{junctor}[{index}]")
-    return found
+            errs += _incomplete(sub, whole, whole_path, f"{path}.{junctor}[{index}]")
+    return errs
 
 
-def _incomplete(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[Fault]:
+def _incomplete(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[FieldError]:
     if whole is None:
-        return [faults.required(whole_path, f"because it is defined in {path}")]
-    found = _incomplete_value(schema, whole, whole_path, path)
+        return [field_errors.required(whole_path, f"because it is defined in {path}")]
+    errs = _incomplete_value(schema, whole, whole_path, path)
     if isinstance(schema.get("items"), dict):
-        found += _incomplete(schema["items"], whole.get("items"), f"{whole_path}.items", f"{path}.items")
+        errs += _incomplete(schema["items"], whole.get("items"), f"{whole_path}.items", f"{path}.items")
     for name, sub in (schema.get("properties") or {}).items():
         place = (whole.get("properties") or {}).get(name)
-        found += _incomplete(sub, place, f"{whole_path}.properties[{name}]", f"{path}.properties[{name}]")
-    return found
+        errs += _incomplete(sub, place, f"{whole_path}.properties[{name}]", f"{path}.properties[{name}]")
+    return errs

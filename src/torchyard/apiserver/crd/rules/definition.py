@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.rules.compiled import BadRule, CompiledRule, compile_rule
 from torchyard.apiserver.crd.rules.values import type_of
 from torchyard.apiserver.crd.schema.node import Compiler, Schema
@@ -14,10 +14,10 @@ from torchyard.apiserver.crd.schema.node import Compiler, Schema
 _RULES = "x-kubernetes-validations"
 
 
-def rule_faults(schema: Schema, path: str, known: list[Fault]) -> list[Fault]:
+def rule_errors(schema: Schema, path: str, known: list[FieldError]) -> list[FieldError]:
     """The faults of all rules of a structural schema, but those at or above a place that is at fault already."""
-    faulty = [fault.field for fault in known]
-    return _Walk(faulty).faults(schema, path, is_resource=True, uncorrelatable="")
+    faulty = [error.field for error in known]
+    return _Walk(faulty).errs(schema, path, is_resource=True, uncorrelatable="")
 
 
 class _Walk:
@@ -25,52 +25,52 @@ class _Walk:
         self._faulty = faulty
         self._compiler = Compiler()
 
-    def faults(self, schema: Schema, path: str, *, is_resource: bool, uncorrelatable: str) -> list[Fault]:
-        found: list[Fault] = []
+    def errs(self, schema: Schema, path: str, *, is_resource: bool, uncorrelatable: str) -> list[FieldError]:
+        errs: list[FieldError] = []
         for name, sub in (schema.get("properties") or {}).items():
-            found += self._below(sub, f"{path}.properties[{name}]", uncorrelatable)
+            errs += self._below(sub, f"{path}.properties[{name}]", uncorrelatable)
         if isinstance(schema.get("additionalProperties"), dict):
-            found += self._below(schema["additionalProperties"], f"{path}.additionalProperties", uncorrelatable)
+            errs += self._below(schema["additionalProperties"], f"{path}.additionalProperties", uncorrelatable)
         if isinstance(schema.get("items"), dict):
             # the items of other lists cannot be told apart from one version of an object to the next
             is_map = schema.get("x-kubernetes-list-type") == "map"
-            found += self._below(schema["items"], f"{path}.items", uncorrelatable or ("" if is_map else path))
+            errs += self._below(schema["items"], f"{path}.items", uncorrelatable or ("" if is_map else path))
         if schema.get(_RULES) and not any(field.startswith(path) for field in self._faulty):
-            found += self._own(schema, path, is_resource=is_resource, uncorrelatable=uncorrelatable)
-        return found
+            errs += self._own(schema, path, is_resource=is_resource, uncorrelatable=uncorrelatable)
+        return errs
 
-    def _below(self, schema: Schema, path: str, uncorrelatable: str) -> list[Fault]:
+    def _below(self, schema: Schema, path: str, uncorrelatable: str) -> list[FieldError]:
         is_resource = bool(schema.get("x-kubernetes-embedded-resource"))
-        return self.faults(schema, path, is_resource=is_resource, uncorrelatable=uncorrelatable)
+        return self.errs(schema, path, is_resource=is_resource, uncorrelatable=uncorrelatable)
 
-    def _own(self, schema: Schema, path: str, *, is_resource: bool, uncorrelatable: str) -> list[Fault]:
+    def _own(self, schema: Schema, path: str, *, is_resource: bool, uncorrelatable: str) -> list[FieldError]:
         node = self._compiler.compile(schema)
         kind = type_of(node, "selfType", is_resource=is_resource)
         if kind is None:
             return []
-        found: list[Fault] = []
+        errs: list[FieldError] = []
         for index, (written, rule) in enumerate(zip(schema[_RULES], node.rules, strict=True)):
             at = f"{path}.{_RULES}[{index}]"
             try:
                 compiled = compile_rule(rule, kind)
             except BadRule as bad:
                 message = f"Invalid value: {_shown(written)}: {bad.detail}"
-                found.append(Fault("FieldValueInvalid", f"{at}.{bad.part}", message))
+                errs.append(FieldError("FieldValueInvalid", f"{at}.{bad.part}", message))
                 continue
-            found += _transition_faults(compiled, written, at, uncorrelatable)
-        return found
+            errs += _transition_errors(compiled, written, at, uncorrelatable)
+        return errs
 
 
-def _transition_faults(rule: CompiledRule, written: dict[str, Any], path: str, uncorrelatable: str) -> list[Fault]:
+def _transition_errors(rule: CompiledRule, written: dict[str, Any], path: str, uncorrelatable: str) -> list[FieldError]:
     if rule.uses_old_self:
         if not uncorrelatable:
             return []
         detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
-        return [faults.invalid(f"{path}.rule", rule.rule.rule, detail)]
+        return [field_errors.invalid(f"{path}.rule", rule.rule.rule, detail)]
     optional = written.get("optionalOldSelf")
     if optional is None:
         return []
-    return [faults.invalid(f"{path}.optionalOldSelf", optional, "may not be set if oldSelf is not used in rule")]
+    return [field_errors.invalid(f"{path}.optionalOldSelf", optional, "may not be set if oldSelf is not used in rule")]
 
 
 def _shown(rule: dict[str, Any]) -> str:

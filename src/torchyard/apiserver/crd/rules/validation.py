@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.cel.budget import Budget
 from torchyard.apiserver.cel.errors import EvaluationError, OverBudget
 from torchyard.apiserver.cel.values import NONE, Optional
@@ -34,21 +34,21 @@ class RuleSet:
         self._book = RuleBook()
         self._converter = Converter()
 
-    def faults(self, obj: Any, old: Any, known: list[Fault]) -> list[Fault]:
+    def errs(self, obj: Any, old: Any, known: list[FieldError]) -> list[FieldError]:
         """The rules that do not hold. Where the schema's own checks failed so that rules cannot trust types, that."""
-        if any(fault.reason in _BLOCKING for fault in known):
-            return [faults.invalid(NO_PATH, None, _NOT_CHECKED)]
+        if any(error.reason in _BLOCKING for error in known):
+            return [field_errors.invalid(NO_PATH, None, _NOT_CHECKED)]
         return self._run(_Run(self._book, self._converter, lenient=True), obj, "", old, is_resource=True)
 
-    def default_faults(self, value: Any, path: str) -> list[Fault]:
+    def deerror_errors(self, value: Any, path: str) -> list[FieldError]:
         """The rules a default breaks, taken as an object that does not change."""
         return self._run(_Run(self._book, self._converter, lenient=False), value, path, value, is_resource=False)
 
-    def _run(self, run: _Run, value: Any, path: str, old: Any, *, is_resource: bool) -> list[Fault]:
+    def _run(self, run: _Run, value: Any, path: str, old: Any, *, is_resource: bool) -> list[FieldError]:
         try:
             run.check(value, self._root, path, old, None, is_resource=is_resource)
         except OverBudget:
-            run.found.append(_fault(run.at, run.kind, run.stopped))
+            run.found.append(_error(run.at, run.kind, run.stopped))
         return run.found
 
 
@@ -56,7 +56,7 @@ class _Run:
     """One pass over a value. A lenient one lets pass what an update leaves as it was."""
 
     def __init__(self, book: RuleBook, converter: Converter, *, lenient: bool) -> None:
-        self.found: list[Fault] = []
+        self.found: list[FieldError] = []
         self.at, self.kind, self.stopped = "", "", ""
         self._book = book
         self._converter = converter
@@ -104,7 +104,7 @@ class _Run:
             now = self._converter.convert(value, node)
             before = ABSENT if old is ABSENT else self._converter.convert(old, node)
         except EvaluationError as error:
-            self.found += [_fault(path, node.type, _failed(str(error), rule)) for rule in rules]
+            self.found += [_error(path, node.type, _failed(str(error), rule)) for rule in rules]
             return
         for rule in rules:
             if rule.uses_old_self and before is ABSENT and not rule.rule.optional_old_self:
@@ -115,19 +115,19 @@ class _Run:
                 "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call"
                 f" cost exceeds limit for rule: {rule.name}"
             )
-            fault = self._result(rule, variables, path, node.type)
-            if fault is None:
+            violation = self._result(rule, variables, path, node.type)
+            if violation is None:
                 continue
             # A rule about the change itself is never let pass.
             if rule.uses_old_self or anchor is None or anchor[0] != anchor[1]:
-                self.found.append(fault)
+                self.found.append(violation)
 
-    def _result(self, rule: CompiledRule, variables: dict[str, Any], path: str, kind: str) -> Fault | None:
+    def _result(self, rule: CompiledRule, variables: dict[str, Any], path: str, kind: str) -> FieldError | None:
         try:
             if rule.program.evaluate(variables, self._budget) is True:
                 return None
         except EvaluationError as error:
-            return _fault(path, kind, _failed(str(error), rule))
+            return _error(path, kind, _failed(str(error), rule))
         at = path
         if rule.rule.field_path:
             at = f"{path}.{rule.rule.field_path}" if path else rule.rule.field_path
@@ -162,17 +162,17 @@ def _failed(error: str, rule: CompiledRule) -> str:
     return f"{error} evaluating rule: {rule.name}"
 
 
-def _fault(path: str, kind: str, detail: str) -> Fault:
-    return faults.invalid(path or NO_PATH, kind, detail)
+def _error(path: str, kind: str, detail: str) -> FieldError:
+    return field_errors.invalid(path or NO_PATH, kind, detail)
 
 
-def _for_reason(reason: str, path: str, kind: str, detail: str) -> Fault:
+def _for_reason(reason: str, path: str, kind: str, detail: str) -> FieldError:
     at = path or NO_PATH
     match reason:
         case "FieldValueForbidden":
-            return faults.forbidden(at, detail)
+            return field_errors.forbidden(at, detail)
         case "FieldValueRequired":
-            return faults.required(at, detail)
+            return field_errors.required(at, detail)
         case "FieldValueDuplicate":
-            return faults.duplicate(at, kind)
-    return faults.invalid(at, kind, detail)
+            return field_errors.duplicate(at, kind)
+    return field_errors.invalid(at, kind, detail)

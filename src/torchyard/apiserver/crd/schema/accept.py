@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.lists import has_repeated
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node, ValueChecks
 from torchyard.apiserver.crd.schema.validation import check_number, check_string
@@ -161,9 +161,9 @@ def _string(checks: ValueChecks | None) -> Acceptor:
             return False
         if not is_limited:
             return True
-        found: list[Fault] = []
-        check_string(value, checks, None, found)
-        return not found
+        errs: list[FieldError] = []
+        check_string(value, checks, None, errs)
+        return not errs
 
     return accept_string
 
@@ -189,8 +189,8 @@ def _within_limits(checks: ValueChecks | None) -> Callable[[float], bool]:
     limits = checks
 
     def is_within(value: float) -> bool:
-        found: list[Fault] = []
-        check_number(value, limits, None, found)
-        return not found
+        errs: list[FieldError] = []
+        check_number(value, limits, None, errs)
+        return not errs
 
     return is_within

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
 
-Object = dict[str, Any]
 _INNER = frozenset({dict, list})
 
 

@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.node import Node, frozen
 
 
-def duplicate_faults(value: Any, node: Node, path: str = "") -> list[Fault]:
+def duplicate_errors(value: Any, node: Node, path: str = "") -> list[FieldError]:
     """The items that repeat an earlier one, each value told once."""
     if not node.unique_lists_below:
         return []
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if isinstance(value, dict):
         for name, sub_value in value.items():
             sub = node.properties.get(name)
             if sub is not None:
-                found += duplicate_faults(sub_value, sub, f"{path}.{name}" if path else name)
+                errs += duplicate_errors(sub_value, sub, f"{path}.{name}" if path else name)
             elif node.additional is not None:
-                found += duplicate_faults(sub_value, node.additional, f"{path}[{name}]")
+                errs += duplicate_errors(sub_value, node.additional, f"{path}[{name}]")
     elif isinstance(value, list):
         if node.list_type == "set":
-            found += _repeated(value, path)
+            errs += _repeated(value, path)
         elif node.list_type == "map":
-            found += _repeated_keys(value, node, path)
+            errs += _repeated_keys(value, node, path)
         if node.items is not None:
             for index, item in enumerate(value):
-                found += duplicate_faults(item, node.items, f"{path}[{index}]")
-    return found
+                errs += duplicate_errors(item, node.items, f"{path}[{index}]")
+    return errs
 
 
 def has_repeated(value: list[Any], node: Node) -> bool:
@@ -38,23 +38,23 @@ def has_repeated(value: list[Any], node: Node) -> bool:
     return bool(_repeated(value, "") if node.list_type == "set" else _repeated_keys(value, node, ""))
 
 
-def _repeated(value: list[Any], path: str) -> list[Fault]:
-    found: list[Fault] = []
+def _repeated(value: list[Any], path: str) -> list[FieldError]:
+    errs: list[FieldError] = []
     seen: dict[Hashable, int] = {}
     for index, item in enumerate(value):
         key = frozen(item)
         times = seen[key] = seen.get(key, 0) + 1
         if times == 2:
-            found.append(faults.duplicate(f"{path}[{index}]", _sorted(item)))
-    return found
+            errs.append(field_errors.duplicate(f"{path}[{index}]", _sorted(item)))
+    return errs
 
 
-def _repeated_keys(value: list[Any], node: Node, path: str) -> list[Fault]:
+def _repeated_keys(value: list[Any], node: Node, path: str) -> list[FieldError]:
     if len(node.list_keys) == 1 and _are_apart(value, node.list_keys[0]):
         return []
     for index, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
-            return [faults.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
+            return [field_errors.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
     return _repeated([{key: item[key] for key in node.list_keys if key in (item or ())} for item in value], path)
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchyard.api import errors, faults
-from torchyard.api.faults import Fault
+from torchyard.api import errors, field_errors
+from torchyard.api.field_errors import FieldError
 from torchyard.api.names import dns1035_problems, validate_metadata
+from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.apiserver.crd.schema.node import Node
 from torchyard.apiserver.crd.schema.shape import OBJECT_META
-
-Object = dict[str, Any]
 
 
 class _NotMetadata(Exception):
@@ -42,8 +41,8 @@ def _coerce(value: Any, node: Node, path: str, unknown: list[str]) -> None:
         if node.embedded:
             for name in ("apiVersion", "kind"):
                 if name in value and not isinstance(value[name], str):
-                    fault = faults.invalid(f"{path}.{name}", value[name], "must be a string")
-                    raise _NotMetadata(fault.line())
+                    error = field_errors.invalid(f"{path}.{name}", value[name], "must be a string")
+                    raise _NotMetadata(error.line())
             if "metadata" in value:
                 _coerce_metadata(value, path, unknown)
         for name, sub_value in value.items():
@@ -69,8 +68,8 @@ def _coerce_metadata(holder: Object, path: str, unknown: list[str]) -> None:
             raise Undecodable(f"json: cannot unmarshal {said} into Go value of type v1.ObjectMeta")
         holder["metadata"], sentences = decode(metadata, definition(OBJECT_META))
     except Undecodable as refused:
-        fault = faults.invalid(at, metadata, refused.message)
-        raise _NotMetadata(fault.line() if path else refused.message) from None
+        error = field_errors.invalid(at, metadata, refused.message)
+        raise _NotMetadata(error.line() if path else refused.message) from None
     unknown.extend(f"{at}.{_field_of(sentence)}" for sentence in sentences)
 
 
@@ -79,48 +78,48 @@ def _field_of(sentence: str) -> str:
     return named.group(1) if named else sentence
 
 
-def embedded_faults(value: Any, node: Node, path: str = "") -> list[Fault]:
+def embedded_errors(value: Any, node: Node, path: str = "") -> list[FieldError]:
     """The faults of embedded resources: what kind they say they are, and their metadata."""
     if not node.embedded_below:
         return []
-    found: list[Fault] = []
+    errs: list[FieldError] = []
     if isinstance(value, dict):
         if node.embedded:
-            found += _resource_faults(value, path)
+            errs += _resource_errors(value, path)
         for name, sub_value in value.items():
             sub = node.properties.get(name)
             if sub is not None:
-                found += embedded_faults(sub_value, sub, f"{path}.{name}" if path else name)
+                errs += embedded_errors(sub_value, sub, f"{path}.{name}" if path else name)
             elif node.additional is not None:
-                found += embedded_faults(sub_value, node.additional, f"{path}[{name}]")
+                errs += embedded_errors(sub_value, node.additional, f"{path}[{name}]")
     elif isinstance(value, list) and node.items is not None:
         for index, item in enumerate(value):
-            found += embedded_faults(item, node.items, f"{path}[{index}]")
-    return found
+            errs += embedded_errors(item, node.items, f"{path}[{index}]")
+    return errs
 
 
-def _resource_faults(resource: Object, path: str) -> list[Fault]:
-    found = [faults.required(f"{path}.{name}") for name in ("apiVersion", "kind") if name not in resource]
+def _resource_errors(resource: Object, path: str) -> list[FieldError]:
+    errs = [field_errors.required(f"{path}.{name}") for name in ("apiVersion", "kind") if name not in resource]
     version, kind = resource.get("apiVersion"), resource.get("kind")
     if version == "":
-        found.append(faults.invalid(f"{path}.apiVersion", version, "must not be empty"))
+        errs.append(field_errors.invalid(f"{path}.apiVersion", version, "must not be empty"))
     elif isinstance(version, str) and version.count("/") > 1:
         detail = f"unexpected GroupVersion string: {version}"
-        found.append(faults.invalid(f"{path}.apiVersion", version, detail))
+        errs.append(field_errors.invalid(f"{path}.apiVersion", version, detail))
     if kind == "":
-        found.append(faults.invalid(f"{path}.kind", kind, "must not be empty"))
+        errs.append(field_errors.invalid(f"{path}.kind", kind, "must not be empty"))
     elif isinstance(kind, str) and (problems := dns1035_problems(kind.lower())):
         detail = "may have mixed case, but should otherwise match: " + ",".join(problems)
-        found.append(faults.invalid(f"{path}.kind", kind, detail))
+        errs.append(field_errors.invalid(f"{path}.kind", kind, detail))
     metadata = resource.get("metadata")
     if isinstance(metadata, dict):
-        found += _metadata_faults(metadata, f"{path}.metadata")
-    return found
+        errs += _metadata_errors(metadata, f"{path}.metadata")
+    return errs
 
 
-def _metadata_faults(metadata: Object, path: str) -> list[Fault]:
+def _metadata_errors(metadata: Object, path: str) -> list[FieldError]:
     named = {**metadata, "name": metadata.get("name") or "unnamed"}
     found = validate_metadata(
         named, namespaced=bool(metadata.get("namespace")), name_rule="path-segment", built_in=False
     )
-    return [Fault(fault.reason, path + fault.field.removeprefix("metadata"), fault.message) for fault in found]
+    return [FieldError(error.reason, path + error.field.removeprefix("metadata"), error.message) for error in found]

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
 from torchyard.apiserver.crd.schema.path import Path, written
-
-Object = dict[str, Any]
 
 # Integral floats print as integers in Go, up to the largest integer a float holds exactly.
 _EXACT = float(2**53)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from torchyard.api import faults
-from torchyard.api.faults import Fault
+from torchyard.api import field_errors
+from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema import formats
 from torchyard.apiserver.crd.schema.node import Node, ValueChecks, frozen
 from torchyard.apiserver.crd.schema.path import Path, written
@@ -25,21 +25,21 @@ _EMPTY: dict[str, Any] = {}
 NO_PATH = "<nil>"
 
 
-def schema_faults(value: Any, node: Node, *, path: Path = None, old: Any = ABSENT) -> list[Fault]:
+def schema_errors(value: Any, node: Node, *, path: Path = None, old: Any = ABSENT) -> list[FieldError]:
     """The faults of a value. Where an update keeps what was there before (`old`), its faults are let pass."""
-    found: list[Fault] = []
-    _check(value, node, path, found, old)
-    return found
+    errs: list[FieldError] = []
+    _check(value, node, path, errs, old)
+    return errs
 
 
-def _check(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
+def _check(value: Any, node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
     """Append the faults of one value; how many checks passed."""
     if old is not ABSENT and not node.counted and _is_kept(value, old):
         return 0
-    before = len(found)
-    passed = _check_value(value, node, path, found, old)
-    if len(found) > before and old is not ABSENT and _is_kept(value, old):
-        del found[before:]
+    before = len(errs)
+    passed = _check_value(value, node, path, errs, old)
+    if len(errs) > before and old is not ABSENT and _is_kept(value, old):
+        del errs[before:]
     return passed
 
 
@@ -56,41 +56,41 @@ def _is_kept(value: Any, old: Any) -> bool:
     return True
 
 
-def _check_value(value: Any, node: Node, path: Path, found: list[Fault], old: Any) -> int:
+def _check_value(value: Any, node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
     checks = node.checks
     if value is None:
         passed = 1
         if node.types and not node.nullable:
-            passed = _wrong_type(",".join(node.types), "null", path, found)
+            passed = _wrong_type(",".join(node.types), "null", path, errs)
         if checks is not None and checks.enum:
-            found.append(_unsupported(value, checks.enum, path))
+            errs.append(_unsupported(value, checks.enum, path))
         return passed
     passed = 4  # alternatives, their own result, the enumeration, and the value as a whole
     if type(value) is node.exact:
         passed += 2
     elif node.types or (checks is not None and checks.format):
-        passed += 1 + _check_type(value, node, path, found)
+        passed += 1 + _check_type(value, node, path, errs)
     if checks is not None:
-        passed += _check_junctors(value, checks, path, found, old)
+        passed += _check_junctors(value, checks, path, errs, old)
     if isinstance(value, str):
         passed += 1
         if checks is not None:
             passed += bool(checks.format)
-            check_string(value, checks, path, found)
+            check_string(value, checks, path, errs)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         passed += 2
         if checks is not None:
-            check_number(value, checks, path, found)
+            check_number(value, checks, path, errs)
     elif isinstance(value, list):
-        passed += 2 + _check_list(value, node, path, found, old)
+        passed += 2 + _check_list(value, node, path, errs, old)
     if checks is not None and checks.enum and not any(_same(value, one) for one in checks.enum):
-        found.append(_unsupported(value, checks.enum, path))
+        errs.append(_unsupported(value, checks.enum, path))
     if isinstance(value, dict):
-        passed += 1 + _check_object(value, node, path, found, old)
+        passed += 1 + _check_object(value, node, path, errs, old)
     return passed
 
 
-def _check_type(value: Any, node: Node, path: Path, found: list[Fault]) -> int:
+def _check_type(value: Any, node: Node, path: Path, errs: list[FieldError]) -> int:
     actual, wanted = json_type(value), node.types
     fits = actual in wanted or _fits_number(value, actual, wanted)
     text = isinstance(value, (str, list))  # upstream's quirk: a list passes where a formatted string is wanted
@@ -98,10 +98,10 @@ def _check_type(value: Any, node: Node, path: Path, found: list[Fault]) -> int:
     if checked:
         if not text and not fits:
             go_format = {"integer": "int64", "number": "float64"}.get(actual, "")
-            return _wrong_type(checked, go_format, path, found)
+            return _wrong_type(checked, go_format, path, errs)
         if text and "number" not in wanted and "integer" not in wanted:
             return 1
-    return 1 if fits else _wrong_type(",".join(wanted), actual, path, found)
+    return 1 if fits else _wrong_type(",".join(wanted), actual, path, errs)
 
 
 def _fits_number(value: Any, actual: str, wanted: tuple[str, ...]) -> bool:
@@ -110,15 +110,17 @@ def _fits_number(value: Any, actual: str, wanted: tuple[str, ...]) -> bool:
     return actual == "number" and "integer" in wanted and is_json_integer(value)
 
 
-def _wrong_type(wanted: str, actual: str, path: Path, found: list[Fault]) -> int:
+def _wrong_type(wanted: str, actual: str, path: Path, errs: list[FieldError]) -> int:
     at = written(path)
-    found.append(faults.wrong_type(at, actual, f"{at} in body must be of type {wanted}: {faults.shown(actual)}"))
+    errs.append(
+        field_errors.wrong_type(at, actual, f"{at} in body must be of type {wanted}: {field_errors.shown(actual)}")
+    )
     return 0
 
 
-def _unsupported(value: Any, allowed: list[Any], path: Path) -> Fault:
-    names = [one if isinstance(one, str) else faults.shown(one) for one in allowed]
-    return faults.not_supported(written(path), value, names)
+def _unsupported(value: Any, allowed: list[Any], path: Path) -> FieldError:
+    names = [one if isinstance(one, str) else field_errors.shown(one) for one in allowed]
+    return field_errors.not_supported(written(path), value, names)
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -128,21 +130,21 @@ def _same(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
-def check_string(value: str, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+def check_string(value: str, checks: ValueChecks, path: Path, errs: list[FieldError]) -> None:
     """Append the faults of a text's length, pattern and format."""
     if checks.max_length is not None and len(value) > checks.max_length:
-        found.append(faults.too_long(written(path), checks.max_length))
+        errs.append(field_errors.too_long(written(path), checks.max_length))
     elif checks.min_length is not None and len(value) < checks.min_length:
-        found.append(invalid(written(path), value, f"should be at least {checks.min_length} chars long"))
+        errs.append(invalid(written(path), value, f"should be at least {checks.min_length} chars long"))
     elif checks.pattern and pattern(checks.pattern).search(value) is None:
-        found.append(invalid(written(path), value, f"should match '{checks.pattern}'"))
+        errs.append(invalid(written(path), value, f"should match '{checks.pattern}'"))
     if checks.format and not formats.valid(checks.format, value):
         at = written(path)
-        detail = f"{at} in body must be of type {checks.format}: {faults.shown(value)}"
-        found.append(faults.wrong_type(at, value, detail))
+        detail = f"{at} in body must be of type {checks.format}: {field_errors.shown(value)}"
+        errs.append(field_errors.wrong_type(at, value, detail))
 
 
-def check_number(value: float, checks: ValueChecks, path: Path, found: list[Fault]) -> None:
+def check_number(value: float, checks: ValueChecks, path: Path, errs: list[FieldError]) -> None:
     """Append the faults of a number's size."""
 
     # Limits are cut to integers for integer values, as upstream does: a minimum of 0.5 lets 0 pass.
@@ -150,17 +152,17 @@ def check_number(value: float, checks: ValueChecks, path: Path, found: list[Faul
         return int(limit) if isinstance(value, int) else float(limit)
 
     if checks.multiple_of is not None and not _is_multiple(value, checks.multiple_of):
-        found.append(invalid(written(path), value, f"should be a multiple of {go_number(checks.multiple_of)}"))
+        errs.append(invalid(written(path), value, f"should be a multiple of {go_number(checks.multiple_of)}"))
     if checks.maximum is not None:
         limit = native(checks.maximum)
         if value >= limit if checks.exclusive_maximum else value > limit:
             word = "less than" if checks.exclusive_maximum else "less than or equal to"
-            found.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
+            errs.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
     if checks.minimum is not None:
         limit = native(checks.minimum)
         if value <= limit if checks.exclusive_minimum else value < limit:
             word = "greater than" if checks.exclusive_minimum else "greater than or equal to"
-            found.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
+            errs.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
 
 
 def _is_multiple(value: float, factor: float) -> bool:
@@ -169,7 +171,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     return is_json_integer(1 / factor * value if factor < 1 else value / factor)
 
 
-def _check_list(value: list[Any], node: Node, path: Path, found: list[Fault], old: Any) -> int:
+def _check_list(value: list[Any], node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
     passed = 0
     items, checks = node.items, node.checks
     if items is not None:
@@ -179,12 +181,12 @@ def _check_list(value: list[Any], node: Node, path: Path, found: list[Fault], ol
                 passed += items.plain_passed
                 continue
             old_item = ABSENT if old_items is None else old_items.get(list_key(item, node), ABSENT)
-            passed += _check(item, items, (path, index), found, old_item)
+            passed += _check(item, items, (path, index), errs, old_item)
     if checks is not None:
         if checks.min_items is not None and len(value) < checks.min_items:
-            found.append(invalid(written(path), len(value), f"should have at least {checks.min_items} items"))
+            errs.append(invalid(written(path), len(value), f"should have at least {checks.min_items} items"))
         if checks.max_items is not None and len(value) > checks.max_items:
-            found.append(faults.too_many(written(path), len(value), checks.max_items))
+            errs.append(field_errors.too_many(written(path), len(value), checks.max_items))
     return passed
 
 
@@ -199,15 +201,15 @@ def list_key(item: Any, node: Node) -> Hashable:
     return tuple(frozen(item[name]) for name in node.list_keys)
 
 
-def _check_object(value: dict[str, Any], node: Node, path: Path, found: list[Fault], old: Any) -> int:
+def _check_object(value: dict[str, Any], node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
     checks = node.checks
     if checks is not None:
         if checks.min_properties is not None and len(value) < checks.min_properties:
             detail = f"should have at least {checks.min_properties} properties"
-            found.append(invalid(written(path), len(value), detail))
+            errs.append(invalid(written(path), len(value), detail))
             return 0
         if checks.max_properties is not None and len(value) > checks.max_properties:
-            found.append(faults.too_many(written(path), len(value), checks.max_properties))
+            errs.append(field_errors.too_many(written(path), len(value), checks.max_properties))
             return 0
     passed = 0
     properties, additional = node.properties, node.additional
@@ -218,58 +220,58 @@ def _check_object(value: dict[str, Any], node: Node, path: Path, found: list[Fau
             if type(sub_value) is sub.plain:
                 passed += sub.plain_passed
                 continue
-            passed += _check(sub_value, sub, (path, name), found, old_map.get(name, ABSENT))
+            passed += _check(sub_value, sub, (path, name), errs, old_map.get(name, ABSENT))
         elif node.additional_forbidden:
             at = written(path)
-            found.append(faults.invalid(at, name, f"{at}.{name} in body is a forbidden property"))
+            errs.append(field_errors.invalid(at, name, f"{at}.{name} in body is a forbidden property"))
     if checks is not None:
-        found.extend(faults.required(written((path, name))) for name in checks.required if name not in value)
+        errs.extend(field_errors.required(written((path, name))) for name in checks.required if name not in value)
     return passed
 
 
-def _check_junctors(value: Any, checks: ValueChecks, path: Path, found: list[Fault], old: Any) -> int:
+def _check_junctors(value: Any, checks: ValueChecks, path: Path, errs: list[FieldError], old: Any) -> int:
     """anyOf, oneOf, allOf and not: each is the value's own schema once more, so only what is below can be unchanged."""
     passed = 0
     if checks.any_of:
-        passed += _check_any(value, checks.any_of, path, found, old)
+        passed += _check_any(value, checks.any_of, path, errs, old)
     if checks.one_of:
-        passed += _check_one(value, checks.one_of, path, found, old)
+        passed += _check_one(value, checks.one_of, path, errs, old)
     if checks.all_of:
         valid = 0
         for node in checks.all_of:
-            before = len(found)
-            passed += _check_value(value, node, path, found, old)
-            valid += len(found) == before
+            before = len(errs)
+            passed += _check_value(value, node, path, errs, old)
+            valid += len(errs) == before
         if valid != len(checks.all_of):
             more = "" if valid else ". None validated"
-            found.append(_junctor(path, f"must validate all the schemas (allOf){more}"))
+            errs.append(_junctor(path, f"must validate all the schemas (allOf){more}"))
     if checks.negated is not None:
-        refused: list[Fault] = []
+        refused: list[FieldError] = []
         _check_value(value, checks.negated, path, refused, old)
         if not refused:
-            found.append(_junctor(path, "must not validate the schema (not)"))
+            errs.append(_junctor(path, "must not validate the schema (not)"))
     return passed
 
 
-def _check_any(value: Any, nodes: tuple[Node, ...], path: Path, found: list[Fault], old: Any) -> int:
-    best: tuple[int, list[Fault]] = (-1, [])
+def _check_any(value: Any, nodes: tuple[Node, ...], path: Path, errs: list[FieldError], old: Any) -> int:
+    best: tuple[int, list[FieldError]] = (-1, [])
     for node in nodes:
-        own: list[Fault] = []
+        own: list[FieldError] = []
         passed = _check_value(value, node, path, own, old)
         if not own:
             return passed
         if passed > best[0]:
             best = passed, own
-    found.append(_junctor(path, "must validate at least one schema (anyOf)"))
-    found.extend(best[1])
+    errs.append(_junctor(path, "must validate at least one schema (anyOf)"))
+    errs.extend(best[1])
     return best[0]
 
 
-def _check_one(value: Any, nodes: tuple[Node, ...], path: Path, found: list[Fault], old: Any) -> int:
-    best: tuple[int, list[Fault]] = (-1, [])
+def _check_one(value: Any, nodes: tuple[Node, ...], path: Path, errs: list[FieldError], old: Any) -> int:
+    best: tuple[int, list[FieldError]] = (-1, [])
     valid: list[int] = []
     for node in nodes:
-        own: list[Fault] = []
+        own: list[FieldError] = []
         passed = _check_value(value, node, path, own, old)
         if not own:
             valid.append(passed)
@@ -278,21 +280,21 @@ def _check_one(value: Any, nodes: tuple[Node, ...], path: Path, found: list[Faul
     if len(valid) == 1:
         return valid[0]
     if valid:
-        found.append(_one_of(path, f"Found {len(valid)} valid alternatives"))
+        errs.append(_one_of(path, f"Found {len(valid)} valid alternatives"))
         return 0
-    found.append(_one_of(path, "Found none valid"))
-    found.extend(best[1])
+    errs.append(_one_of(path, "Found none valid"))
+    errs.extend(best[1])
     return best[0]
 
 
-def _one_of(path: Path, counted: str) -> Fault:
+def _one_of(path: Path, counted: str) -> FieldError:
     return _junctor(path, f"must validate one and only one schema (oneOf). {counted}")
 
 
-def _junctor(path: Path, said: str) -> Fault:
-    return faults.invalid(NO_PATH, "", f"{faults.shown(written(path))} {said}")
+def _junctor(path: Path, said: str) -> FieldError:
+    return field_errors.invalid(NO_PATH, "", f"{field_errors.shown(written(path))} {said}")
 
 
-def invalid(at: str, value: Any, said: str) -> Fault:
-    shown = go_number(value) if isinstance(value, float) else faults.shown(value)
-    return Fault("FieldValueInvalid", at, f"Invalid value: {shown}: {at} in body {said}")
+def invalid(at: str, value: Any, said: str) -> FieldError:
+    shown = go_number(value) if isinstance(value, float) else field_errors.shown(value)
+    return FieldError("FieldValueInvalid", at, f"Invalid value: {shown}: {at} in body {said}")

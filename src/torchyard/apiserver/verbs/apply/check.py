@@ -36,9 +36,9 @@ def _mismatches(value: Any, type: Type, path: str) -> Iterator[str]:
             else:
                 yield _at(path, f"expected list, got &{{{verb_v(value)}}}")
         case _:
-            fault = _scalar(value, type)
-            if fault:
-                yield _at(path, fault)
+            error = _scalar(value, type)
+            if error:
+                yield _at(path, error)
 
 
 def _fields(value: dict[str, Any], type: Type, path: str) -> Iterator[str]:
@@ -62,8 +62,8 @@ def _items(value: list[Any], type: Type, path: str) -> Iterator[str]:
     for index, item in enumerate(value):
         try:
             step = item_step(item, type)
-        except Unkeyed as fault:
-            yield _at(path, f"element {index}: {fault}")
+        except Unkeyed as error:
+            yield _at(path, f"element {index}: {error}")
             return
         if step in seen:
             yield _at(path, f"duplicate entries for key {shown_step(step)}")
@@ -86,5 +86,5 @@ def _scalar(value: Any, type: Type) -> str | None:
     return None
 
 
-def _at(path: str, fault: str) -> str:
-    return f"{path}: {fault}" if path else fault
+def _at(path: str, error: str) -> str:
+    return f"{path}: {error}" if path else error

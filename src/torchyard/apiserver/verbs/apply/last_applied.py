@@ -7,8 +7,8 @@ them client-side are not a conflict, and the annotation is kept up to date while
 from __future__ import annotations
 
 import json
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.check import mismatch
 from torchyard.apiserver.verbs.apply.compare import compare
@@ -19,8 +19,6 @@ ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
 # The limit on all annotations of an object together.
 MAX_ANNOTATIONS = 256 * 1024
-
-Object = dict[str, Any]
 
 
 def unchanged_fields(live: Object, api_version: str, type: Type) -> FieldSet:

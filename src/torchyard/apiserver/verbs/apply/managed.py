@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from torchyard.api.errors import bad_request
+from torchyard.api.objects import Object
 from torchyard.apiserver.verbs.apply import last_applied, managers
 from torchyard.apiserver.verbs.apply.check import mismatch
 from torchyard.apiserver.verbs.apply.combine import merged
@@ -30,8 +31,6 @@ from torchyard.apiserver.verbs.apply.managers import Manager, Managers, Owned, a
 from torchyard.apiserver.verbs.apply.prune import pruned
 from torchyard.apiserver.verbs.apply.values import nothing_yet
 from torchyard.apiserver.verbs.patch.refusals import senseless, too_deep
-
-Object = dict[str, Any]
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 # What the server keeps itself belongs to nobody.
@@ -89,8 +88,8 @@ def _checked_and_applied(endpoint: Endpoint, live: Object | None, applied: Objec
         if live is not None and not known:
             known = _created(endpoint, live, BEFORE_FIRST_APPLY, by.now)
         result, known = _applied(endpoint, base, applied, known, by)
-    except Unkeyed as fault:
-        raise senseless(f"failed to create typed live object ({_named(applied)}): {fault}") from None
+    except Unkeyed as error:
+        raise senseless(f"failed to create typed live object ({_named(applied)}): {error}") from None
     metadata = {key: value for key, value in result["metadata"].items() if key != "managedFields"}
     if known:
         metadata["managedFields"] = managers.written(known)
@@ -203,9 +202,9 @@ def check_applied(endpoint: Endpoint, applied: Object) -> None:
     metadata = applied.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    fault = mismatch(applied, endpoint.type)
-    if fault:
-        raise senseless(f"failed to create typed patch object ({_named(applied)}): {fault}")
+    error = mismatch(applied, endpoint.type)
+    if error:
+        raise senseless(f"failed to create typed patch object ({_named(applied)}): {error}")
 
 
 def _named(obj: Object) -> str:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any
 
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.apply.combine import without
 from torchyard.apiserver.verbs.apply.extract import applied_fields, with_named_fields
 from torchyard.apiserver.verbs.apply.fieldset import FieldSet, difference, intersection, union
-
-Object = dict[str, Any]
 
 
 def pruned(merged: Object, last: FieldSet, owned: list[FieldSet], type: Type) -> Object:

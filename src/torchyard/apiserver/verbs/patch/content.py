@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import orjson
 
-from torchyard.api import errors, faults
+from torchyard.api import errors, field_errors
+from torchyard.api.objects import Object
 from torchyard.api.schema.document import syntax_error
 from torchyard.api.schema.strict import Pairs, may_repeat
 from torchyard.api.schema.types import Type
@@ -27,7 +28,6 @@ CUSTOM_TYPES = (JSON, MERGE, APPLY)
 
 FIELD_MANAGER_LIMIT = 128
 
-Object = dict[str, Any]
 Validation = Literal["Strict", "Warn", "Ignore"]
 
 
@@ -37,7 +37,7 @@ class Patch:
 
     type: str
     read: Any
-    faults: tuple[str, ...] = ()  # what strict field validation has to say about the patch itself
+    errs: tuple[str, ...] = ()  # what strict field validation has to say about the patch itself
     has_nulls: bool = True  # whether it may have any
 
     @property
@@ -62,7 +62,7 @@ class Patch:
     def refusal(self, patched: Object, reason: str) -> errors.StatusError:
         """422 for a patch whose result cannot be decoded, or is not what strict validation allows."""
         shown = verb_v(self.read) if self.type == STRATEGIC else orjson.dumps(patched).decode()
-        return errors.invalid("", "", "", [faults.invalid("patch", shown, reason)])
+        return errors.invalid("", "", "", [field_errors.invalid("patch", shown, reason)])
 
 
 def patch_type(content_type: str, *, custom: bool) -> str:
@@ -78,29 +78,29 @@ def patch_type(content_type: str, *, custom: bool) -> str:
 
 def check_options(type: str, field_manager: str, *, force: bool | None) -> None:
     """The query parameters of a patch; `force` is None when it was not given."""
-    found = list(field_manager_faults(field_manager))
+    found = list(field_manager_errors(field_manager))
     if type == APPLY:
         if not field_manager:
-            found.append(faults.required("fieldManager", "is required for apply patch"))
+            found.append(field_errors.required("fieldManager", "is required for apply patch"))
     elif force is not None:
-        found.append(faults.forbidden("force", "may not be specified for non-apply patch"))
+        found.append(field_errors.forbidden("force", "may not be specified for non-apply patch"))
     if found:
         raise errors.invalid("PatchOptions", "meta.k8s.io", "", found)
 
 
-def field_manager_faults(name: str) -> list[faults.Fault]:
+def field_manager_errors(name: str) -> list[field_errors.FieldError]:
     """What is wrong with a `fieldManager` parameter, of any verb."""
     if name.isascii() and name.isprintable() and len(name) <= FIELD_MANAGER_LIMIT:
         return []
-    found = []
+    errs = []
     if len(name.encode()) > FIELD_MANAGER_LIMIT:
-        found.append(faults.too_long("fieldManager", FIELD_MANAGER_LIMIT))
+        errs.append(field_errors.too_long("fieldManager", FIELD_MANAGER_LIMIT))
     for place, character in enumerate(name):
         if not character.isprintable():
             where = len(name[:place].encode())
             detail = f"invalid character U+{ord(character):04X} (at position {where})"
-            found.append(faults.invalid("fieldManager", name, detail))
-    return found
+            errs.append(field_errors.invalid("fieldManager", name, detail))
+    return errs
 
 
 @lru_cache(maxsize=1024)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from torchyard.api.errors import bad_request
+from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
 from torchyard.apiserver.verbs.patch.gotext import type_name
 from torchyard.apiserver.verbs.patch.refusals import senseless
@@ -25,8 +26,6 @@ from torchyard.apiserver.verbs.patch.strategic_lists import (
 RETAIN_KEYS = "$retainKeys"
 DELETE_FROM = "$deleteFromPrimitiveList"
 ELEMENT_ORDER = "$setElementOrder"
-
-Object = dict[str, Any]
 
 
 def merged(original: Object, patch: Object, type: Type) -> Object:

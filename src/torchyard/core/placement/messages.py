@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from torchyard.api.objects import Object
 from torchyard.api.quantity import Format, Quantity
 from torchyard.core.placement.fit import untolerated
 from torchyard.core.placement.view import PODS, NodeView, requests
 
-Object = dict[str, Any]
 _INSUFFICIENT = "Insufficient "
 
 

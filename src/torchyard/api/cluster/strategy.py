@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.cluster import defaults, validation
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 
 
-class NamespaceBehaviour(StatefulBehaviour):
+class NamespaceStrategy(StatefulStrategy):
     name_rule = "label"
     returns_deleted = True
     generation_fields = None
@@ -36,13 +37,13 @@ class NamespaceBehaviour(StatefulBehaviour):
     def on_delete(self, obj: Object, now: datetime) -> None:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_namespace(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return []
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_namespace_status(new, old)
 
     def selectable(self, obj: Object) -> dict[str, str]:
@@ -50,7 +51,7 @@ class NamespaceBehaviour(StatefulBehaviour):
         return {"status.phase": (obj.get("status") or {}).get("phase") or "", "name": name}
 
 
-class NodeBehaviour(StatefulBehaviour):
+class NodeStrategy(StatefulStrategy):
     generation_fields = None
 
     def default(self, obj: Object) -> None:
@@ -59,13 +60,13 @@ class NodeBehaviour(StatefulBehaviour):
     def prepare_create(self, obj: Object) -> None:
         """A node may bring its status along: it registers itself."""
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_node(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_node_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_node_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -78,7 +79,7 @@ class NodeBehaviour(StatefulBehaviour):
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
 
-class ServiceAccountBehaviour(Behaviour):
+class ServiceAccountStrategy(Strategy):
     returns_deleted = True
     generation_fields = None
 
@@ -91,17 +92,17 @@ class ServiceAccountBehaviour(Behaviour):
         self.prepare_create(new)
 
 
-class ConfigMapBehaviour(Behaviour):
+class ConfigMapStrategy(Strategy):
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_config_map(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_config_map_update(new, old)
 
 
-class SecretBehaviour(Behaviour):
+class SecretStrategy(Strategy):
     generation_fields = None
 
     def default(self, obj: Object) -> None:
@@ -112,17 +113,17 @@ class SecretBehaviour(Behaviour):
         if new.get("type") == "Opaque" and not old.get("type"):
             new["type"] = old.get("type")
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_secret(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_secret_update(new, old)
 
     def selectable(self, obj: Object) -> dict[str, str]:
         return {"type": obj.get("type") or ""}
 
 
-class LeaseBehaviour(Behaviour):
+class LeaseStrategy(Strategy):
     qualified_finalizers = False
     unconditional_update = False
     create_on_update = True
@@ -136,11 +137,11 @@ class LeaseBehaviour(Behaviour):
     def prepare_update(self, new: Object, old: Object) -> None:
         self.prepare_create(new)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_lease(obj)
 
 
-class PriorityClassBehaviour(Behaviour):
+class PriorityClassStrategy(Strategy):
     generation_fields = ("value", "globalDefault", "description", "preemptionPolicy")
 
     def default(self, obj: Object) -> None:
@@ -149,14 +150,14 @@ class PriorityClassBehaviour(Behaviour):
     def is_new_generation(self, new: Object, old: Object) -> bool:
         return False
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_priority_class(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_priority_class_update(new, old)
 
 
-class RuntimeClassBehaviour(Behaviour):
+class RuntimeClassStrategy(Strategy):
     qualified_finalizers = False
     unconditional_update = False
     create_on_update = True
@@ -165,14 +166,14 @@ class RuntimeClassBehaviour(Behaviour):
     def default(self, obj: Object) -> None:
         defaults.default_runtime_class(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_runtime_class(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_runtime_class_update(new, old)
 
 
-class PlainBehaviour(Behaviour):
+class PlainStrategy(Strategy):
     """A kind that is kept as it is written and has no generation."""
 
     generation_fields = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.event import validation
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.strategy import Strategy
 
 
 def _about(obj: Object, field: str) -> dict[str, str]:
@@ -14,7 +15,7 @@ def _about(obj: Object, field: str) -> dict[str, str]:
     return {f"{field}.{name}": involved.get(name) or "" for name in names}
 
 
-class EventBehaviour(Behaviour):
+class EventStrategy(Strategy):
     qualified_finalizers = False
     create_on_update = True
     generation_fields = None
@@ -22,7 +23,7 @@ class EventBehaviour(Behaviour):
     def default(self, obj: Object) -> None:
         validation.default_event(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_event(obj)
 
     def selectable(self, obj: Object) -> dict[str, str]:
@@ -36,15 +37,15 @@ class EventBehaviour(Behaviour):
         }
 
 
-class NewEventBehaviour(EventBehaviour):
+class NewEventStrategy(EventStrategy):
     """The same objects by the names of events.k8s.io."""
 
     qualified_finalizers = True
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_new_event(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_new_event_update(new, old)
 
     def selectable(self, obj: Object) -> dict[str, str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from torchyard.api import checks, faults, names
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api import checks, field_errors, names
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 
 
 def _default_claim_spec(spec: Object) -> None:
@@ -19,23 +20,23 @@ def _default_claim_spec(spec: Object) -> None:
                 exact["count"] = 1
 
 
-def _check_claim_spec(spec: Object, at: str, found: list[Fault]) -> None:
+def _check_claim_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
         field, name = f"{at}.devices.requests[{index}]", request.get("name") or ""
-        checks.told(names.label_problems(name), f"{field}.name", name, found)
+        checks.told(names.label_problems(name), f"{field}.name", name, errs)
         if name in seen:
-            found.append(faults.duplicate(f"{field}.name", name))
+            errs.append(field_errors.duplicate(f"{field}.name", name))
         seen.add(name)
         exact, choices = request.get("exactly"), request.get("firstAvailable")
         if (exact is None) == (not choices):
             detail = "exactly one of `exactly` or `firstAvailable` is required"
-            found.append(faults.required(field, detail))
+            errs.append(field_errors.required(field, detail))
         elif exact is not None and not exact.get("deviceClassName"):
-            found.append(faults.required(f"{field}.exactly.deviceClassName"))
+            errs.append(field_errors.required(f"{field}.exactly.deviceClassName"))
 
 
-class DeviceClassBehaviour(Behaviour):
+class DeviceClassStrategy(Strategy):
     returns_deleted = True
 
     def prepare_create(self, obj: Object) -> None:
@@ -45,69 +46,71 @@ class DeviceClassBehaviour(Behaviour):
     def prepare_update(self, new: Object, old: Object) -> None:
         self.prepare_create(new)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         selectors = (obj.get("spec") or {}).get("selectors") or ()
         return [
-            faults.required(f"spec.selectors[{index}].cel") for index, one in enumerate(selectors) if not one.get("cel")
+            field_errors.required(f"spec.selectors[{index}].cel")
+            for index, one in enumerate(selectors)
+            if not one.get("cel")
         ]
 
 
-class ResourceClaimBehaviour(StatefulBehaviour):
+class ResourceClaimStrategy(StatefulStrategy):
     returns_deleted = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:
         _default_claim_spec(obj.setdefault("spec", {}))
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
-        _check_claim_spec(obj["spec"], "spec", found)
-        return found
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        _check_claim_spec(obj["spec"], "spec", errs)
+        return errs
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
-        found: list[Fault] = []
-        checks.immutable(new.get("spec"), old.get("spec"), "spec", found)
-        return found
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        checks.immutable(new.get("spec"), old.get("spec"), "spec", errs)
+        return errs
 
 
-class ResourceClaimTemplateBehaviour(Behaviour):
+class ResourceClaimTemplateStrategy(Strategy):
     returns_deleted = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:
         _default_claim_spec(obj.setdefault("spec", {}).setdefault("spec", {}))
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
-        _check_claim_spec(obj["spec"]["spec"], "spec.spec", found)
-        return found
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        _check_claim_spec(obj["spec"]["spec"], "spec.spec", errs)
+        return errs
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
-        found: list[Fault] = []
-        checks.immutable(new.get("spec"), old.get("spec"), "spec", found)
-        return found
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        checks.immutable(new.get("spec"), old.get("spec"), "spec", errs)
+        return errs
 
 
-class ResourceSliceBehaviour(Behaviour):
+class ResourceSliceStrategy(Strategy):
     returns_deleted = True
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
         spec = obj.get("spec") or {}
         driver, pool = spec.get("driver") or "", spec.get("pool") or {}
         if not driver:
-            found.append(faults.required("spec.driver"))
-        checks.told(names.subdomain_problems(driver.lower()), "spec.driver", driver, found)
+            errs.append(field_errors.required("spec.driver"))
+        checks.told(names.subdomain_problems(driver.lower()), "spec.driver", driver, errs)
         if not pool.get("name"):
-            found.append(faults.required("spec.pool.name"))
+            errs.append(field_errors.required("spec.pool.name"))
         count = pool.get("resourceSliceCount") or 0
         if count <= 0:
-            found.append(faults.invalid("spec.pool.resourceSliceCount", count, checks.NOT_POSITIVE))
+            errs.append(field_errors.invalid("spec.pool.resourceSliceCount", count, checks.NOT_POSITIVE))
         nodes = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
         if sum(bool(spec.get(name)) for name in nodes) != 1:
             listed = ", ".join(f"`{name}`" for name in nodes)
-            found.append(faults.required("spec", f"exactly one of {listed} is required"))
-        return found
+            errs.append(field_errors.required("spec", f"exactly one of {listed} is required"))
+        return errs
 
     def selectable(self, obj: Object) -> dict[str, str]:
         spec = obj.get("spec") or {}

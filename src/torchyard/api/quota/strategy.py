@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from torchyard.api.amounts import canonical_list
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.quota import validation
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 
 
-class QuotaBehaviour(StatefulBehaviour):
+class QuotaStrategy(StatefulStrategy):
     returns_deleted = True
     generation_fields = None
 
@@ -19,17 +20,17 @@ class QuotaBehaviour(StatefulBehaviour):
         canonical_list(status.get("hard"))
         canonical_list(status.get("used"))
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_quota(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_quota_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_quota_status(new, old)
 
 
-class LimitRangeBehaviour(Behaviour):
+class LimitRangeStrategy(Strategy):
     create_on_update = True
     generation_fields = None
     empty_is_null = (("spec", "limits"),)
@@ -37,5 +38,5 @@ class LimitRangeBehaviour(Behaviour):
     def default(self, obj: Object) -> None:
         validation.default_limit_range(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_limit_range(obj)

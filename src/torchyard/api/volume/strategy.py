@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from torchyard.api import quantity
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 from torchyard.api.volume import classes, defaults, validation
 
 _OLD_SOURCES = {
@@ -24,7 +25,7 @@ def _fractional(text: str | None, field: str) -> list[str]:
     return [f'{field}: fractional byte value "{text}" is invalid, must be an integer']
 
 
-class VolumeBehaviour(StatefulBehaviour):
+class VolumeStrategy(StatefulStrategy):
     returns_deleted = True
     generation_fields = None
 
@@ -35,10 +36,10 @@ class VolumeBehaviour(StatefulBehaviour):
         made = obj["metadata"].get("creationTimestamp")
         obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": made}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_volume(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_volume_update(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -53,7 +54,7 @@ class VolumeBehaviour(StatefulBehaviour):
         return found
 
 
-class ClaimBehaviour(StatefulBehaviour):
+class ClaimStrategy(StatefulStrategy):
     returns_deleted = True
     generation_fields = None
 
@@ -68,13 +69,13 @@ class ClaimBehaviour(StatefulBehaviour):
         super().prepare_update(new, old)
         defaults.settle_data_sources(new["spec"])
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_claim(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_claim_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_claim_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -87,32 +88,32 @@ class ClaimBehaviour(StatefulBehaviour):
         ]
 
 
-class StorageClassBehaviour(Behaviour):
+class StorageClassStrategy(Strategy):
     returns_deleted = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:
         defaults.default_class(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return classes.validate_storage_class(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return classes.validate_storage_class_update(new, old)
 
 
-class AttributesClassBehaviour(Behaviour):
+class AttributesClassStrategy(Strategy):
     returns_deleted = True
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return classes.validate_attributes_class(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return classes.validate_attributes_class_update(new, old)
 
 
-class DriverBehaviour(Behaviour):
+class DriverStrategy(Strategy):
     returns_deleted = True
     unconditional_update = False
     generation_fields = None
@@ -127,23 +128,23 @@ class DriverBehaviour(Behaviour):
     def default(self, obj: Object) -> None:
         defaults.default_csi_driver(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return classes.validate_driver(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return classes.validate_driver_update(new, old)
 
 
-class CSINodeBehaviour(Behaviour):
+class CSINodeStrategy(Strategy):
     returns_deleted = True
     unconditional_update = False
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return classes.validate_csi_node(obj)
 
 
-class AttachmentBehaviour(StatefulBehaviour):
+class AttachmentStrategy(StatefulStrategy):
     returns_deleted = True
     unconditional_update = False
     generation_fields = None
@@ -151,16 +152,16 @@ class AttachmentBehaviour(StatefulBehaviour):
     def prepare_create(self, obj: Object) -> None:
         obj["status"] = {"attached": False}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return classes.validate_attachment(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return classes.validate_attachment_update(new, old)
 
 
-class CapacityBehaviour(Behaviour):
+class CapacityStrategy(Strategy):
     unconditional_update = False
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_capacity_object(obj)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from torchyard.api import names
-from torchyard.api.behaviour import Behaviour, Object
 from torchyard.api.differences import same
-from torchyard.api.faults import Fault
-from torchyard.api.pod.behaviour import drop_disabled_fields
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.pod.strategy import drop_disabled_fields
 from torchyard.api.pod.warnings import template_warnings
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 from torchyard.api.workload import defaults, status, validation
 
 _ALL_REVISIONS = (
@@ -17,7 +18,7 @@ _ALL_REVISIONS = (
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-class _TemplateBehaviour(StatefulBehaviour):
+class _TemplateStrategy(StatefulStrategy):
     """A workload with a template at `spec.template`."""
 
     def prepare_create(self, obj: Object) -> None:
@@ -39,7 +40,7 @@ class _TemplateBehaviour(StatefulBehaviour):
         return template_warnings(template, "spec.template") if template else []
 
 
-class DeploymentBehaviour(_TemplateBehaviour):
+class DeploymentStrategy(_TemplateStrategy):
     def default(self, obj: Object) -> None:
         defaults.default_deployment(obj)
 
@@ -56,13 +57,13 @@ class DeploymentBehaviour(_TemplateBehaviour):
         annotations = (one["metadata"].get("annotations") or {} for one in (new, old))
         return super().is_new_generation(new, old) or next(annotations) != next(annotations)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_deployment(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.with_fixed_selector(validation.validate_deployment, new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_deployment_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -79,7 +80,7 @@ def _name_warnings(obj: Object) -> list[str]:
     ]
 
 
-class ReplicaSetBehaviour(_TemplateBehaviour):
+class ReplicaSetStrategy(_TemplateStrategy):
     def default(self, obj: Object) -> None:
         defaults.default_replica_set(obj)
 
@@ -87,20 +88,20 @@ class ReplicaSetBehaviour(_TemplateBehaviour):
         super().prepare_create(obj)
         obj["status"] = {"replicas": 0}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_replica_set(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.with_fixed_selector(validation.validate_replica_set, new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_replica_set_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
         return _name_warnings(obj) + super().warnings(obj)
 
 
-class StatefulSetBehaviour(_TemplateBehaviour):
+class StatefulSetStrategy(_TemplateStrategy):
     name_rule = "label"
 
     def default(self, obj: Object) -> None:
@@ -114,13 +115,13 @@ class StatefulSetBehaviour(_TemplateBehaviour):
             # behind a feature that Kubernetes 1.34 leaves off
             rolling.pop("maxUnavailable", None)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_stateful_set(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_stateful_set_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_stateful_set_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -130,7 +131,7 @@ class StatefulSetBehaviour(_TemplateBehaviour):
         return found
 
 
-class DaemonSetBehaviour(_TemplateBehaviour):
+class DaemonSetStrategy(_TemplateStrategy):
     def default(self, obj: Object) -> None:
         defaults.default_daemon_set(obj)
         # as upstream, whose conversion writes it whenever it reads a daemon set: so its reader owns it
@@ -157,17 +158,17 @@ class DaemonSetBehaviour(_TemplateBehaviour):
         annotations[TEMPLATE_GENERATION] = str(generation)
         obj["metadata"]["annotations"] = annotations
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_daemon_set(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.with_fixed_selector(validation.validate_daemon_set, new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_daemon_set_status(new, old)
 
 
-class ReplicationControllerBehaviour(_TemplateBehaviour):
+class ReplicationControllerStrategy(_TemplateStrategy):
     default_propagation = "Orphan"
 
     def default(self, obj: Object) -> None:
@@ -177,10 +178,10 @@ class ReplicationControllerBehaviour(_TemplateBehaviour):
         super().prepare_create(obj)
         obj["status"] = {"replicas": 0}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_replication_controller(obj)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return status.validate_replica_set_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -190,11 +191,11 @@ class ReplicationControllerBehaviour(_TemplateBehaviour):
         return {"status.replicas": str((obj.get("status") or {}).get("replicas") or 0)}
 
 
-class ControllerRevisionBehaviour(Behaviour):
+class ControllerRevisionStrategy(Strategy):
     generation_fields = None
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_revision(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_revision_update(new, old)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import ClassVar
 
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
-from torchyard.apiserver.crd.definition.spec import default_definition, definition_faults, definition_update_faults
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
+from torchyard.api.strategy import Strategy
+from torchyard.apiserver.crd.definition.spec import default_definition, definition_errors, definition_update_errors
 from torchyard.apiserver.crd.definition.status import begin_deletion, begin_status, carry_status
 
 
-class DefinitionBehaviour(Behaviour):
+class DefinitionStrategy(Strategy):
     """Names are settled by `status.settle_names`, which needs the other definitions: the server calls it."""
 
     qualified_finalizers = False
@@ -32,8 +33,8 @@ class DefinitionBehaviour(Behaviour):
     def on_delete(self, obj: Object, now: datetime) -> None:
         begin_deletion(obj, now)
 
-    def validate(self, obj: Object) -> list[Fault]:
-        return definition_faults(obj)
+    def validate(self, obj: Object) -> list[FieldError]:
+        return definition_errors(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
-        return definition_update_faults(new, old)
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
+        return definition_update_errors(new, old)

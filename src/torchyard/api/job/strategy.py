@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api import names
-from torchyard.api.behaviour import Object
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
 from torchyard.api.job import labels
 from torchyard.api.job.defaults import default_cron_job, default_job, generate_selector
 from torchyard.api.job.status import validate_job_status
@@ -14,9 +13,10 @@ from torchyard.api.job.validation import (
     validate_job,
     validate_job_update,
 )
-from torchyard.api.pod.behaviour import drop_disabled_fields
+from torchyard.api.objects import Object
+from torchyard.api.pod.strategy import drop_disabled_fields
 from torchyard.api.pod.warnings import template_warnings
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.stateful import StatefulStrategy
 
 _POD_NAMES = (
     "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
@@ -31,7 +31,7 @@ PODS_ARE_KEPT = (
 )
 
 
-class JobBehaviour(StatefulBehaviour):
+class JobStrategy(StatefulStrategy):
     default_propagation = "Orphan"
     empty_is_null = tuple(("spec", *rules) for rules in _RULES)
 
@@ -61,13 +61,13 @@ class JobBehaviour(StatefulBehaviour):
             own = holder.get("labels") or {}
             own.update({key: name for key in (labels.LEGACY_JOB_NAME, labels.JOB_NAME) if own.get(key) == before})
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validate_job(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validate_job_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validate_job_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -92,16 +92,16 @@ def _many_completions(spec: Object) -> list[str]:
     ]
 
 
-class CronJobBehaviour(StatefulBehaviour):
+class CronJobStrategy(StatefulStrategy):
     empty_is_null = tuple(("spec", "jobTemplate", "spec", *rules) for rules in _RULES)
 
     def default(self, obj: Object) -> None:
         default_cron_job(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validate_cron_job(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validate_cron_job_update(new, old)
 
     def warnings(self, obj: Object) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.service import defaults, endpoints, ingress, validation
 from torchyard.api.service.allocation import carry_over, drop_what_the_type_excludes, fill_families
-from torchyard.api.stateful import StatefulBehaviour
+from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.strategy import Strategy
 
 
 def _ignored_when_headless(spec: Object) -> list[str]:
@@ -15,7 +16,7 @@ def _ignored_when_headless(spec: Object) -> list[str]:
     return ignored if spec.get("sessionAffinity") == "None" else [*ignored, "spec.SessionAffinity"]
 
 
-class ServiceBehaviour(StatefulBehaviour):
+class ServiceStrategy(StatefulStrategy):
     """The server allocates addresses and ports once a service is valid: see `service.allocation`."""
 
     name_rule = "service"
@@ -36,13 +37,13 @@ class ServiceBehaviour(StatefulBehaviour):
         carry_over(new, old)
         fill_families(new)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_service(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_service_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validation.validate_service_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -67,31 +68,31 @@ class ServiceBehaviour(StatefulBehaviour):
         return {"spec.clusterIP": spec.get("clusterIP") or "", "spec.type": spec.get("type") or ""}
 
 
-class EndpointsBehaviour(Behaviour):
+class EndpointsStrategy(Strategy):
     create_on_update = True
     generation_fields = None
 
     def default(self, obj: Object) -> None:
         defaults.default_endpoints(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return endpoints.validate_endpoints(obj)
 
     def warnings(self, obj: Object) -> list[str]:
         return ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
 
 
-class EndpointSliceBehaviour(Behaviour):
+class EndpointSliceStrategy(Strategy):
     generation_fields = ("endpoints", "ports", "addressType")
     empty_is_null = (("endpoints",), ("ports",))
 
     def default(self, obj: Object) -> None:
         defaults.default_endpoint_slice(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return endpoints.validate_endpoint_slice(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return endpoints.validate_endpoint_slice_update(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -100,14 +101,14 @@ class EndpointSliceBehaviour(Behaviour):
         return []
 
 
-class IngressBehaviour(StatefulBehaviour):
+class IngressStrategy(StatefulStrategy):
     def prepare_create(self, obj: Object) -> None:
         obj["status"] = {"loadBalancer": {}}
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return ingress.validate_ingress(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return ingress.validate_ingress_update(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -118,20 +119,20 @@ class IngressBehaviour(StatefulBehaviour):
         return []
 
 
-class IngressClassBehaviour(Behaviour):
+class IngressClassStrategy(Strategy):
     def default(self, obj: Object) -> None:
         defaults.default_ingress_class(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return ingress.validate_ingress_class(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return ingress.validate_ingress_class_update(new, old)
 
 
-class NetworkPolicyBehaviour(Behaviour):
+class NetworkPolicyStrategy(Strategy):
     def default(self, obj: Object) -> None:
         defaults.default_network_policy(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return ingress.validate_network_policy(obj)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
 
 CREATED, RUNNING, RESTARTING, SUCCEEDED, FAILED, SUSPENDED = (
     "Created",
@@ -41,8 +41,8 @@ RESTART_POLICY_OVERWRITTEN = "Restart policy in pod template will be overwritten
 OTHER_SCHEDULER = "Another scheduler is specified when gang-scheduling is enabled and it will not be overwritten"
 
 
-def not_valid(faults: Iterable[Fault]) -> str:
-    return f"PyTorchJob failed validation because {'; '.join(one.line() for one in faults)}"
+def not_valid(errs: Iterable[FieldError]) -> str:
+    return f"PyTorchJob failed validation because {'; '.join(one.line() for one in errs)}"
 
 
 def created(name: str) -> str:

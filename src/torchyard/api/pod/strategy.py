@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from torchyard.api.behaviour import Behaviour, Object
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import default_pod, default_template
 from torchyard.api.pod.qos import quality_of_service
 from torchyard.api.pod.scheduling import merge_match_keys
 from torchyard.api.pod.updates import validate_pod_status, validate_pod_update
 from torchyard.api.pod.validation import APP_ARMOR, all_containers, validate_pod, validate_template
 from torchyard.api.pod.warnings import pod_warnings, template_warnings
+from torchyard.api.strategy import Strategy
 
 
 def drop_disabled_fields(spec: Object) -> None:
@@ -48,7 +49,7 @@ def _profiles_from_annotations(spec: Object, annotations: dict[str, str]) -> Non
             container["securityContext"] = {**context, "appArmorProfile": {"type": profile, **local}}
 
 
-class PodBehaviour(Behaviour):
+class PodStrategy(Strategy):
     warns_on_update = False
     returns_deleted = True
     graceful = True
@@ -95,13 +96,13 @@ class PodBehaviour(Behaviour):
         if not status.get("qosClass") and was.get("qosClass"):
             status["qosClass"] = was["qosClass"]
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         return validate_pod(obj)
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         return validate_pod_update(new, old)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         return validate_pod_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
@@ -123,7 +124,7 @@ class PodBehaviour(Behaviour):
         }
 
 
-class PodTemplateBehaviour(Behaviour):
+class PodTemplateStrategy(Strategy):
     returns_deleted = True
     generation_fields = ("template",)
 
@@ -133,10 +134,10 @@ class PodTemplateBehaviour(Behaviour):
     def prepare_create(self, obj: Object) -> None:
         drop_disabled_fields(obj["template"]["spec"])
 
-    def validate(self, obj: Object) -> list[Fault]:
-        found: list[Fault] = []
-        validate_template(obj["template"], "template", found)
-        return found
+    def validate(self, obj: Object) -> list[FieldError]:
+        errs: list[FieldError] = []
+        validate_template(obj["template"], "template", errs)
+        return errs
 
     def warnings(self, obj: Object) -> list[str]:
         return template_warnings(obj["template"], "template")

@@ -8,15 +8,15 @@ randomness. A kind overrides what it needs. `obj`, `new` may be changed in place
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from torchyard.api.faults import Fault
+from torchyard.api.field_errors import FieldError
+from torchyard.api.objects import Object
 
-Object = dict[str, Any]
 NameRule = Literal["subdomain", "label", "service", "path-segment"]
 
 
-class Behaviour:
+class Strategy:
     """The behaviour of a kind with nothing special about it."""
 
     name_rule: ClassVar[NameRule] = "subdomain"
@@ -60,15 +60,15 @@ class Behaviour:
         """Whether a change is one of what the user asks for, and so a new generation."""
         return any(new.get(name) != old.get(name) for name in self.generation_fields or ())
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         """The faults of an object as it is created (metadata is checked by the server)."""
         return []
 
-    def validate_update(self, new: Object, old: Object) -> list[Fault]:
+    def validate_update(self, new: Object, old: Object) -> list[FieldError]:
         """The faults of a change. Includes those of `new` itself."""
         return self.validate(new)
 
-    def validate_status(self, new: Object, old: Object) -> list[Fault]:
+    def validate_status(self, new: Object, old: Object) -> list[FieldError]:
         """The faults of a status change."""
         return []
 

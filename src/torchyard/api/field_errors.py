@@ -1,0 +1,76 @@
+"""One fault in one field of an object, in the words a Kubernetes API server uses for it.
+
+A validator returns a list of faults; an empty list means valid. The field is the path a user would write:
+`spec.containers[0].name`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+
+class FieldError(NamedTuple):
+    reason: str
+    field: str
+    message: str
+
+    def line(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+    def cause(self) -> dict[str, str]:
+        cause = {"reason": self.reason, "message": self.message}
+        if self.field:
+            cause["field"] = self.field
+        return cause
+
+
+def shown(value: Any) -> str:
+    """A value as it appears in a message: strings quoted, everything else as JSON."""
+    if value is None:
+        return "null"
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _with_detail(head: str, detail: str) -> str:
+    return f"{head}: {detail}" if detail else head
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", field, _with_detail("Required value", detail))
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", field, _with_detail(f"Invalid value: {shown(value)}", detail))
+
+
+def wrong_type(field: str, value: Any, detail: str) -> FieldError:
+    return FieldError("FieldValueTypeInvalid", field, _with_detail(f"Invalid value: {shown(value)}", detail))
+
+
+def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
+    detail = "supported values: " + ", ".join(shown(one) for one in allowed)
+    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: {detail}")
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", field, _with_detail("Forbidden", detail))
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+
+
+def not_found(field: str, value: Any) -> FieldError:
+    return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    plural = "byte" if limit == 1 else "bytes"
+    return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} {plural}")
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    plural = "item" if limit == 1 else "items"
+    return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {limit} {plural}")
