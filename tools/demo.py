@@ -17,11 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from torchyard.kube.client import Client, Ref
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
 
-PODS = Ref("", "v1", "pods")
+PODS = GroupVersionResource("", "v1", "pods")
 ROOT = Path(__file__).resolve().parents[1]
 MANIFEST = Path("examples") / "000" / "pytorch_job_mnist_gloo_demo.yaml"
 JOB = "pytorch-dist-mnist-gloo-demo"

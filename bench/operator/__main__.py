@@ -25,14 +25,15 @@ from bench.operator.kubelet import Kubelet
 from bench.operator.limit import AT_ONCE, OTHERS_AT_ONCE, Limit, each, made
 from bench.operator.process import Cores, Operator, until
 from bench.quantiles import quantile
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
 from torchyard.kube.process import prefer_uvloop
-from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.operator.install import install
 from torchyard.operator.settings import NAMESPACE
 
@@ -160,7 +161,7 @@ class Measure:
         self._cores = Cores([one.pid for one in cluster.processes])
         self._limits = 0
 
-    async def few(self, jobs: int) -> list[tuple[Ref, Object]]:
+    async def few(self, jobs: int) -> list[tuple[GroupVersionResource, Object]]:
         """Answers with what the operator made of the first of them."""
         operator = await self._started()
         print(f"{jobs} jobs with a kubelet from the first moment on", flush=True)

@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections import Counter
 
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import PODS
 
 
 def _by_job(pod: Object) -> list[str]:

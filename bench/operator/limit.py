@@ -13,13 +13,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import Connection
-from torchyard.kube.refs import PODS, SERVICES
 from torchyard.operator.settings import MOST_REQUESTS
 
 AT_ONCE = MOST_REQUESTS  # as many as the operator may
@@ -52,7 +53,7 @@ async def made(client: Client, space: str, count: int) -> None:
 class Limit:
     """`like`: one job's pods and services, as the operator made them."""
 
-    def __init__(self, connection: Connection, like: list[tuple[Ref, Object]], count: int) -> None:
+    def __init__(self, connection: Connection, like: list[tuple[GroupVersionResource, Object]], count: int) -> None:
         self._connection, self._count = connection, count
         self._like = [(ref, _without_server(obj)) for ref, obj in like]
         self._replicas = sum(ref is PODS for ref, _ in like)

@@ -19,11 +19,11 @@ import psutil
 from tests.support import kubectl as kubectls
 from tests.support.yard import Yard
 
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.refs import PODS
 from torchyard.node.shutdown import stop_pods
 
 # the process itself writes when it began: nothing in between can flatter the figure

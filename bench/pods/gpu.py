@@ -11,9 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from torchyard.api.gvr import NODES, PODS
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client
-from torchyard.kube.refs import NODES, PODS
 from torchyard.node.shutdown import stop_pods
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings

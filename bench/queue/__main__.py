@@ -27,9 +27,10 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.queue.shapes import CLASSES, Load, cluster_queue, flavor, local_queue, workload
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load as connection
 from torchyard.kube.process import prefer_uvloop
@@ -53,7 +54,7 @@ class Runner:
         self.over = asyncio.Event()
         self.total = 0
 
-    async def create(self, ref: Ref, obj: Object) -> None:
+    async def create(self, ref: GroupVersionResource, obj: Object) -> None:
         async with self._room:
             self.created[obj["metadata"]["name"]] = time.perf_counter()
             await self._client.create(ref, obj)

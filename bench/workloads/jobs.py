@@ -13,20 +13,21 @@ from pathlib import Path
 
 import psutil
 
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.scheduler import Scheduler
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.process import calm_collector
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-JOBS = Ref("kubeflow.org", "v1", "pytorchjobs")
-PODS = Ref("", "v1", "pods")
-NODES = Ref("", "v1", "nodes", namespaced=False)
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
+JOBS = GroupVersionResource("kubeflow.org", "v1", "pytorchjobs")
+PODS = GroupVersionResource("", "v1", "pods")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 PARALLEL = 32
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from torchyard.api.builtins import builtin_resources
-from torchyard.api.resources import GroupVersionKind, Resource
+from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.resources import Resource
 
 
 def find(group: str, version: str, plural: str) -> Resource:

@@ -25,10 +25,10 @@ from tests.support.effort import rounds
 from tests.support.process import free_port
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PODS
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.refs import PODS
 from torchyard.node.shim import record
 from torchyard.node.shutdown import stop_pods
 

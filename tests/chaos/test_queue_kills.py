@@ -14,8 +14,9 @@ from tests.support.yard import Yard
 
 from torchyard.api.conditions import holds, is_true
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
-from torchyard.kube.client import Client, Ref, Unreachable
+from torchyard.kube.client import Client, Unreachable
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informer import Informer
 from torchyard.kube.kubeconfig import load as connection_of
@@ -64,7 +65,7 @@ class Load:
         if sum(self.held.values()) > QUEUES * QUOTA:
             self.problems.append(f"{sum(self.held.values())} cpus are held of {QUEUES * QUOTA}")
 
-    async def make(self, ref: Ref, kind: str, obj: Object) -> None:
+    async def make(self, ref: GroupVersionResource, kind: str, obj: Object) -> None:
         await self.client.create(ref, {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **obj})
 
     async def prepare(self) -> None:

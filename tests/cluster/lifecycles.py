@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.cluster.lives import LIVES, Life
 
+from torchyard.api.gvr import CONFIG_MAPS, EVENTS, PODS, SECRETS
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client
-from torchyard.kube.refs import CONFIG_MAPS, EVENTS, PODS, SECRETS
 
 RECORDED = Path(__file__).with_name("lifecycles.json")
 

@@ -11,9 +11,9 @@ from tests.support.effort import FULL
 from tests.support.kubernetes import MISSING, Kubernetes, assets
 from tests.support.waiting import eventually
 
+from torchyard.api.gvr import EVENTS
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.upkeep import EVENT_LIFE, Upkeep
-from torchyard.kube.refs import EVENTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -13,13 +13,14 @@ from tests.support import kubernetes as real
 from tests.support.kubernetes import Kubernetes, Server
 from tests.support.waiting import first_answer
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.controllers.scheduler import Scheduler
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import EVENTS, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -40,27 +41,27 @@ class Place:
         self.state = state
         self.patience = PATIENCE
 
-    async def create(self, ref: Ref, obj: Object) -> Object:
+    async def create(self, ref: GroupVersionResource, obj: Object) -> Object:
         return await self.client.create(ref, obj, self.namespace if ref.namespaced else "")
 
-    async def get(self, ref: Ref, name: str) -> Object:
+    async def get(self, ref: GroupVersionResource, name: str) -> Object:
         return await self.client.get(ref, name, self.namespace if ref.namespaced else "")
 
-    async def find(self, ref: Ref, name: str) -> Object | None:
+    async def find(self, ref: GroupVersionResource, name: str) -> Object | None:
         return await self.client.find(ref, name, self.namespace if ref.namespaced else "")
 
-    async def patch(self, ref: Ref, name: str, patch: Object, *, subresource: str = "") -> Object:
+    async def patch(self, ref: GroupVersionResource, name: str, patch: Object, *, subresource: str = "") -> Object:
         namespace = self.namespace if ref.namespaced else ""
         return await self.client.patch(ref, name, patch, namespace, subresource=subresource)
 
-    async def delete(self, ref: Ref, name: str, *, grace: int | None = None) -> None:
+    async def delete(self, ref: GroupVersionResource, name: str, *, grace: int | None = None) -> None:
         await self.client.delete(ref, name, self.namespace if ref.namespaced else "", grace=grace)
 
     async def until(self, what: Callable[[], Awaitable[T | None]], *, why: str = "it") -> T:
         """The first answer of an async question that is true."""
         return await first_answer(what, why, seconds=self.patience, pause=0.05)
 
-    async def becomes(self, ref: Ref, name: str, holds: Callable[[Object], object]) -> Object:
+    async def becomes(self, ref: GroupVersionResource, name: str, holds: Callable[[Object], object]) -> Object:
         """Wait until an object is there and something holds for it; the failure shows the object."""
         seen: list[Object | None] = [None]
 
@@ -73,7 +74,7 @@ class Place:
         except AssertionError as error:
             raise AssertionError(f"{ref.plural} {name} is {seen[0]}") from error
 
-    async def gone(self, ref: Ref, name: str) -> None:
+    async def gone(self, ref: GroupVersionResource, name: str) -> None:
         async def missing() -> bool:
             return await self.find(ref, name) is None
 

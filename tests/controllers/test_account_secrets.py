@@ -6,9 +6,9 @@ import base64
 
 from tests.controllers.conftest import Place
 
+from torchyard.api.gvr import SECRETS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.core.account.secrets import ACCOUNT_NAME, ACCOUNT_UID, TYPE
-from torchyard.kube.refs import SECRETS, SERVICE_ACCOUNTS
 
 
 def secret(account: str) -> Object:

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.controllers.conftest import Place
 
+from torchyard.api.gvr import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
 from torchyard.api.objects import Object
-from torchyard.kube.refs import ENDPOINTS, PODS, SERVICES, SLICES
 
 
 def service(name: str, **spec: Any) -> Object:
@@ -82,7 +82,7 @@ async def test_a_pod_that_changes_its_labels_moves_to_another_service(place: Pla
     await place.becomes(ENDPOINTS, "web", lambda one: not addresses(one))
 
     async def slices() -> bool:
-        found = (await place.client.list(SLICES, place.namespace)).items
+        found = (await place.client.list(ENDPOINT_SLICES, place.namespace)).items
         shown = {
             one["metadata"]["labels"]["kubernetes.io/service-name"]: len(one.get("endpoints") or ()) for one in found
         }

@@ -11,13 +11,13 @@ import pytest
 from tests.controllers.conftest import Place
 from tests.support.effort import FULL
 
+from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.controllers.node_lifecycle import NodeLifecycle
 from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import LEASES, NODES, PODS
 
 AT_ONCE = [
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}

@@ -17,12 +17,12 @@ from tests.controllers.conftest import Place
 from tests.support import kubectl as kubectls
 from tests.support.storage import claim, on_node, storage_class, volume
 
+from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.controllers.local_volumes import LocalVolumes
 from torchyard.core.volume.local import PROVISIONER
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import CLAIMS, CLASSES, PODS, VOLUMES
 
 
 class Storage:
@@ -37,24 +37,24 @@ class Storage:
 
     async def volume(self, name: str, size: str = "1Gi", *, free: bool = True, **more: Any) -> None:
         """Make one, and wait until it is seen to be free, if nobody is to take it at once."""
-        await self.place.create(VOLUMES, volume(self.named(name), size, **{"cls": self.cls, **more}))
+        await self.place.create(PERSISTENT_VOLUMES, volume(self.named(name), size, **{"cls": self.cls, **more}))
         if free:
-            await self.phase(VOLUMES, self.named(name), "Available")
+            await self.phase(PERSISTENT_VOLUMES, self.named(name), "Available")
 
     async def claim(self, name: str = "data", size: str = "1Gi", **more: Any) -> Object:
-        return await self.place.create(CLAIMS, claim(name, size, **{"cls": self.cls, **more}))
+        return await self.place.create(PERSISTENT_VOLUME_CLAIMS, claim(name, size, **{"cls": self.cls, **more}))
 
     async def phase(self, ref: Any, name: str, phase: str) -> Object:
         return await self.place.becomes(ref, name, lambda one: (one.get("status") or {}).get("phase") == phase)
 
     async def bound(self, name: str, to: str) -> Object:
-        found = await self.phase(CLAIMS, name, "Bound")
+        found = await self.phase(PERSISTENT_VOLUME_CLAIMS, name, "Bound")
         assert found["spec"]["volumeName"] == self.named(to)
         return found
 
     async def pending(self, name: str, reason: str, part: str) -> None:
         await self.place.told(name, reason, part=part)
-        assert (await self.place.get(CLAIMS, name))["status"]["phase"] == "Pending"
+        assert (await self.place.get(PERSISTENT_VOLUME_CLAIMS, name))["status"]["phase"] == "Pending"
 
     async def unscheduled(self, name: str, part: str) -> None:
         def holds(pod: Object) -> bool:
@@ -68,7 +68,7 @@ class Storage:
 
     async def default(self, name: str, **more: Any) -> None:
         await self.place.create(
-            CLASSES,
+            STORAGE_CLASSES,
             storage_class(name, annotations={"storageclass.kubernetes.io/is-default-class": "true"}, **more),
         )
 
@@ -77,11 +77,11 @@ class Storage:
 async def storage(place: Place) -> AsyncIterator[Storage]:
     if place.server is None:
         # The class this plane comes with would answer for what the tests leave open.
-        await place.becomes(CLASSES, "local", lambda _: True)
-        await place.delete(CLASSES, "local")
+        await place.becomes(STORAGE_CLASSES, "local", lambda _: True)
+        await place.delete(STORAGE_CLASSES, "local")
     yield Storage(place)
-    for one in (await place.client.list(CLASSES)).items:
-        await place.delete(CLASSES, one["metadata"]["name"])
+    for one in (await place.client.list(STORAGE_CLASSES)).items:
+        await place.delete(STORAGE_CLASSES, one["metadata"]["name"])
 
 
 @asynccontextmanager
@@ -146,7 +146,7 @@ async def test_06_a_volume_reserved_for_the_claim_wins(storage: Storage) -> None
     await storage.volume("reserved", "9Gi", claimRef=reference)
     await storage.claim()
     await storage.bound("data", "reserved")
-    found = await storage.place.get(VOLUMES, storage.named("reserved"))
+    found = await storage.place.get(PERSISTENT_VOLUMES, storage.named("reserved"))
     assert messages.BOUND_BY_CONTROLLER not in (found["metadata"].get("annotations") or {})
 
 
@@ -188,7 +188,7 @@ async def test_08_a_bound_claim_shows_the_volumes_capacity_and_modes(storage: St
 async def test_09_a_binding_left_half_done_is_completed(storage: Storage, written: str) -> None:
     """Each state that a binder leaves behind when it dies between two of its four writes."""
     place, name = storage.place, storage.named("half")
-    made = await place.create(CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}}))
+    made = await place.create(PERSISTENT_VOLUME_CLAIMS, claim(cls="", selector={"matchLabels": {"nothing": "yet"}}))
     metadata = made["metadata"]
     reference = {
         "apiVersion": "v1",
@@ -197,22 +197,24 @@ async def test_09_a_binding_left_half_done_is_completed(storage: Storage, writte
     }
     half = volume(name, cls="", claimRef=reference)
     half["metadata"]["annotations"] = {messages.BOUND_BY_CONTROLLER: messages.YES}
-    await place.create(VOLUMES, half)
+    await place.create(PERSISTENT_VOLUMES, half)
     if written != "volume":
-        await place.patch(VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
+        await place.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
     if written == "claim":
         marks = {messages.BOUND_BY_CONTROLLER: messages.YES, messages.BIND_COMPLETED: messages.YES}
-        await place.patch(CLAIMS, "data", {"metadata": {"annotations": marks}, "spec": {"volumeName": name}})
+        await place.patch(
+            PERSISTENT_VOLUME_CLAIMS, "data", {"metadata": {"annotations": marks}, "spec": {"volumeName": name}}
+        )
     found = await storage.bound("data", "half")
     assert found["status"]["capacity"] == {"storage": "1Gi"}
     assert found["metadata"]["annotations"][messages.BIND_COMPLETED] == messages.YES
-    await storage.phase(VOLUMES, name, "Bound")
+    await storage.phase(PERSISTENT_VOLUMES, name, "Bound")
 
 
 async def test_10_of_two_claims_for_one_volume_one_gets_it(storage: Storage) -> None:
     await asyncio.gather(*(storage.claim(name) for name in ("a", "b", "c")))
     await storage.volume("only", free=False)
-    found = await storage.phase(VOLUMES, storage.named("only"), "Bound")
+    found = await storage.phase(PERSISTENT_VOLUMES, storage.named("only"), "Bound")
     winner = found["spec"]["claimRef"]["name"]
     await storage.bound(winner, "only")
     for name in {"a", "b", "c"} - {winner}:
@@ -226,50 +228,54 @@ async def test_11_a_claim_without_a_class_gets_the_default_one_now_or_later(stor
     await storage.default(storage.cls)
     await storage.claim("late", cls=None)
     for name in ("late", "early"):  # the server itself may have yet to see that there is a default
-        await storage.place.becomes(CLAIMS, name, lambda one: one["spec"].get("storageClassName") == storage.cls)
-    assert (await storage.place.get(CLAIMS, "none"))["spec"]["storageClassName"] == ""
+        await storage.place.becomes(
+            PERSISTENT_VOLUME_CLAIMS, name, lambda one: one["spec"].get("storageClassName") == storage.cls
+        )
+    assert (await storage.place.get(PERSISTENT_VOLUME_CLAIMS, "none"))["spec"]["storageClassName"] == ""
 
 
 async def test_12_an_unknown_class_is_told_and_one_that_comes_later_is_taken(storage: Storage) -> None:
     await storage.claim()
     await storage.pending("data", messages.PROVISIONING_FAILED, messages.no_class(storage.cls))
-    await storage.place.create(CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
+    await storage.place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks"))
     await storage.pending("data", *messages.external("example.com/disks"))
-    found = await storage.place.get(CLAIMS, "data")
+    found = await storage.place.get(PERSISTENT_VOLUME_CLAIMS, "data")
     assert found["metadata"]["annotations"][messages.PROVISIONER] == "example.com/disks"
 
 
 async def test_13_a_claim_that_waits_for_its_consumer_says_for_whom(storage: Storage) -> None:
     place = storage.place
-    await place.create(CLASSES, storage_class(storage.cls, waits=True))
+    await place.create(STORAGE_CLASSES, storage_class(storage.cls, waits=True))
     await storage.claim()
     await storage.pending("data", *messages.waiting([]))
-    assert messages.PROVISIONER not in ((await place.get(CLAIMS, "data"))["metadata"].get("annotations") or {})
+    assert messages.PROVISIONER not in (
+        (await place.get(PERSISTENT_VOLUME_CLAIMS, "data"))["metadata"].get("annotations") or {}
+    )
     await storage.user("late", nodeSelector={"no": "such"})
     await storage.pending("data", *messages.waiting(["late"]))
 
 
 async def test_13_the_scheduler_tells_the_provisioner_which_node_it_has_chosen(storage: Storage) -> None:
     place, node = storage.place, f"{storage.place.namespace}-node"
-    await place.create(CLASSES, storage_class(storage.cls, provisioner="example.com/disks", waits=True))
+    await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner="example.com/disks", waits=True))
     await storage.claim()
     await place.node(node)
     await storage.user("p", nodeSelector={"kubernetes.io/hostname": node})
     found = await place.becomes(
-        CLAIMS, "data", lambda one: messages.PROVISIONER in (one["metadata"].get("annotations") or {})
+        PERSISTENT_VOLUME_CLAIMS, "data", lambda one: messages.PROVISIONER in (one["metadata"].get("annotations") or {})
     )
     assert found["metadata"]["annotations"][messages.SELECTED_NODE] == node
     # What a provisioner does then.
     reference = {key: found["metadata"][key] for key in ("namespace", "name", "uid")}
     reference |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-    await place.create(VOLUMES, volume(storage.named("made"), cls=storage.cls, claimRef=reference))
+    await place.create(PERSISTENT_VOLUMES, volume(storage.named("made"), cls=storage.cls, claimRef=reference))
     await storage.bound("data", "made")
     await place.becomes(PODS, "p", lambda pod: pod["spec"].get("nodeName") == node)
 
 
 async def test_13_a_volume_that_lies_on_one_node_takes_its_pod_there(storage: Storage) -> None:
     place, nodes = storage.place, [f"{storage.place.namespace}-{name}" for name in ("a", "b")]
-    await place.create(CLASSES, storage_class(storage.cls, provisioner=messages.NO_PROVISIONER, waits=True))
+    await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=messages.NO_PROVISIONER, waits=True))
     for node in nodes:
         await place.node(node)
     await storage.volume("there", nodeAffinity=on_node(nodes[1]))
@@ -299,15 +305,15 @@ async def test_15_a_claim_in_use_stays_until_its_pod_is_gone(storage: Storage) -
     await storage.claim()
     await storage.bound("data", "v")
     await storage.user("user", node="some-node")
-    await place.delete(CLAIMS, "data")
-    held = await place.becomes(CLAIMS, "data", lambda one: one["metadata"].get("deletionTimestamp"))
+    await place.delete(PERSISTENT_VOLUME_CLAIMS, "data")
+    held = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "data", lambda one: one["metadata"].get("deletionTimestamp"))
     assert held["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     await storage.claim("unused", cls=f"{storage.cls}-nothing")
-    await place.delete(CLAIMS, "unused")
-    await place.gone(CLAIMS, "unused")
-    assert await place.find(CLAIMS, "data") is not None
+    await place.delete(PERSISTENT_VOLUME_CLAIMS, "unused")
+    await place.gone(PERSISTENT_VOLUME_CLAIMS, "unused")
+    assert await place.find(PERSISTENT_VOLUME_CLAIMS, "data") is not None
     await place.delete(PODS, "user", grace=0)
-    await place.gone(CLAIMS, "data")
+    await place.gone(PERSISTENT_VOLUME_CLAIMS, "data")
 
 
 async def test_16_a_retained_volume_is_released_and_free_again_when_its_reference_is_cleared(storage: Storage) -> None:
@@ -315,28 +321,28 @@ async def test_16_a_retained_volume_is_released_and_free_again_when_its_referenc
     await storage.volume("kept")
     await storage.claim("first")
     await storage.bound("first", "kept")
-    await place.delete(CLAIMS, "first")
-    await storage.phase(VOLUMES, name, "Released")
+    await place.delete(PERSISTENT_VOLUME_CLAIMS, "first")
+    await storage.phase(PERSISTENT_VOLUMES, name, "Released")
     await storage.claim("second")
     await storage.pending("second", messages.PROVISIONING_FAILED, storage.cls)
-    await place.patch(VOLUMES, name, {"spec": {"claimRef": None}})
+    await place.patch(PERSISTENT_VOLUMES, name, {"spec": {"claimRef": None}})
     await storage.bound("second", "kept")
 
 
 async def test_17_a_deleted_claim_takes_its_volume_and_data_along(storage: Storage, tmp_path: Path) -> None:
     place = storage.place
     async with provisioner(place, tmp_path / "volumes") as root:
-        await place.create(CLASSES, storage_class(storage.cls, provisioner=PROVISIONER, reclaimPolicy="Delete"))
+        await place.create(STORAGE_CLASSES, storage_class(storage.cls, provisioner=PROVISIONER, reclaimPolicy="Delete"))
         await storage.claim()
-        found = await storage.phase(CLAIMS, "data", "Bound")
+        found = await storage.phase(PERSISTENT_VOLUME_CLAIMS, "data", "Bound")
         name = found["spec"]["volumeName"]
         assert name == f"pvc-{found['metadata']['uid']}"
         await place.told("data", "ProvisioningSucceeded", part=f"Successfully provisioned volume {name}")
         directory = root / f"{name}_{place.namespace}_data"
         assert directory.stat().st_mode & 0o777 == 0o700
         (directory / "model.pt").write_text("weights")
-        await place.delete(CLAIMS, "data")
-        await place.gone(VOLUMES, name)
+        await place.delete(PERSISTENT_VOLUME_CLAIMS, "data")
+        await place.gone(PERSISTENT_VOLUMES, name)
         assert not directory.exists()
 
 
@@ -346,8 +352,8 @@ async def test_17_a_volume_that_nobody_can_delete_fails_and_says_why(storage: St
     made = volume(name, cls=storage.cls, persistentVolumeReclaimPolicy="Delete", claimRef=reference)
     del made["spec"]["hostPath"]
     made["spec"]["nfs"] = {"server": "example.com", "path": "/x"}
-    await place.create(VOLUMES, made)
-    found = await storage.phase(VOLUMES, name, "Failed")
+    await place.create(PERSISTENT_VOLUMES, made)
+    found = await storage.phase(PERSISTENT_VOLUMES, name, "Failed")
     assert found["status"]["message"] == messages.no_deleter(name)
     await place.told(name, "VolumeFailedDelete", namespace="default")
 
@@ -359,14 +365,14 @@ async def test_18_a_bound_volume_stays_while_its_claim_does_and_a_claim_without_
     await storage.volume("v")
     await storage.claim()
     await storage.bound("data", "v")
-    await storage.phase(VOLUMES, name, "Bound")
-    await place.delete(VOLUMES, name)
-    held = await place.becomes(VOLUMES, name, lambda one: one["metadata"].get("deletionTimestamp"))
+    await storage.phase(PERSISTENT_VOLUMES, name, "Bound")
+    await place.delete(PERSISTENT_VOLUMES, name)
+    held = await place.becomes(PERSISTENT_VOLUMES, name, lambda one: one["metadata"].get("deletionTimestamp"))
     assert held["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
-    assert (await place.get(CLAIMS, "data"))["status"]["phase"] == "Bound"
-    await place.patch(VOLUMES, name, {"metadata": {"finalizers": None}})
-    await place.gone(VOLUMES, name)
-    await storage.phase(CLAIMS, "data", "Lost")
+    assert (await place.get(PERSISTENT_VOLUME_CLAIMS, "data"))["status"]["phase"] == "Bound"
+    await place.patch(PERSISTENT_VOLUMES, name, {"metadata": {"finalizers": None}})
+    await place.gone(PERSISTENT_VOLUMES, name)
+    await storage.phase(PERSISTENT_VOLUME_CLAIMS, "data", "Lost")
     await place.told("data", messages.LOST, part=messages.LOST_VOLUME)
 
 
@@ -424,8 +430,8 @@ async def test_a_pod_brings_its_own_claim_along_and_takes_no_other_of_that_name(
     for name in ("own", "taken"):
         volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
         await place.pod(name, volumes=volumes, nodeSelector={"kubernetes.io/hostname": node})
-    made = await place.becomes(CLAIMS, "own-v", lambda _: True)
+    made = await place.becomes(PERSISTENT_VOLUME_CLAIMS, "own-v", lambda _: True)
     assert [one["name"] for one in made["metadata"]["ownerReferences"]] == ["own"]
     await storage.unscheduled("taken", "was not created for pod")
     await place.delete(PODS, "own", grace=0)
-    await place.gone(CLAIMS, "own-v")
+    await place.gone(PERSISTENT_VOLUME_CLAIMS, "own-v")

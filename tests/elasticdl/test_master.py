@@ -13,12 +13,12 @@ import pytest
 from tests.elasticdl.test_pods import TUTORIAL
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.elastic.cli import ask
 from torchyard.elasticdl import cli, pods, serve
 from torchyard.elasticdl.master import Master
 from torchyard.kube.client import Client
-from torchyard.kube.refs import PODS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import Connection, load
-from torchyard.kube.refs import CONFIG_MAPS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -12,10 +12,11 @@ import orjson
 import pytest
 
 from torchyard.api.errors import StatusError
-from torchyard.kube.client import JSON, Answer, Client, Ref, events_in
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PODS
+from torchyard.kube.client import JSON, Answer, Client, events_in
 from torchyard.kube.informer import Informer, by_namespace, by_owner
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import PODS
 
 
 def pod(name: str, revision: int, **labels: str) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def test_who_asks_for_the_same_selection_gets_the_same_informer() -> None:
 def test_informers_of_one_namespace_see_cluster_scoped_objects_whole() -> None:
     informers = Informers(Client(ScriptedServer(), manager="test"), namespace="n")
     assert informers.of(PODS) is informers.of(PODS, namespace="n")
-    nodes = Ref("", "v1", "nodes", namespaced=False)
+    nodes = GroupVersionResource("", "v1", "nodes", namespaced=False)
     assert informers.of(nodes) is informers.of(nodes, namespace="n")
 
 
@@ -172,7 +173,7 @@ async def test_shared_informers_run_together() -> None:
     server = ScriptedServer()
     server.items = [pod("a", 1)]
     informers = Informers(Client(server, manager="test"))
-    pods, services = informers.of(PODS), informers.of(Ref("", "v1", "services"))
+    pods, services = informers.of(PODS), informers.of(GroupVersionResource("", "v1", "services"))
     task = asyncio.create_task(informers.run())
     await asyncio.gather(pods.synced.wait(), services.synced.wait())
     assert len(pods) == 1

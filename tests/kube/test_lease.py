@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from torchyard.api.gvr import LEASES
 from torchyard.kube.client import Client
 from torchyard.kube.lease import Election, Terms
-from torchyard.kube.refs import LEASES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -12,13 +12,14 @@ import pytest
 from tests.conformance.objects import crd, custom
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.kube.client import Client, Ref, WatchEvent
+from torchyard.kube.client import Client, WatchEvent
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-BOATS = Ref("test.torchyard.dev", "v1", "boats")
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+BOATS = GroupVersionResource("test.torchyard.dev", "v1", "boats")
 STATUS = {"type": "object", "properties": {"knots": {"type": "array", "items": {"type": "integer"}}}}
 SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"status": STATUS}}}
 
@@ -87,7 +88,7 @@ async def test_metadata_alone_is_told_where_that_is_asked_for(client: Client) ->
 
 async def test_a_refused_watch_is_raised_as_the_status_it_is(client: Client) -> None:
     with pytest.raises(StatusError, match="could not find the requested resource") as caught:
-        await anext(client.watch(Ref("test.torchyard.dev", "v1", "ships")))
+        await anext(client.watch(GroupVersionResource("test.torchyard.dev", "v1", "ships")))
     assert caught.value.status == 404
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from torchyard.api.gvr import EVENTS
 from torchyard.kube.client import Client
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import EVENTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

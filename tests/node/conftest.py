@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from torchyard.api.gvr import EVENTS, PODS
 from torchyard.api.objects import Object
 from torchyard.core.pod.logs import LogOptions
 from torchyard.kube.client import Client
-from torchyard.kube.refs import EVENTS, PODS
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane

@@ -12,8 +12,8 @@ from tests.node import support
 from tests.node.conftest import Node
 
 from torchyard.api.errors import YardError
+from torchyard.api.gvr import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.node.images.store import ImageStore
 from torchyard.node.pod import starter
 from torchyard.node.pod.surroundings import Surroundings

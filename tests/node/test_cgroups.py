@@ -9,7 +9,7 @@ import pytest
 from tests.node import support
 from tests.node.conftest import Node
 
-from torchyard.kube.refs import PODS
+from torchyard.api.gvr import PODS
 from torchyard.node.resources import cgroups
 from torchyard.node.shim.memory import Groups
 

@@ -9,8 +9,8 @@ from tests.node.conftest import Node
 from tests.support.storage import claim, volume
 from tests.support.waiting import first_answer
 
+from torchyard.api.gvr import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import CLAIMS, EVENTS, PODS, VOLUMES
 
 PATIENCE = 60.0
 MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/mnt/ceph"}]}
@@ -31,7 +31,7 @@ async def told(node: Node, name: str, reason: str, part: str) -> None:
 
 async def bound(node: Node, name: str) -> Object:
     async def look() -> Object | None:
-        found = await node.client.get(CLAIMS, name, "default")
+        found = await node.client.get(PERSISTENT_VOLUME_CLAIMS, name, "default")
         return found if (found.get("status") or {}).get("phase") == "Bound" else None
 
     return await first_answer(look, seconds=PATIENCE, pause=0.05)
@@ -41,9 +41,9 @@ async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: Node, tmp_p
     """A class that exists only by name, a selector, and a claim that shows more than it asked for."""
     where = tmp_path / "mnt"
     made = volume("mnist", "10Gi", labels={"app": "mnist"}, hostPath={"path": str(where)})
-    await node.client.create(VOLUMES, made)
+    await node.client.create(PERSISTENT_VOLUMES, made)
     wanted = claim("mnist", "3Gi", selector={"matchLabels": {"app": "mnist"}})
-    await node.client.create(CLAIMS, wanted, "default")
+    await node.client.create(PERSISTENT_VOLUME_CLAIMS, wanted, "default")
     assert (await bound(node, "mnist"))["status"]["capacity"] == {"storage": "10Gi"}
     await node.script("train", "echo weights > /mnt/ceph/mnist_cnn.pt", container=MOUNT, volumes=uses("mnist"))
     await node.phase("train", "Succeeded")
@@ -53,9 +53,9 @@ async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: Node, tmp_p
 @pytest.mark.parametrize("cls", ["csi-cephfs-sc", "k8s-storage-policy", None])
 async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(node: Node, cls: str | None) -> None:
     """Classes of other clusters stand for this machine's own, and the claim says so."""
-    await node.client.create(CLAIMS, claim(cls=cls, accessModes=["ReadWriteMany"]), "default")
+    await node.client.create(PERSISTENT_VOLUME_CLAIMS, claim(cls=cls, accessModes=["ReadWriteMany"]), "default")
     found = await bound(node, "data")
-    persistent = await node.client.get(VOLUMES, found["spec"]["volumeName"])
+    persistent = await node.client.get(PERSISTENT_VOLUMES, found["spec"]["volumeName"])
     where = Path(persistent["spec"]["local"]["path"])
     assert where.parent == node.plane.settings.volumes
     if cls is not None:
@@ -64,13 +64,13 @@ async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(no
     await node.phase("first", "Succeeded")
     await node.script("second", "grep hello /mnt/ceph/code.py", container=MOUNT, volumes=uses("data"))
     await node.phase("second", "Succeeded")
-    await node.client.delete(CLAIMS, "data", "default")
+    await node.client.delete(PERSISTENT_VOLUME_CLAIMS, "data", "default")
     assert (where / "code.py").read_text() == "hello\n", "used by a pod, though one that has ended"
     for name in ("first", "second"):
         await node.client.delete(PODS, name, "default")
 
     async def gone() -> bool:
-        return not where.exists() and await node.client.find(VOLUMES, persistent["metadata"]["name"]) is None
+        return not where.exists() and await node.client.find(PERSISTENT_VOLUMES, persistent["metadata"]["name"]) is None
 
     await first_answer(gone, seconds=PATIENCE, pause=0.05)
 
@@ -84,13 +84,15 @@ async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: Node, tm
 
 
 async def test_a_claim_grows_as_its_class_allows(node: Node) -> None:
-    await node.client.create(CLAIMS, claim(cls=None), "default")
+    await node.client.create(PERSISTENT_VOLUME_CLAIMS, claim(cls=None), "default")
     found = await bound(node, "data")
-    await node.client.patch(CLAIMS, "data", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}}, "default")
+    await node.client.patch(
+        PERSISTENT_VOLUME_CLAIMS, "data", {"spec": {"resources": {"requests": {"storage": "5Gi"}}}}, "default"
+    )
 
     async def grown() -> bool:
-        now = await node.client.get(CLAIMS, "data", "default")
-        persistent = await node.client.get(VOLUMES, found["spec"]["volumeName"])
+        now = await node.client.get(PERSISTENT_VOLUME_CLAIMS, "data", "default")
+        persistent = await node.client.get(PERSISTENT_VOLUMES, found["spec"]["volumeName"])
         sizes = (now["status"]["capacity"], persistent["spec"]["capacity"])
         return sizes == ({"storage": "5Gi"}, {"storage": "5Gi"})
 
@@ -104,12 +106,12 @@ async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: Node) -> None:
     volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
     await node.script("p", "touch /mnt/ceph/scratch", container=MOUNT, volumes=volumes)
     await node.phase("p", "Succeeded")
-    made = await node.client.get(CLAIMS, "p-v", "default")
+    made = await node.client.get(PERSISTENT_VOLUME_CLAIMS, "p-v", "default")
     assert made["metadata"]["labels"] == {"for": "scratch"}
     await node.client.delete(PODS, "p", "default")
 
     async def gone() -> bool:
-        return await node.client.find(CLAIMS, "p-v", "default") is None
+        return await node.client.find(PERSISTENT_VOLUME_CLAIMS, "p-v", "default") is None
 
     await first_answer(gone, seconds=PATIENCE, pause=0.05)
 

@@ -10,7 +10,7 @@ from tests.node import support
 from tests.node.conftest import running_node
 
 from torchyard.api.errors import YardError
-from torchyard.kube.refs import PODS
+from torchyard.api.gvr import PODS
 from torchyard.node.devices import nvidia
 from torchyard.node.devices.nvidia import GPU, Allocations, Device, capacity, environment, labels
 

@@ -12,8 +12,8 @@ import pytest
 from tests.node import support
 from tests.node.conftest import Node, running_node
 
+from torchyard.api.gvr import CONFIG_MAPS, SERVICES
 from torchyard.api.objects import Object
-from torchyard.kube.refs import CONFIG_MAPS, SERVICES
 from torchyard.node.network import meeting
 from torchyard.node.runtime import probe
 

@@ -11,7 +11,7 @@ import pytest
 from tests.node import support
 from tests.node.conftest import Node, running_node
 
-from torchyard.kube.refs import PODS
+from torchyard.api.gvr import PODS
 
 # as mount.nfs is called: share, place, options
 STAND_IN = """#!/bin/sh

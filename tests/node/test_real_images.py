@@ -19,8 +19,8 @@ from tests.node.conftest import Node, running_node
 from tests.support.process import Process
 
 from torchyard.api.errors import YardError
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import PODS
 from torchyard.node.images import archive, python
 from torchyard.node.images.build import Builder
 from torchyard.node.images.load import load

@@ -11,7 +11,7 @@ from tests.node import support
 from tests.node.conftest import Node
 
 from torchyard.api.errors import YardError
-from torchyard.kube.refs import SERVICES, SLICES
+from torchyard.api.gvr import ENDPOINT_SLICES, SERVICES
 from torchyard.node.network import datagrams
 from torchyard.node.network.datagrams import DatagramDoor
 
@@ -84,7 +84,7 @@ async def test_pods_share_the_work_of_a_service_over_udp_and_tcp(node: Node) -> 
 
 async def _both_known(node: Node) -> None:
     for _ in range(1500):
-        listed = (await node.client.list(SLICES, "default", labels="kubernetes.io/service-name=echo")).items
+        listed = (await node.client.list(ENDPOINT_SLICES, "default", labels="kubernetes.io/service-name=echo")).items
         ends = [
             end for one in listed for end in one.get("endpoints") or () if (end.get("conditions") or {}).get("ready")
         ]

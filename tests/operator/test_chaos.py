@@ -17,10 +17,10 @@ from tests.support.process import Process
 from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
+from torchyard.api.gvr import SERVICES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import SERVICES
 
 pytestmark = pytest.mark.cluster
 JOB_COUNT = rounds(4, 25)

@@ -18,10 +18,10 @@ import yaml
 from tests.support.kubernetes import Server
 from tests.support.operator import Installed
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CLUSTER_ROLES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
-from torchyard.kube.client import Ref
-from torchyard.kube.refs import CLUSTER_ROLES
 from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.install import DEFINITIONS, uninstall
 from torchyard.operator.manifests import Installation, objects
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("helm_python") is None, reason="no Helm here: pip install helm-python-sdk"
 )
 CHART = Path(__file__).parents[2] / "deploy" / "chart"
-DEPLOYMENTS = Ref("apps", "v1", "deployments")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 SPACE, RELEASE = "by-helm", "yard"
 
 

@@ -13,11 +13,11 @@ from tests.support.pytorchjobs import job, replica
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import EVENTS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages
 from torchyard.controllers.pytorchjob import JOBS, PLUGIN_GROUPS, VOLCANO_GROUPS
-from torchyard.kube.client import Ref
-from torchyard.kube.refs import EVENTS, PODS
 from torchyard.operator.install import DEFINITIONS
 
 pytestmark = pytest.mark.cluster
@@ -33,7 +33,7 @@ _SPECS = {
 }
 
 
-async def _define(installed: Installed, ref: Ref) -> None:
+async def _define(installed: Installed, ref: GroupVersionResource) -> None:
     phase = {"type": "object", "properties": {"phase": _TEXT}}
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": _SPECS[ref]}, "status": phase}}
     version = {
@@ -87,7 +87,7 @@ async def _finish(installed: Installed, namespace: str) -> None:
     await installed.until(succeeded)
 
 
-async def _group(installed: Installed, ref: Ref, namespace: str, *, there: bool = True) -> Object:
+async def _group(installed: Installed, ref: GroupVersionResource, namespace: str, *, there: bool = True) -> Object:
     async def found() -> Object | None:
         group = await installed.admin.find(ref, "train", namespace)
         return group if there else {} if group else {"gone": True}

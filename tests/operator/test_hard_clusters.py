@@ -21,11 +21,11 @@ from tests.support.operator import Installed, denied, installation, running, sta
 from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
+from torchyard.api.gvr import CLUSTER_ROLES, PODS, SECRETS
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.apiserver.access.certificates import ensure_server
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.refs import CLUSTER_ROLES, PODS, SECRETS
 from torchyard.operator import certificates
 from torchyard.operator.install import install
 from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK_SECRET

@@ -18,19 +18,20 @@ from tests.support.pytorchjobs import job
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CLUSTER_ROLES, NAMESPACES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.connect import connected
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import CLUSTER_ROLES, NAMESPACES
 from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.install import install, uninstall
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK
 
 pytestmark = pytest.mark.cluster
-ROLES = Ref("rbac.authorization.k8s.io", "v1", "roles")
-DEPLOYMENTS = Ref("apps", "v1", "deployments")
+ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
+DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 
 
 def yard(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -12,11 +12,11 @@ from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import SECRETS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Ref
-from torchyard.kube.refs import SECRETS
 from torchyard.operator.certificates import VALIDATING
 from torchyard.operator.checks import NotReady, check_rights
 from torchyard.operator.install import DEFINITIONS, install, uninstall
@@ -24,7 +24,7 @@ from torchyard.operator.rights import job_rights
 from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
 
 pytestmark = pytest.mark.cluster
-ROLES = Ref("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
+ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
 
 
 def train(namespace: str, name: str = "train", **labels: str) -> Object:

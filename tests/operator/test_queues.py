@@ -15,6 +15,7 @@ from tests.support.pytorchjobs import job
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import CONFIG_MAPS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue.crd import definitions
 from torchyard.api.queue.names import API_VERSION, QUEUE_NAME
@@ -22,7 +23,6 @@ from torchyard.controllers.pytorchjob import JOBS
 from torchyard.controllers.queue.refs import FLAVORS, WORKLOADS
 from torchyard.core.queue.lifecycle import evict
 from torchyard.core.queue.presence import EXTERNAL, Mode
-from torchyard.kube.refs import CONFIG_MAPS, PODS
 from torchyard.operator import queues
 from torchyard.operator.certificates import MUTATING
 from torchyard.operator.install import DEFINITIONS

@@ -13,9 +13,10 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.connect import connected
 from torchyard.kube.kubeconfig import Connection, load
 from torchyard.operator.certificates import MUTATING, VALIDATING
@@ -25,9 +26,9 @@ from torchyard.operator.manifests import Installation, objects
 from torchyard.operator.operator import Operator
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, Settings
 
-PODS = Ref("", "v1", "pods")
-NAMESPACES = Ref("", "v1", "namespaces", namespaced=False)
-ACCOUNTS = Ref("", "v1", "serviceaccounts")
+PODS = GroupVersionResource("", "v1", "pods")
+NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
+ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 PATIENCE = 60.0
 _WEBHOOKS = ((VALIDATING, WEBHOOK), (MUTATING, DEFAULTS_WEBHOOK))
 INSTALLATION = Installation("torchyard/operator:test", replicas=0)

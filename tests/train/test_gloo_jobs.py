@@ -13,9 +13,9 @@ from tests.support.kubernetes import ROOT
 from tests.support.training import interpreter
 from tests.train import ordinary
 
+from torchyard.api.gvr import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.core.pod.logs import LogOptions
 from torchyard.kube.client import Client
-from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, SLICES
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
@@ -93,7 +93,7 @@ async def publish(client: Client, namespace: str) -> None:
         "ports": [{"name": "c10d", "port": 23456}],
     }
     slice_ = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata, **content}
-    await client.create(SLICES, slice_, namespace)
+    await client.create(ENDPOINT_SLICES, slice_, namespace)
 
 
 async def finished(plane: Plane, client: Client, namespace: str) -> list[str]:

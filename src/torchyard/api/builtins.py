@@ -11,8 +11,9 @@ from typing import Any
 
 import orjson
 
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.kinds import STRATEGIES
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.resources import Resource, Subresource
 from torchyard.api.schema.builtin import DATA, type_of
 from torchyard.api.strategy import Strategy
 

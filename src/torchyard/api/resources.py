@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.types import Type
 from torchyard.api.strategy import Strategy
-
-
-class GroupVersionKind(NamedTuple):
-    group: str
-    version: str
-    kind: str
-
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ import orjson
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.printing import IncludeObject, include_object
-from torchyard.api.resources import GroupVersionKind, Resource
+from torchyard.api.resources import Resource
 from torchyard.api.selectors import parse_fields
 from torchyard.apiserver.access.guard import Guard
 from torchyard.apiserver.access.rbac import Access

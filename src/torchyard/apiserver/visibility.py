@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from torchyard.api import errors
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.resources import Resource, Subresource
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route

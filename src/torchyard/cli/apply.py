@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import aclosing
 
 from torchyard.api.errors import YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.core.run.outcome import RUNNABLE, outcome
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.resources import resource_of
 
 
-async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -> tuple[Ref, Object]:
+async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -> tuple[GroupVersionResource, Object]:
     """Server-side apply, as this command; an object without a name is created."""
     ref = await resource_of(client, obj["apiVersion"], obj["kind"])
     metadata = obj["metadata"]
@@ -24,7 +25,7 @@ async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -
     return ref, {"kind": obj["kind"], **made}
 
 
-async def _make_room(client: Client, ref: Ref, name: str, namespace: str, *, replace: bool) -> None:
+async def _make_room(client: Client, ref: GroupVersionResource, name: str, namespace: str, *, replace: bool) -> None:
     """A job that has ended does not run again by being applied again."""
     there = await client.find(ref, name, namespace)
     if there is None or there["kind"] not in RUNNABLE or not outcome(there).done:
@@ -43,7 +44,7 @@ async def _make_room(client: Client, ref: Ref, name: str, namespace: str, *, rep
                 return
 
 
-def called(ref: Ref, obj: Object) -> str:
+def called(ref: GroupVersionResource, obj: Object) -> str:
     """As kubectl names an object: `job.batch/mnist`."""
     kind = obj["kind"].lower()
     return f"{kind}.{ref.group}/{obj['metadata']['name']}" if ref.group else f"{kind}/{obj['metadata']['name']}"

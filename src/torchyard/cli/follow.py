@@ -7,15 +7,16 @@ from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
 from torchyard.cli.screen import Replica, Screen
 from torchyard.core.run.lines import Lines
 from torchyard.core.run.outcome import Failure, Outcome, first_failure, holdup, outcome, pods_of, short_name
 from torchyard.core.run.progress import Progress, progress
-from torchyard.kube.client import Client, Ref, Unreachable
+from torchyard.kube.client import Client, Unreachable
 from torchyard.kube.informer import Informer
-from torchyard.kube.refs import PODS
 
 # How long the last lines may take to arrive once the job has ended.
 LAST_LINES = 30.0
@@ -25,7 +26,7 @@ _STATUS = 2  # the cell of a pod's row that sums it up
 class Follower:
     """One object that runs pods, from now until it has ended."""
 
-    def __init__(self, client: Client, ref: Ref, obj: Object, screen: Screen) -> None:
+    def __init__(self, client: Client, ref: GroupVersionResource, obj: Object, screen: Screen) -> None:
         self._client, self._screen = client, screen
         self._name, self._namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         self._uid, self._kind = obj["metadata"]["uid"], obj["kind"]

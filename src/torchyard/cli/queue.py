@@ -159,7 +159,7 @@ async def _told(client: Client, *, job: str, namespace: str) -> str:
 
 async def _refusal(client: Client, job: str, namespace: str) -> str:
     """What was last told of a job that no workload could be made for."""
-    from torchyard.kube.refs import EVENTS
+    from torchyard.api.gvr import EVENTS
 
     fields = f"involvedObject.name={job},type=Warning"
     found = (await client.list(EVENTS, namespace, fields=fields)).items
@@ -219,8 +219,8 @@ def move(
     """Move a waiting job to another queue of its namespace."""
 
     async def change(client: Client, place: Place) -> None:
+        from torchyard.api.gvr import JOBS
         from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
-        from torchyard.kube.refs import JOBS
 
         where = place.item.key[0]
         if await client.find(LOCAL_QUEUES, queue, where) is None:

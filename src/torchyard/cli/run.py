@@ -18,8 +18,9 @@ from torchyard.cli.options import State
 from torchyard.cli.target import Context, Kubeconfig, chosen
 
 if TYPE_CHECKING:
+    from torchyard.api.group_version import GroupVersionResource
     from torchyard.cli.screen import Screen
-    from torchyard.kube.client import Client, Ref
+    from torchyard.kube.client import Client
     from torchyard.kube.kubeconfig import Connection
 
 INTERRUPTED = 130  # what a shell shows for a program that Ctrl-C ended
@@ -65,7 +66,7 @@ async def _run(
     from torchyard.cli.screen import screen as make_screen
     from torchyard.kube.connect import connected
 
-    running: list[tuple[Ref, Object]] = []
+    running: list[tuple[GroupVersionResource, Object]] = []
     async with connected(found, "yard-run") as client:
         screen = make_screen()
         work = asyncio.ensure_future(
@@ -94,7 +95,7 @@ async def _apply_and_follow(
     client: Client,
     objects: list[Object],
     namespace: str,
-    running: list[tuple[Ref, Object]],
+    running: list[tuple[GroupVersionResource, Object]],
     screen: Screen,
     replace: bool,
 ) -> int:
@@ -123,7 +124,7 @@ async def _apply_and_follow(
 
 
 async def _interrupted(
-    client: Client, running: list[tuple[Ref, Object]], screen: Screen, on_interrupt: OnInterrupt
+    client: Client, running: list[tuple[GroupVersionResource, Object]], screen: Screen, on_interrupt: OnInterrupt
 ) -> None:
     from torchyard.cli.apply import called
 

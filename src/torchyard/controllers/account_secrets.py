@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchyard.api.gvr import SECRETS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.core.account.secrets import TYPE, account_of, filled, is_for
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import SECRETS, SERVICE_ACCOUNTS
 
 
 class AccountSecrets:

@@ -10,18 +10,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.workload import autoscaler_messages as messages
 from torchyard.controllers.loop import Controller
 from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
 from torchyard.core.autoscaler.pace import History
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import AUTOSCALERS, PODS
 
-USAGE = Ref("metrics.k8s.io", "v1beta1", "pods")
+USAGE = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
 # kube-controller-manager's --horizontal-pod-autoscaler-sync-period
 PERIOD_SECONDS = 15.0
 
@@ -34,13 +35,13 @@ class AutoscalerController:
         client: Client,
         informers: Informers,
         *,
-        target: Callable[[str, str], Ref | None],
+        target: Callable[[str, str], GroupVersionResource | None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         period: float = PERIOD_SECONDS,
     ) -> None:
         self._client, self._target, self._clock, self._period = client, target, clock, period
         self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
-        self._autoscalers = informers.of(AUTOSCALERS)
+        self._autoscalers = informers.of(HORIZONTAL_POD_AUTOSCALERS)
         self._histories: dict[str, History] = {}
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._autoscalers], workers=1)
         self._autoscalers.on_change(self._changed)
@@ -61,10 +62,12 @@ class AutoscalerController:
         hpa = self._autoscalers.get(*key)
         if hpa is None or hpa["metadata"].get("deletionTimestamp"):
             return None
-        hpa = {**hpa, "apiVersion": AUTOSCALERS.api_version, "kind": "HorizontalPodAutoscaler"}
+        hpa = {**hpa, "apiVersion": HORIZONTAL_POD_AUTOSCALERS.api_version, "kind": "HorizontalPodAutoscaler"}
         decision = await self._decision(hpa)
         if decision.status != (hpa.get("status") or {}):
-            await self._client.update(AUTOSCALERS, {**hpa, "status": decision.status}, subresource="status")
+            await self._client.update(
+                HORIZONTAL_POD_AUTOSCALERS, {**hpa, "status": decision.status}, subresource="status"
+            )
         for event in decision.events:
             self._recorder.event(hpa, event.kind, event.reason, event.message)
         return self._period

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import CRON_JOBS, JOBS
 from torchyard.api.job import cron_messages as messages
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
@@ -16,7 +17,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import CRON_JOBS, JOBS
 
 
 class CronJobController:

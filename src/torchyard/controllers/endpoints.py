@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import ENDPOINTS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
@@ -11,7 +12,6 @@ from torchyard.core.service.slices import has_slices
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import ENDPOINTS
 
 
 class EndpointsController:

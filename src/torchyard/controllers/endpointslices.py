@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import ENDPOINT_SLICES
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
@@ -10,14 +11,13 @@ from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, has
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import SLICES
 
 
 class EndpointSliceController:
     def __init__(self, client: Client, informers: Informers) -> None:
         self._client = client
         self._known = ServicePods(informers)
-        self._slices = informers.of(SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of})
+        self._slices = informers.of(ENDPOINT_SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of})
         sources = (self._known.services, self._known.pods, self._slices)
         self.controller = Controller("endpointslice-controller", self._reconcile, sources)
         self._known.feed(self.controller.queue)
@@ -38,17 +38,19 @@ class EndpointSliceController:
         for wanted in wanted_slices(service, self._known.pods_of(service)):
             await self._keep(wanted, there.pop(wanted["metadata"]["name"], None))
         for spare in there.values():
-            await self._client.delete(SLICES, spare["metadata"]["name"], key[0], uid=spare["metadata"]["uid"])
+            await self._client.delete(ENDPOINT_SLICES, spare["metadata"]["name"], key[0], uid=spare["metadata"]["uid"])
 
     async def _keep(self, wanted: Object, there: Object | None) -> None:
         if there is None:
             try:
-                await self._client.create(SLICES, wanted)
+                await self._client.create(ENDPOINT_SLICES, wanted)
             except StatusError as error:
                 if error.reason != "AlreadyExists":  # the cache is behind, and will bring it
                     raise
         elif any((there.get(part) or []) != wanted[part] for part in ("endpoints", "ports")):
-            await self._client.update(SLICES, {**there, "endpoints": wanted["endpoints"], "ports": wanted["ports"]})
+            await self._client.update(
+                ENDPOINT_SLICES, {**there, "endpoints": wanted["endpoints"], "ports": wanted["ports"]}
+            )
 
 
 def _service_of(obj: Object) -> tuple[str]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PODS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.core.volume.ephemeral import ephemeral_claims
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import CLAIMS, PODS
 
 
 class EphemeralVolumes:
     def __init__(self, client: Client, informers: Informers) -> None:
         self._client = client
-        self._claims, self._pods = informers.of(CLAIMS), informers.of(PODS)
+        self._claims, self._pods = informers.of(PERSISTENT_VOLUME_CLAIMS), informers.of(PODS)
         self.controller = Controller("ephemeral-volume-controller", self._reconcile, (self._claims, self._pods))
         self._pods.on_change(self._pod_changed)
         self._claims.on_change(self._claim_changed)
@@ -41,7 +41,7 @@ class EphemeralVolumes:
         for claim in ephemeral_claims(pod):
             if self._claims.get(*key_of(claim)) is None:
                 try:
-                    await self._client.create(CLAIMS, claim)
+                    await self._client.create(PERSISTENT_VOLUME_CLAIMS, claim)
                 except StatusError as error:
                     if error.reason != "AlreadyExists":  # whose it is the scheduler and the node look at
                         raise

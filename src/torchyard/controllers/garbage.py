@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.core.garbage.decide import Delete, DropOwners, OrphanDependents, OwnerState, RemoveFinalizer, decide
 from torchyard.core.garbage.graph import ORPHAN, Graph, Node, Owner, node_of
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.recorder import Recorder
 from torchyard.kube.workqueue import WorkQueue
 
@@ -18,19 +19,21 @@ log = logging.getLogger(__name__)
 
 
 class GarbageCollector:
-    """`resource_of` finds the resource that serves a kind: (apiVersion, kind) -> Ref.
+    """`resource_of` finds the resource that serves a kind: (apiVersion, kind) -> GroupVersionResource.
 
     It is told of changes by `observe`; whoever calls it may leave out objects that own nothing and are owned by nobody.
     """
 
-    def __init__(self, client: Client, resource_of: Callable[[str, str], Ref | None], recorder: Recorder) -> None:
+    def __init__(
+        self, client: Client, resource_of: Callable[[str, str], GroupVersionResource | None], recorder: Recorder
+    ) -> None:
         self._client = client
         self._resource_of = resource_of
         self._recorder = recorder
         self._graph = Graph()
         self._queue: WorkQueue[str] = WorkQueue()
 
-    def observe(self, ref: Ref, kind: str, metadata: Object, *, is_gone: bool) -> None:
+    def observe(self, ref: GroupVersionResource, kind: str, metadata: Object, *, is_gone: bool) -> None:
         """Take note of an object's present metadata, or of its end."""
         if is_gone:
             changed = self._graph.remove(metadata["uid"]) | self._graph.dependents_of(metadata["uid"])
@@ -92,7 +95,7 @@ class GarbageCollector:
             return "gone"
         return "waiting" if known.foreground else "there"
 
-    async def _find(self, ref: Ref, owner: Owner, namespace: str) -> Object | None:
+    async def _find(self, ref: GroupVersionResource, owner: Owner, namespace: str) -> Object | None:
         """The owner as it is now: in its dependent's namespace or, which makes it no owner, in another."""
         found = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
         if found is not None and found["metadata"]["uid"] == owner.uid:

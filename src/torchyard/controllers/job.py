@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.job import messages
 from torchyard.api.objects import Object
 from torchyard.controllers.job_pods import PodWriter
@@ -20,7 +21,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import JOBS, PODS
 
 
 class JobController:

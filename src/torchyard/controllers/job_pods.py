@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PODS
 from torchyard.api.job import labels, messages
 from torchyard.api.objects import Object
 from torchyard.controllers.at_once import at_once
@@ -15,7 +16,6 @@ from torchyard.core.job.crew import Deletion
 from torchyard.core.job.pods import owner_reference
 from torchyard.kube.client import Client
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import PODS
 
 _WRITES_AT_ONCE = 32
 _DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}

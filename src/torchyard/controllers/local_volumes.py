@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.controllers.loop import Controller
@@ -19,7 +20,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import CLAIMS, CLASSES, VOLUMES
 
 _TRY_AGAIN = 15.0
 
@@ -30,9 +30,9 @@ class LocalVolumes:
     def __init__(self, client: Client, informers: Informers, *, root: Path, node: str) -> None:
         self._client, self._root, self._node = client, root, node
         self.recorder = Recorder(client, local.PROVISIONER)
-        self._claims = informers.of(CLAIMS)
-        self._volumes = informers.of(VOLUMES)
-        self._classes = informers.of(CLASSES)
+        self._claims = informers.of(PERSISTENT_VOLUME_CLAIMS)
+        self._volumes = informers.of(PERSISTENT_VOLUMES)
+        self._classes = informers.of(STORAGE_CLASSES)
         sources = (self._claims, self._volumes, self._classes)
         self.claims = Controller(f"{local.PROVISIONER} claims", self._look_at_claim, sources)
         self.volumes = Controller(f"{local.PROVISIONER} volumes", self._look_at_volume, sources)
@@ -48,7 +48,7 @@ class LocalVolumes:
     async def _offer_class(self) -> None:
         """One that is there already is the user's to change."""
         try:
-            await self._client.create(CLASSES, local.local_class())
+            await self._client.create(STORAGE_CLASSES, local.local_class())
         except StatusError as error:
             if error.reason != "AlreadyExists":
                 raise
@@ -80,7 +80,7 @@ class LocalVolumes:
             self._tell(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, str(error)))
             return _TRY_AGAIN
         try:
-            await self._client.create(VOLUMES, volume)
+            await self._client.create(PERSISTENT_VOLUMES, volume)
         except StatusError as error:
             if error.reason != "AlreadyExists":  # made before the process ended; the binder finds it
                 raise
@@ -102,10 +102,10 @@ class LocalVolumes:
         larger, status = local.grown(claim, volume, wanted)
         if size(volume) < wanted_size(claim):
             self._tell(claim, "Normal", "Resizing", f"External resizer is resizing volume {volume['metadata']['name']}")
-            await self._client.update(VOLUMES, larger)
+            await self._client.update(PERSISTENT_VOLUMES, larger)
         elif has == wanted or size(volume) > wanted_size(claim):
             return
-        await self._client.update(CLAIMS, {**claim, "status": status}, subresource="status")
+        await self._client.update(PERSISTENT_VOLUME_CLAIMS, {**claim, "status": status}, subresource="status")
         self._tell(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
 
     async def _look_at_volume(self, key: Key) -> float | None:
@@ -133,17 +133,19 @@ class LocalVolumes:
 
     async def _cannot_delete(self, volume: Object, why: str) -> None:
         status = {**(volume.get("status") or {}), "phase": "Failed", "message": why}
-        await self._client.update(VOLUMES, {**volume, "status": status}, subresource="status")
+        await self._client.update(PERSISTENT_VOLUMES, {**volume, "status": status}, subresource="status")
         self.recorder.event(_about(VOLUME, volume), "Warning", "VolumeFailedDelete", why)
 
     async def _let_go(self, volume: Object) -> None:
         metadata = volume["metadata"]
-        await self._client.delete(VOLUMES, metadata["name"], uid=metadata["uid"])
-        latest = await self._client.find(VOLUMES, metadata["name"])
+        await self._client.delete(PERSISTENT_VOLUMES, metadata["name"], uid=metadata["uid"])
+        latest = await self._client.find(PERSISTENT_VOLUMES, metadata["name"])
         held = (latest or {}).get("metadata", {}).get("finalizers") or ()
         if latest is not None and messages.PROVISIONER_FINALIZER in held:
             left = [one for one in held if one != messages.PROVISIONER_FINALIZER]
-            await self._client.update(VOLUMES, {**latest, "metadata": {**latest["metadata"], "finalizers": left}})
+            await self._client.update(
+                PERSISTENT_VOLUMES, {**latest, "metadata": {**latest["metadata"], "finalizers": left}}
+            )
 
     def _tell(self, claim: Object, kind: str, reason: str, message: str) -> None:
         self.recorder.event(_about(CLAIM, claim), "Normal" if kind == "Normal" else "Warning", reason, message)

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from datetime import datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS
 
 # A new namespace has no account for its pods yet.
 _ACCOUNT_SECONDS = 0.2
@@ -47,7 +48,7 @@ class OperatorMirror:
             await self._client.patch(PODS, NAME, {"status": self._status()}, NAMESPACE, subresource="status")
         return None
 
-    async def _ensure(self, ref: Ref, obj: Object) -> None:
+    async def _ensure(self, ref: GroupVersionResource, obj: Object) -> None:
         try:
             await self._client.create(ref, obj)
         except StatusError as error:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
 ROOT_CA = "kube-root-ca.crt"
 
@@ -16,7 +17,9 @@ ROOT_CA = "kube-root-ca.crt"
 class NamespaceContent:
     """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
 
-    def __init__(self, name: str, client: Client, informers: Informers, ref: Ref, wanted: Object) -> None:
+    def __init__(
+        self, name: str, client: Client, informers: Informers, ref: GroupVersionResource, wanted: Object
+    ) -> None:
         self._client = client
         self._namespaces = informers.of(NAMESPACES)
         self._ref = ref

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import NAMESPACES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import NAMESPACES
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class NamespaceController:
         self,
         client: Client,
         informers: Informers,
-        resources: Callable[[], Iterable[Ref]],
+        resources: Callable[[], Iterable[GroupVersionResource]],
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
@@ -90,7 +91,7 @@ class NamespaceController:
                     finalizers[name] = finalizers.get(name, 0) + 1
         return remaining, finalizers
 
-    async def _delete(self, ref: Ref, namespace: str, name: str) -> None:
+    async def _delete(self, ref: GroupVersionResource, namespace: str, name: str) -> None:
         try:
             await self._client.delete(ref, name, namespace)
         except StatusError as error:

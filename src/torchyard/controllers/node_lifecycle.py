@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
@@ -17,7 +18,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import LEASES, NODES, PODS
 
 _LEASE_NAMESPACE = "kube-node-lease"
 

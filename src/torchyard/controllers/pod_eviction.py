@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import NODES, PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
@@ -17,7 +18,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import NODES, PODS
 
 log = logging.getLogger(__name__)
 

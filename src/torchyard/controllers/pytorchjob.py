@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.loop import Controller, Observe
@@ -20,19 +22,18 @@ from torchyard.controllers.written import Written
 from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
 from torchyard.core.pytorchjob.view import VOLCANO, Settings, View, is_terminating
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
 from torchyard.kube.slim import slim
 
 log = logging.getLogger(__name__)
 
 
-JOBS = Ref(names.GROUP, names.VERSION, names.PLURAL)
-VOLCANO_GROUPS = Ref("scheduling.volcano.sh", "v1beta1", "podgroups")
-PLUGIN_GROUPS = Ref("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+JOBS = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
+VOLCANO_GROUPS = GroupVersionResource("scheduling.volcano.sh", "v1beta1", "podgroups")
+PLUGIN_GROUPS = GroupVersionResource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
 
 _OURS = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
 _OWNER = "owner"
@@ -44,7 +45,7 @@ _TAKEN_AGAIN = 2.0
 _PAUSE_PER_POD, _LARGE, _LONGEST_PAUSE = 0.001, 32, 1.0
 
 
-def groups_of(gang_scheduler: str) -> Ref:
+def groups_of(gang_scheduler: str) -> GroupVersionResource:
     return VOLCANO_GROUPS if gang_scheduler.lower() == VOLCANO else PLUGIN_GROUPS
 
 
@@ -98,7 +99,7 @@ class PyTorchJobController:
         self._jobs = informers.of(JOBS, labels=selector, indexes={"key": by_key})
         self._pods = informers.of(PODS, labels=_OURS, indexes=owner, keep=_of_pod)
         self._services = informers.of(SERVICES, labels=_OURS, indexes=owner, keep=_of_service)
-        self._autoscalers = informers.of(AUTOSCALERS, indexes=owner)
+        self._autoscalers = informers.of(HORIZONTAL_POD_AUTOSCALERS, indexes=owner)
         groups = groups_of(settings.gang_scheduler)
         self._groups = informers.of(groups, indexes=owner) if settings.uses_pod_groups else None
         self._children = [
@@ -110,7 +111,7 @@ class PyTorchJobController:
         self._refs = {
             "Pod": PODS,
             "Service": SERVICES,
-            "HorizontalPodAutoscaler": AUTOSCALERS,
+            "HorizontalPodAutoscaler": HORIZONTAL_POD_AUTOSCALERS,
             "PodGroup": groups,
         }
         self.controller = Controller(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import RESOURCE_QUOTAS
 from torchyard.controllers.loop import Controller
 from torchyard.core.quota.status import counted, quota_status
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_namespace, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import QUOTAS
 
 # Many objects come and go together; they are counted once.
 PAUSE = 0.2
@@ -23,13 +24,13 @@ class QuotaController:
         self,
         client: Client,
         informers: Informers,
-        resource: Callable[[str, str], Ref | None],
+        resource: Callable[[str, str], GroupVersionResource | None],
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._resource = resource
         self._clock = clock
-        self._quotas = informers.of(QUOTAS, indexes={"namespace": by_namespace})
+        self._quotas = informers.of(RESOURCE_QUOTAS, indexes={"namespace": by_namespace})
         self.controller = Controller("resourcequota", self._reconcile, [self._quotas], workers=1)
         self._quotas.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
 
@@ -55,5 +56,5 @@ class QuotaController:
                 objects[group, plural] = (await self._client.list(ref, key[0])).items
         status = quota_status(quota, objects, self._clock())
         if status != quota.get("status"):
-            await self._client.update(QUOTAS, {**quota, "status": status}, subresource="status")
+            await self._client.update(RESOURCE_QUOTAS, {**quota, "status": status}, subresource="status")
         return LOOK_AGAIN

@@ -6,11 +6,11 @@ The API server computes the same when it decides; this is for those who read the
 from __future__ import annotations
 
 from torchyard.api.access.aggregation import aggregated_rules
+from torchyard.api.gvr import CLUSTER_ROLES
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import CLUSTER_ROLES
 
 
 class RoleAggregationController:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.at_once import at_once
@@ -20,7 +21,6 @@ from torchyard.core.volume.view import CLAIM
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import CLAIMS, CLASSES, NODES, PODS, VOLUMES
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,9 @@ class Scheduler:
         self.recorder = Recorder(client, NAME)
         self._nodes = informers.of(NODES)
         self._pods = informers.of(PODS, indexes={_CLAIM: by_claim, _PLACE: _place_of, _GANG: _gangs_of})
-        self._claims, self._volumes, self._classes = (informers.of(ref) for ref in (CLAIMS, VOLUMES, CLASSES))
+        self._claims, self._volumes, self._classes = (
+            informers.of(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
+        )
         self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
         self._storage = Storage(
             self._claims.get,
@@ -153,7 +155,9 @@ class Scheduler:
         choices = self._storage.choices(pod, view)
         for write in choices:
             try:
-                await self._client.update(CLAIMS if write.kind == CLAIM else VOLUMES, write.object)
+                await self._client.update(
+                    PERSISTENT_VOLUME_CLAIMS if write.kind == CLAIM else PERSISTENT_VOLUMES, write.object
+                )
             except StatusError as failed:
                 if failed.status not in (404, 409):  # somebody was faster: the next pass sees what they did
                     raise

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import PODS, SERVICES
 from torchyard.kube.workqueue import WorkQueue
 
 # What a service with many pods costs to look at grows with them, so it is looked at less often: seconds per pod.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import JOBS
 from torchyard.controllers.loop import Controller
 from torchyard.core.job.ttl import seconds_left
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import JOBS
 
 
 class TtlController:

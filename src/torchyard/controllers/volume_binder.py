@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
@@ -19,9 +20,8 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import CLAIMS, CLASSES, PODS, VOLUMES
 
-REFS = {CLAIM: CLAIMS, VOLUME: VOLUMES}
+REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # as its events say
 # What nothing tells about, such as a provisioner that never came, is looked at and told again: upstream's resync.
 _AGAIN = 15.0
@@ -33,9 +33,9 @@ class VolumeBinder:
     ) -> None:
         self._client, self._clock = client, clock
         self.recorder = Recorder(client, NAME, clock=clock)
-        self._claims = informers.of(CLAIMS, indexes={"unbound": unbound})
-        self._volumes = informers.of(VOLUMES)
-        self._classes = informers.of(CLASSES)
+        self._claims = informers.of(PERSISTENT_VOLUME_CLAIMS, indexes={"unbound": unbound})
+        self._volumes = informers.of(PERSISTENT_VOLUMES)
+        self._classes = informers.of(STORAGE_CLASSES)
         self._pods = informers.of(PODS, indexes={"claim": by_claim})
         sources = (self._claims, self._volumes, self._classes, self._pods)
         self.claims = Controller("persistentvolume-binder-controller claims", self._look_at_claim, sources)
@@ -102,7 +102,7 @@ class VolumeBinder:
         cached = self._claims.get(namespace, name)
         if cached is not None and cached["metadata"]["uid"] == reference["uid"]:
             return cached
-        return await self._client.find(CLAIMS, name, namespace)
+        return await self._client.find(PERSISTENT_VOLUME_CLAIMS, name, namespace)
 
     async def _carry_out(self, about: Object, kind: str, decision: Decision) -> None:
         latest: dict[tuple[str, Key], Object] = {}

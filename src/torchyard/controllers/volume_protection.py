@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.volume_binder import by_claim
 from torchyard.core.volume.protection import released_claim, released_volume
 from torchyard.core.volume.view import claims_of
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key, key_of
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import CLAIMS, PODS, VOLUMES
 
 
 class _Protection:
@@ -23,7 +24,7 @@ class _Protection:
     ) -> None:
         self._client, self._released = client, released
         self._objects = sources[0]
-        self._ref: Ref = self._objects.ref
+        self._ref: GroupVersionResource = self._objects.ref
         self.controller = Controller(name, self._reconcile, sources)
         self._objects.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
 
@@ -44,7 +45,7 @@ def claim_protection(client: Client, informers: Informers) -> _Protection:
         return released_claim(claim, pods.by("claim", "/".join(key_of(claim))))
 
     name = "persistentvolumeclaim-protection-controller"
-    made = _Protection(name, client, (informers.of(CLAIMS), pods), released)
+    made = _Protection(name, client, (informers.of(PERSISTENT_VOLUME_CLAIMS), pods), released)
 
     def pod_changed(_change: str, pod: Object, _before: Object | None) -> None:
         for claim in claims_of(pod).values():
@@ -56,4 +57,4 @@ def claim_protection(client: Client, informers: Informers) -> _Protection:
 
 def volume_protection(client: Client, informers: Informers) -> _Protection:
     name = "persistentvolume-protection-controller"
-    return _Protection(name, client, (informers.of(VOLUMES),), released_volume)
+    return _Protection(name, client, (informers.of(PERSISTENT_VOLUMES),), released_volume)

@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PODS
 from torchyard.elasticdl import flags, pods, zoo
 from torchyard.elasticdl.strings import BadFlag
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.connect import connected
-from torchyard.kube.refs import PODS
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.elastic import beside, wire
 from torchyard.elastic.bundle import BOOTSTRAP
@@ -29,7 +30,6 @@ from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.run import RECORD, read_record, write_record
 from torchyard.elasticdl import pods, workers
 from torchyard.kube.client import Client, Unreachable
-from torchyard.kube.refs import PODS, SERVICES
 
 LOOK_EVERY = 1.0
 """Pods are also watched; this is for what a watch may miss."""

@@ -14,8 +14,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.kube.client import Client, Ref, WatchEvent
+from torchyard.kube.client import Client, WatchEvent
 from torchyard.kube.slim import slim, unmanaged
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Informer:
     def __init__(
         self,
         client: Client,
-        ref: Ref,
+        ref: GroupVersionResource,
         *,
         namespace: str = "",
         labels: str = "",

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from torchyard.kube.client import Client, Ref
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Index, Informer, Keep
 from torchyard.kube.slim import slim
 
@@ -17,11 +18,11 @@ class Informers:
     def __init__(self, client: Client, *, namespace: str = "") -> None:
         self._client = client
         self._namespace = namespace
-        self._shared: dict[tuple[Ref, str, str, str], Informer] = {}
+        self._shared: dict[tuple[GroupVersionResource, str, str, str], Informer] = {}
 
     def of(
         self,
-        ref: Ref,
+        ref: GroupVersionResource,
         *,
         namespace: str = "",
         labels: str = "",

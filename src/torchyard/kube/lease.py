@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import LEASES
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client
-from torchyard.kube.refs import LEASES
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import EVENTS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import Client
-from torchyard.kube.refs import EVENTS
 
 log = logging.getLogger(__name__)
 

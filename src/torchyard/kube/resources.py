@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from torchyard.api.errors import StatusError, YardError
-from torchyard.kube.client import Client, Ref
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.kube.client import Client
 
 
-async def resource_of(client: Client, api_version: str, kind: str) -> Ref:
+async def resource_of(client: Client, api_version: str, kind: str) -> GroupVersionResource:
     """The resource whose objects are of this kind, as discovery names it."""
     group, _, version = api_version.rpartition("/")
     try:
@@ -17,7 +18,7 @@ async def resource_of(client: Client, api_version: str, kind: str) -> Ref:
         found = {}
     for one in found.get("resources") or ():
         if one["kind"] == kind and "/" not in one["name"]:
-            return Ref(group, version, one["name"], bool(one["namespaced"]))
+            return GroupVersionResource(group, version, one["name"], bool(one["namespaced"]))
     raise YardError(
         f'the server knows no kind "{kind}" in {api_version}',
         hint="kubectl api-resources shows those it knows",

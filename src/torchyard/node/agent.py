@@ -10,11 +10,11 @@ import logging
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
-from torchyard.kube.refs import LEASES, NODES, PODS, SERVICES, SLICES
 from torchyard.node import node_object
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
@@ -70,7 +70,7 @@ class Agent:
         )
         self._pods = Informer(client, PODS, fields=f"spec.nodeName={settings.name}")
         self._services = Informer(client, SERVICES, indexes={"namespace": lambda one: [one["metadata"]["namespace"]]})
-        self._slices = Informer(client, SLICES)
+        self._slices = Informer(client, ENDPOINT_SLICES)
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
         self.metrics = Metrics(settings.pods)
         self._node: Object = {}

@@ -8,10 +8,10 @@ import time
 from datetime import UTC, datetime
 
 from torchyard.api.errors import YardError
+from torchyard.api.gvr import EVENTS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.kube.client import Client
-from torchyard.kube.refs import EVENTS
 
 log = logging.getLogger(__name__)
 

@@ -12,16 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import SECRETS
 from torchyard.api.objects import Object
 from torchyard.apiserver.access.certificates import Credentials, ensure_server
-from torchyard.kube.client import Client, Ref
-from torchyard.kube.refs import SECRETS
+from torchyard.kube.client import Client
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK, WEBHOOK_SECRET
 
 log = logging.getLogger(__name__)
 
-VALIDATING = Ref("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)
-MUTATING = Ref("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
+VALIDATING = GroupVersionResource(
+    "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False
+)
+MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
 # The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
 _FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
 LOOK_AGAIN, TRY_AGAIN = 3600.0, 5.0
@@ -85,7 +88,7 @@ class WebhookCertificates:
             log.warning("there is no ValidatingWebhookConfiguration %s: jobs are not reviewed", WEBHOOK)
         await self._trusted(MUTATING, DEFAULTS_WEBHOOK, authority)  # there where queues are
 
-    async def _trusted(self, ref: Ref, name: str, authority: str) -> bool:
+    async def _trusted(self, ref: GroupVersionResource, name: str, authority: str) -> bool:
         """Whether there is such a configuration."""
         webhook = await self._client.find(ref, name)
         if webhook is None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import key_of
-from torchyard.kube.refs import PODS
 from torchyard.operator.rights import Right
 
 # The label of upstream's operator pods, of every version.
@@ -28,11 +29,11 @@ class NotReady(YardError):
 
 async def check_kind(client: Client) -> None:
     """PyTorchJobs must be served, with a status of their own."""
-    jobs = Ref(names.GROUP, names.VERSION, names.PLURAL)
+    jobs = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
     await check_served(client, jobs, "status", hint="yard install --crds-only")
 
 
-async def check_served(client: Client, ref: Ref, *subresources: str, hint: str) -> None:
+async def check_served(client: Client, ref: GroupVersionResource, *subresources: str, hint: str) -> None:
     try:
         served = await client.raw("GET", f"/apis/{ref.api_version}")
     except StatusError as error:

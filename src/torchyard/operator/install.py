@@ -7,29 +7,32 @@ from collections.abc import Callable
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Client, Ref
-from torchyard.kube.refs import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
+from torchyard.kube.client import Client
 from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.manifests import NAME_LABEL, Installation, definitions, objects, queue_objects
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK_SECRET
 
 Say = Callable[[str], None]
-DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 # Where objects of these kinds are found; a cluster's discovery would say the same.
 _REFS = {
     "CustomResourceDefinition": DEFINITIONS,
     "Namespace": NAMESPACES,
     "ServiceAccount": SERVICE_ACCOUNTS,
     "ClusterRole": CLUSTER_ROLES,
-    "ClusterRoleBinding": Ref("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False),
-    "Role": Ref("rbac.authorization.k8s.io", "v1", "roles"),
-    "RoleBinding": Ref("rbac.authorization.k8s.io", "v1", "rolebindings"),
-    "Deployment": Ref("apps", "v1", "deployments"),
+    "ClusterRoleBinding": GroupVersionResource(
+        "rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False
+    ),
+    "Role": GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles"),
+    "RoleBinding": GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings"),
+    "Deployment": GroupVersionResource("apps", "v1", "deployments"),
     "Service": SERVICES,
-    "PodDisruptionBudget": Ref("policy", "v1", "poddisruptionbudgets"),
-    "NetworkPolicy": Ref("networking.k8s.io", "v1", "networkpolicies"),
+    "PodDisruptionBudget": GroupVersionResource("policy", "v1", "poddisruptionbudgets"),
+    "NetworkPolicy": GroupVersionResource("networking.k8s.io", "v1", "networkpolicies"),
     "ValidatingWebhookConfiguration": VALIDATING,
     "MutatingWebhookConfiguration": MUTATING,
     "Secret": SECRETS,

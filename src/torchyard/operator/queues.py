@@ -13,13 +13,13 @@ from datetime import datetime
 import yaml
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.controllers.queue.external import ExternalIntegration
 from torchyard.core.queue.presence import Mode, Presence, presence
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import CONFIG_MAPS
 from torchyard.operator.certificates import MUTATING
 from torchyard.operator.checks import check_rights
 from torchyard.operator.rights import KUEUE_CONFIGURATION, LOOK_FOR_KUEUE, queue_rights

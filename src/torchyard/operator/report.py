@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import LEASES, PODS
 from torchyard.api.pytorchjob import names
 from torchyard.controllers import mirror
 from torchyard.core.queue.presence import Mode
-from torchyard.kube.client import Client, Ref
-from torchyard.kube.refs import LEASES, PODS
+from torchyard.kube.client import Client
 from torchyard.operator.certificates import VALIDATING
 from torchyard.operator.checks import UPSTREAM, check_kind, may
 from torchyard.operator.manifests import NAME_LABEL
@@ -18,7 +19,7 @@ from torchyard.operator.rights import Right
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK
 
 Finding = tuple[str, bool, str]  # what, whether it works, in words
-_DEPLOYMENTS = Ref("apps", "v1", "deployments")
+_DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
 _GANGS = {"scheduling.volcano.sh": "volcano", "scheduling.x-k8s.io": "scheduler-plugins"}
 
 

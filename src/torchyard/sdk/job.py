@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.lines import Lines
 from torchyard.core.run.outcome import Failure, Outcome, first_failure, outcome, pods_of
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
-from torchyard.kube.refs import PODS
 from torchyard.sdk.background import Background
 
 
@@ -33,7 +34,7 @@ class JobFailed(YardError):
 class Job:
     """`object` is what was last seen of it; every method asks the server."""
 
-    def __init__(self, client: Client, background: Background, ref: Ref, obj: Object) -> None:
+    def __init__(self, client: Client, background: Background, ref: GroupVersionResource, obj: Object) -> None:
         self._client, self._background, self._ref = client, background, ref
         self.object = obj
         self.name: str = obj["metadata"]["name"]
@@ -133,7 +134,9 @@ class Job:
             raise YardError(f"{self.object['kind']} {self.namespace}/{self.name} has no pods yet")
         return str(found[0]["metadata"]["name"])
 
-    async def _until(self, ref: Ref, name: str, claim: Callable[[Object | None], bool]) -> Object | None:
+    async def _until(
+        self, ref: GroupVersionResource, name: str, claim: Callable[[Object | None], bool]
+    ) -> Object | None:
         """The first state of an object, None for none, of which the claim holds."""
         changed = asyncio.Event()
         informer = Informer(self._client, ref, namespace=self.namespace, fields=f"metadata.name={name}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.apiserver.api import Api
 from torchyard.apiserver.catalog import Catalog
 from torchyard.apiserver.store.events import Event
@@ -37,7 +38,7 @@ from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
 from torchyard.core.queue.configuration import settings_of
 from torchyard.core.queue.lifecycle import Settings as QueueSettings
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
 from torchyard.yard.settings import Settings
@@ -176,15 +177,15 @@ def controllers(
     yield "informers", shop.informers.run()
 
 
-def _resource_of(catalog: Catalog, api_version: str, kind: str) -> Ref | None:
+def _resource_of(catalog: Catalog, api_version: str, kind: str) -> GroupVersionResource | None:
     group, _, version = api_version.rpartition("/")
     found = catalog.kind(group, version, kind)
-    return Ref(found.group, found.version, found.plural, found.namespaced) if found else None
+    return GroupVersionResource(found.group, found.version, found.plural, found.namespaced) if found else None
 
 
-def _served(catalog: Catalog, group: str, plural: str) -> Ref | None:
+def _served(catalog: Catalog, group: str, plural: str) -> GroupVersionResource | None:
     found = next((one for one in catalog.stored() if (one.group, one.plural) == (group, plural)), None)
-    return Ref(found.group, found.version, found.plural, found.namespaced) if found else None
+    return GroupVersionResource(found.group, found.version, found.plural, found.namespaced) if found else None
 
 
 def _count(quotas: QuotaController, event: Event) -> None:
@@ -211,10 +212,10 @@ def _tell(collector: GarbageCollector, catalog: Catalog, event: Event) -> None:
         collector.observe(ref, obj["kind"], obj["metadata"], is_gone=is_gone)
 
 
-def _namespaced(catalog: Catalog) -> list[Ref]:
+def _namespaced(catalog: Catalog) -> list[GroupVersionResource]:
     """Everything a namespace can hold; events last, so that they can tell of the rest."""
     found = [
-        Ref(one.group, one.version, one.plural)
+        GroupVersionResource(one.group, one.version, one.plural)
         for one in catalog.stored()
         if one.namespaced and {"list", "delete"} <= set(one.verbs)
     ]

@@ -175,10 +175,10 @@ def inspect(state: Path) -> dict[str, str] | None:
 
 async def _node(settings: Settings, name: str) -> str:
     """How the node is. Like a kubelet, it does not register again when somebody deletes its object."""
+    from torchyard.api.gvr import NODES
     from torchyard.core.node.health import ready
     from torchyard.kube.connect import connected
     from torchyard.kube.kubeconfig import load
-    from torchyard.kube.refs import NODES
 
     try:
         async with asyncio.timeout(ANSWER_SECONDS), connected(load(settings.kubeconfig), "yard") as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.builtin import definition, definition_names, kinds, type_of
 from torchyard.api.schema.types import Type
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support import kubectl as kubectls
 from tests.support.kubectl import Kubectl
 
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.builtin import kinds, type_of
 from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.api.schema.types import Type

@@ -11,7 +11,7 @@ from tests.support.kubernetes import Server
 from tests.support.waiting import eventually
 
 from torchyard.api.errors import StatusError
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.schema.document import FieldValidation, read, read_custom, read_object
 

@@ -17,8 +17,9 @@ from tests.apiserver.access.webhook_server import WebhookServer, answers, denies
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind, Resource
+from torchyard.api.resources import Resource
 from torchyard.api.schema.builtin import type_of
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.dispatch import Webhooks

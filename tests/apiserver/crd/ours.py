@@ -9,9 +9,10 @@ from tests.apiserver.crd import cases
 
 from torchyard.api import errors
 from torchyard.api.field_errors import FieldError
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.names import validate_metadata
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind, Resource
+from torchyard.api.resources import Resource
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.schema.decode import decode
 from torchyard.apiserver.crd.definition.status import settle_names

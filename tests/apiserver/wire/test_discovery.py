@@ -8,7 +8,8 @@ import pytest
 from tests.support.kubernetes import Server
 
 from torchyard.api.builtins import builtin_resources
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.resources import Resource, Subresource
 from torchyard.apiserver.wire import discovery
 
 # A real server keeps these in an older version, for the sake of what it once was.

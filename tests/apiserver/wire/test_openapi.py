@@ -16,7 +16,8 @@ from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Server
 
 from torchyard.api.builtins import builtin_resources
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.resources import Resource, Subresource
 from torchyard.api.schema.builtin import definition, definition_names
 from torchyard.api.schema.descriptions import descriptions
 from torchyard.apiserver.wire import discovery, openapi

@@ -16,7 +16,7 @@ from tests.support.kubectl import Kubectl
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.schema.document import read_object
 from torchyard.apiserver.wire.protobuf import MEDIA_TYPE, decode

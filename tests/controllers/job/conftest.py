@@ -18,12 +18,13 @@ from tests.support.kubernetes import Kubernetes, Server
 from tests.support.waiting import first_answer
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.kube.client import JSON, Answer, Client, Ref
+from torchyard.kube.client import JSON, Answer, Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -177,7 +178,7 @@ class Cluster:
     async def delete_pod(self, pod: Object, *, grace: int | None = None) -> None:
         await self.client.delete(PODS, pod["metadata"]["name"], self.namespace, grace=grace)
 
-    async def gone(self, ref: Ref, name: str) -> None:
+    async def gone(self, ref: GroupVersionResource, name: str) -> None:
         async def missing() -> bool:
             return await self.client.find(ref, name, self.namespace) is None
 

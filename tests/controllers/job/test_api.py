@@ -11,8 +11,8 @@ from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import JOBS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import JOBS
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

@@ -13,9 +13,9 @@ from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 from tests.support.waiting import PATIENCE
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CRON_JOBS, JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.kube.client import Ref
-from torchyard.kube.refs import CRON_JOBS, JOBS, PODS
 
 YEAR = datetime.now(UTC).year
 LONG_AGO = f"{YEAR - 2}-06-01T00:00:00Z"
@@ -44,7 +44,7 @@ async def _status(cluster: Cluster) -> Object:
     return (await cluster.client.get(CRON_JOBS, "tick", cluster.namespace)).get("status") or {}
 
 
-async def _names(cluster: Cluster, ref: Ref = JOBS) -> list[str]:
+async def _names(cluster: Cluster, ref: GroupVersionResource = JOBS) -> list[str]:
     return sorted(one["metadata"]["name"] for one in (await cluster.client.list(ref, cluster.namespace)).items)
 
 

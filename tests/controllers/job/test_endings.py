@@ -9,8 +9,8 @@ import pytest
 from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import JOBS, PODS
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 

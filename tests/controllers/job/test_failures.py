@@ -8,8 +8,8 @@ import pytest
 from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import PODS
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURES = "batch.kubernetes.io/job-index-failure-count"

@@ -9,8 +9,8 @@ import pytest
 from tests.controllers.job.conftest import Cluster
 from tests.support.jobs import manifest
 
+from torchyard.api.gvr import JOBS, PODS, RESOURCE_QUOTAS
 from torchyard.api.objects import Object
-from torchyard.kube.refs import JOBS, PODS, QUOTAS
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 
@@ -105,10 +105,10 @@ async def test_11_a_work_queue_drains_after_the_first_success(cluster: Cluster) 
 
 async def test_12_creation_stops_at_the_first_refusal_which_is_told(cluster: Cluster) -> None:
     quota = {"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
-    await cluster.client.create(QUOTAS, quota, cluster.namespace)
+    await cluster.client.create(RESOURCE_QUOTAS, quota, cluster.namespace)
     # No quota controller runs: the figures it would keep are written by hand.
     known = {"hard": {"pods": "2"}, "used": {"pods": "0"}}
-    await cluster.client.patch(QUOTAS, "few", {"status": known}, cluster.namespace, subresource="status")
+    await cluster.client.patch(RESOURCE_QUOTAS, "few", {"status": known}, cluster.namespace, subresource="status")
     await cluster.create(manifest(completions=9, parallelism=9))
     await cluster.pods(2)
     events = await cluster.events(

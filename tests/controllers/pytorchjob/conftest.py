@@ -15,12 +15,13 @@ from tests.support.kubernetes import Server
 from tests.support.operator import denied, installation, running
 from tests.support.waiting import first_answer
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import EVENTS, HORIZONTAL_POD_AUTOSCALERS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import AUTOSCALERS, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -62,7 +63,7 @@ class Cluster:
     async def get(self, name: str = "train") -> Object:
         return await self.client.get(JOBS, name, self.namespace)
 
-    async def names(self, ref: Ref) -> list[str]:
+    async def names(self, ref: GroupVersionResource) -> list[str]:
         listing = await self.client.list(ref, self.namespace)
         return sorted(one["metadata"]["name"] for one in listing.items if one["metadata"]["name"] != "kubernetes")
 
@@ -134,7 +135,7 @@ class Cluster:
 
     async def autoscalers(self, *expected: str) -> None:
         async def there() -> bool:
-            return await self.names(AUTOSCALERS) == sorted(expected)
+            return await self.names(HORIZONTAL_POD_AUTOSCALERS) == sorted(expected)
 
         await self.until(there)
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.view import Settings as JobSettings
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.operator.install import install
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
@@ -29,13 +30,13 @@ class Noted(Client):
         self.written: list[tuple[str, str]] = []
 
     async def create(
-        self, ref: Ref, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
+        self, ref: GroupVersionResource, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
     ) -> Object:
         if ref is PODS:
             self.written.append(("pod", obj["metadata"]["name"]))
         return await super().create(ref, obj, namespace, name=name, subresource=subresource)
 
-    async def update(self, ref: Ref, obj: Object, *, subresource: str = "") -> Object:
+    async def update(self, ref: GroupVersionResource, obj: Object, *, subresource: str = "") -> Object:
         if ref is JOBS:
             self.written.append(("status", obj["metadata"]["name"]))
         return await super().update(ref, obj, subresource=subresource)

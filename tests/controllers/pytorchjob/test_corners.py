@@ -9,12 +9,12 @@ from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import NOW, job
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import EVENTS, PODS, SERVICES
 from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.replicas import make_service
 from torchyard.core.pytorchjob.view import Settings, View
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import EVENTS, PODS, SERVICES
 
 
 async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) -> None:

@@ -9,11 +9,11 @@ from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import conditions, job, replica
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.crd import QUEUE_IMMUTABLE
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.refs import AUTOSCALERS, PODS, SERVICES
 
 ALL = ("train-master-0", "train-worker-0", "train-worker-1")
 CREATED, RUNNING, SUCCEEDED = ("Created", "True"), ("Running", "True"), ("Succeeded", "True")
@@ -109,12 +109,12 @@ async def test_t6_t7_an_elastic_job_with_an_autoscaler(cluster: Cluster) -> None
     assert env["PET_NNODES"] == "1:3"
     assert env["PET_RDZV_ENDPOINT"] == "train-worker-0:23456"
     assert env["PET_MAX_RESTARTS"] == "3"
-    before = await cluster.client.get(AUTOSCALERS, "train", cluster.namespace)
+    before = await cluster.client.get(HORIZONTAL_POD_AUTOSCALERS, "train", cluster.namespace)
     await cluster.patch("train", {"spec": {"runPolicy": {"suspend": True}}})
     await cluster.autoscalers()
     await cluster.patch("train", {"spec": {"runPolicy": {"suspend": False}}})
     await cluster.autoscalers("train")
-    after = await cluster.client.get(AUTOSCALERS, "train", cluster.namespace)
+    after = await cluster.client.get(HORIZONTAL_POD_AUTOSCALERS, "train", cluster.namespace)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
     await cluster.pods("train-worker-0")
     await cluster.move("train-worker-0", "Succeeded", code=0)

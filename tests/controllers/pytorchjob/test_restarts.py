@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import job
 
+from torchyard.api.gvr import PODS
 from torchyard.api.pytorchjob import messages
-from torchyard.kube.refs import PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -9,11 +9,11 @@ from tests.controllers.pytorchjob.conftest import Cluster
 from tests.support.pytorchjobs import conditions, job, replica
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.validation import DEPRECATED_PROCESSES
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.refs import PODS, SERVICES
 
 CREATED, RUNNING = ("Created", "True"), ("Running", "True")
 # Long enough to see that something does not happen, where nothing tells that it will not.

@@ -13,6 +13,8 @@ from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import EVENTS, JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.crd import definitions
@@ -26,13 +28,12 @@ from torchyard.controllers.queue.refs import (
     WORKLOADS,
 )
 from torchyard.controllers.queue.state import State
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import EVENTS, JOBS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-_DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+_DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 _KINDS = {
     "ResourceFlavor": FLAVORS,
     "ClusterQueue": CLUSTER_QUEUES,
@@ -94,7 +95,7 @@ class Cluster:
         found: Object = await self.until(reached, f"{type}={status} {reason} of {job}")
         return found
 
-    async def running(self, job: str, *, is_running: bool = True, ref: Ref = JOBS) -> Object:
+    async def running(self, job: str, *, is_running: bool = True, ref: GroupVersionResource = JOBS) -> Object:
         async def reached() -> Object | None:
             found = await self.client.get(ref, job, "default")
             spec = found["spec"] if ref is JOBS else found["spec"]["runPolicy"]
@@ -159,7 +160,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def _served(client: Client, ref: Ref) -> None:
+async def _served(client: Client, ref: GroupVersionResource) -> None:
     async def is_served() -> bool:
         try:
             await client.list(ref)

@@ -9,11 +9,12 @@ from typing import Protocol
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 
-DEFINITIONS = Ref("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
 
 class Part(Protocol):

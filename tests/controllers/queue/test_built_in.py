@@ -15,6 +15,7 @@ from tests.support.pytorchjobs import job as pytorchjob
 from tests.support.waiting import first_answer
 
 from torchyard.api.conditions import holds
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.controllers.pytorchjob import PyTorchJobController
@@ -24,7 +25,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informers import Informers
 from torchyard.kube.kubeconfig import load
-from torchyard.kube.refs import PODS
 
 pytestmark = pytest.mark.cluster
 

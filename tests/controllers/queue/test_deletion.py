@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.kube.refs import JOBS, PODS
 
 Cluster = Any
 

@@ -11,10 +11,10 @@ from tests.support.pytorchjobs import job as pytorchjob
 
 from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
-from torchyard.kube.refs import JOBS, PODS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 

@@ -8,10 +8,10 @@ import pytest
 
 from torchyard.api.conditions import find
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, PYTORCHJOBS, WORKLOADS
-from torchyard.kube.refs import JOBS, PODS
 
 Cluster = Any
 ELASTIC = {names.ELASTIC: "true"}

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 from tests.support.waiting import first_answer
 
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
 from torchyard.controllers.queue.state import State
 from torchyard.controllers.queue.workloads import WorkloadController
 from torchyard.core.queue.cycle import cycle
 from torchyard.core.queue.lifecycle import Settings
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 
 QUEUES = {"a cluster queue": (CLUSTER_QUEUES, "team", ""), "a local queue": (LOCAL_QUEUES, "q", "default")}
 
 
-async def stop(client: Client, state: State, queue: tuple[Ref, str, str], policy: str) -> None:
+async def stop(client: Client, state: State, queue: tuple[GroupVersionResource, str, str], policy: str) -> None:
     """Until those who look after workloads know."""
     ref, name, namespace = queue
     informer = state.cluster_queues if ref is CLUSTER_QUEUES else state.local_queues

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.types import Shape, Type
 
 # importlib.resources would cost the start of every process more than all of the tables do

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import orjson
 
 from torchyard.api import errors, field_errors
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.api.schema.strict import duplicates_in, errors_in, may_repeat

@@ -6,12 +6,13 @@ from typing import Any, ClassVar
 
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue import names as queues
 from torchyard.api.queue.validation import RULES as QUEUE_RULES
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.resources import Resource, Subresource
 from torchyard.api.strategy import Strategy
 from torchyard.apiserver.convert import is_converted
 from torchyard.apiserver.crd.definition.status import is_established

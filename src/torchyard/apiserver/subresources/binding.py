@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from torchyard.api import errors, field_errors
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from torchyard.api import errors
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind
 from torchyard.api.selectors import from_object
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Query, Request, Response

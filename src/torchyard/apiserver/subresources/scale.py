@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 from torchyard.api import errors, field_errors
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.selectors import from_map, from_object
 from torchyard.apiserver.call import Call

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from torchyard.api import errors
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route

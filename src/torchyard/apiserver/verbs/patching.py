@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import document
 from torchyard.api.schema.decode import Undecodable, decode
 from torchyard.api.schema.types import Type

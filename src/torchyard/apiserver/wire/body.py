@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api import errors
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.resources import GroupVersionKind
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
 from torchyard.apiserver.call import Call

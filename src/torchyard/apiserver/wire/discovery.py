@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.resources import Resource, Subresource
 
 Document = dict[str, Any]
 Aggregated = Literal["v2", "v2beta1"]

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from torchyard.api import errors
-from torchyard.api.resources import GroupVersionKind
+from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.document import cannot_handle
 from torchyard.api.schema.messages import Field, message

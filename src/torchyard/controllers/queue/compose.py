@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torchyard.api.errors import YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
 from torchyard.core.queue.jobs import Adapter, queue_of
 from torchyard.core.queue.slices import is_elastic
-from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer
 from torchyard.kube.informers import Informers
 
@@ -20,7 +20,7 @@ class NoSuchClass(YardError):
 
 
 class Composer:
-    def __init__(self, informers: Informers, adapter: Adapter, ref: Ref) -> None:
+    def __init__(self, informers: Informers, adapter: Adapter, ref: GroupVersionResource) -> None:
         self._adapter, self._ref = adapter, ref
         self._classes = informers.of(PRIORITY_CLASSES)
         self._pod_classes = informers.of(POD_PRIORITY_CLASSES)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
 from torchyard.controllers.queue.admission import Admission
 from torchyard.controllers.queue.figures import Figures
@@ -20,9 +22,8 @@ from torchyard.controllers.queue.state import State
 from torchyard.controllers.queue.workloads import WorkloadController
 from torchyard.core.queue.jobs import Adapter, BatchJob, PyTorchJob
 from torchyard.core.queue.lifecycle import Settings
-from torchyard.kube.client import Client, Ref
+from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import JOBS
 
 
 class _Part(Protocol):
@@ -46,7 +47,7 @@ class QueueController:
         self.state = State(client, informers, clock, one_by_one=settings.pods_ready and settings.block_admission)
         self.metrics = Metrics()
         told, kept = self.state.recorder(messages.SCHEDULER), self.state.recorder(messages.WORKLOADS)
-        kinds: list[tuple[Adapter, Ref]] = [(BatchJob(), JOBS)]
+        kinds: list[tuple[Adapter, GroupVersionResource]] = [(BatchJob(), JOBS)]
         if pytorchjobs:
             kinds.append((PyTorchJob(), PYTORCHJOBS))
         self._jobs = [

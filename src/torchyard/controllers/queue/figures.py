@@ -7,13 +7,13 @@ import logging
 import time
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue.figures import cluster_queue_status, local_queue_status
-from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Figures:
                 status = local_queue_status(key, book, now)
                 await self._write(LOCAL_QUEUES, self._state.local_queues, key, status)
 
-    async def _write(self, ref: Ref, informer: Informer, key: tuple[str, str], status: Object) -> None:
+    async def _write(self, ref: GroupVersionResource, informer: Informer, key: tuple[str, str], status: Object) -> None:
         obj = informer.get(*key)
         if obj is None:
             return

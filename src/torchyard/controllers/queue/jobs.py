@@ -10,6 +10,7 @@ from typing import Any
 
 from torchyard.api.conditions import find, holds, is_true
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
@@ -22,7 +23,6 @@ from torchyard.core.queue import lifecycle, slices
 from torchyard.core.queue.items import seconds
 from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
 from torchyard.core.queue.shapes import shape_of
-from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 
@@ -35,7 +35,7 @@ class JobController:
         state: Workloads,
         informers: Informers,
         adapter: Adapter,
-        ref: Ref,
+        ref: GroupVersionResource,
         *,
         composed: Callable[[str, float], None] = lambda _kind, _seconds: None,
     ) -> None:

@@ -9,16 +9,16 @@ import re
 from typing import Any
 
 from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import NODES
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
 from torchyard.controllers.queue.state import State
 from torchyard.core.queue.amounts import milli, shown
-from torchyard.kube.client import Ref
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import NODES
 
 QUEUE, FLAVOR = "local", "default-flavor"
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
@@ -73,7 +73,7 @@ class LocalQueues:
             }
             await self._keep(LOCAL_QUEUES, self._state.local_queues, queue)
 
-    async def _keep(self, ref: Ref, informer: Informer, obj: Object) -> None:
+    async def _keep(self, ref: GroupVersionResource, informer: Informer, obj: Object) -> None:
         metadata = obj["metadata"]
         there = informer.get(metadata.get("namespace", ""), metadata["name"])
         if there is None:

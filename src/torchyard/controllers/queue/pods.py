@@ -6,6 +6,7 @@ from typing import Any
 
 from torchyard.api.conditions import is_true
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
@@ -16,7 +17,6 @@ from torchyard.controllers.queue.why import Reasons
 from torchyard.core.queue import lifecycle, pods
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
-from torchyard.kube.refs import PODS
 
 
 class PodController:

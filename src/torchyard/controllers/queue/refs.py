@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import names
 from torchyard.api.queue.names import Kind
-from torchyard.kube.client import Ref
 
 
-def _ref(kind: Kind) -> Ref:
-    return Ref(names.GROUP, names.STORED, kind.plural, kind.namespaced)
+def _ref(kind: Kind) -> GroupVersionResource:
+    return GroupVersionResource(names.GROUP, names.STORED, kind.plural, kind.namespaced)
 
 
 FLAVORS = _ref(names.FLAVOR)
@@ -19,5 +19,5 @@ WORKLOADS = _ref(names.WORKLOAD)
 PRIORITY_CLASSES = _ref(names.PRIORITY_CLASS)
 COHORTS = _ref(names.COHORT)
 CHECKS = _ref(names.CHECK)
-POD_PRIORITY_CLASSES = Ref("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
-PYTORCHJOBS = Ref(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL)
+POD_PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
+PYTORCHJOBS = GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torchyard.api.conditions import holds
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
@@ -15,7 +16,6 @@ from torchyard.core.queue.jobs import BatchJob, queue_of
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import JOBS, PODS
 
 
 class SliceController:

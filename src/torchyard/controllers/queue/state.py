@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import NAMESPACES
 from torchyard.api.merge_patch import merge_patch
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
@@ -25,7 +26,6 @@ from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
-from torchyard.kube.refs import NAMESPACES
 from torchyard.kube.slim import unmanaged
 
 _EVENTS = 50_000  # of a moment with very many workloads

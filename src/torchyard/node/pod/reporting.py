@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from torchyard.api.errors import StatusError
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.core.pod.status import backoff_message, pod_status
 from torchyard.core.pod.view import PodView
 from torchyard.kube.client import Client
-from torchyard.kube.refs import PODS
 from torchyard.node.pod.surroundings import Surroundings
 
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from torchyard.api.gvr import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SECRETS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.core.pod.view import every_container, init_containers, main_containers
-from torchyard.kube.refs import CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, VOLUMES
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image
 from torchyard.node.network import meeting
@@ -27,8 +27,8 @@ from torchyard.node.volumes.sources import CHANGING, NFS, Prepared, Sources, con
 _BY_KIND = {
     "ConfigMap": CONFIG_MAPS,
     "Secret": SECRETS,
-    "PersistentVolumeClaim": CLAIMS,
-    "PersistentVolume": VOLUMES,
+    "PersistentVolumeClaim": PERSISTENT_VOLUME_CLAIMS,
+    "PersistentVolume": PERSISTENT_VOLUMES,
 }
 
 

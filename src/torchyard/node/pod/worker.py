@@ -11,12 +11,12 @@ import logging
 import time
 
 from torchyard.api.errors import StatusError, YardError
+from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.decide import Plan, decide
 from torchyard.core.pod.view import ContainerView, PodView, every_container
 from torchyard.kube.client import Unreachable
-from torchyard.kube.refs import PODS
 from torchyard.node.context import NodeContext
 from torchyard.node.pod.handlers import act
 from torchyard.node.pod.probes import Probers

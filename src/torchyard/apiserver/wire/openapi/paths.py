@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from torchyard.api.resources import GroupVersionKind, Resource, Subresource
+from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.resources import Resource, Subresource
 from torchyard.api.schema import builtin
 from torchyard.apiserver.wire.openapi.schemas import META, REF, custom_name
 

@@ -1,0 +1,25 @@
+"""The GroupVersionResource of each built-in kind that more than one package reads or writes."""
+
+from __future__ import annotations
+
+from torchyard.api.group_version import GroupVersionResource
+
+PODS = GroupVersionResource("", "v1", "pods")
+SERVICES = GroupVersionResource("", "v1", "services")
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+SECRETS = GroupVersionResource("", "v1", "secrets")
+SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
+PERSISTENT_VOLUME_CLAIMS = GroupVersionResource("", "v1", "persistentvolumeclaims")
+EVENTS = GroupVersionResource("", "v1", "events")
+RESOURCE_QUOTAS = GroupVersionResource("", "v1", "resourcequotas")
+NODES = GroupVersionResource("", "v1", "nodes", namespaced=False)
+NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
+PERSISTENT_VOLUMES = GroupVersionResource("", "v1", "persistentvolumes", namespaced=False)
+STORAGE_CLASSES = GroupVersionResource("storage.k8s.io", "v1", "storageclasses", namespaced=False)
+ENDPOINTS = GroupVersionResource("", "v1", "endpoints")
+JOBS = GroupVersionResource("batch", "v1", "jobs")
+CRON_JOBS = GroupVersionResource("batch", "v1", "cronjobs")
+ENDPOINT_SLICES = GroupVersionResource("discovery.k8s.io", "v1", "endpointslices")
+LEASES = GroupVersionResource("coordination.k8s.io", "v1", "leases")
+HORIZONTAL_POD_AUTOSCALERS = GroupVersionResource("autoscaling", "v2", "horizontalpodautoscalers")
+CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
