@@ -18,6 +18,7 @@ from torchyard.api.service.allocation import (
     needs_health_check_port,
     needs_node_ports,
 )
+from torchyard.api.service.cidr import SERVICE_CIDR
 from torchyard.apiserver.store.events import Event
 from torchyard.apiserver.store.store import Store
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from torchyard.apiserver.api import Api
 
 
-SERVICE_RANGE = "10.96.0.0/16"
 NODE_PORTS = range(30000, 32768)
 
 
@@ -34,7 +34,7 @@ class ServiceAddresses:
 
     before_validation: ClassVar[bool] = True
 
-    def __init__(self, store: Store, cidr: str = SERVICE_RANGE) -> None:
+    def __init__(self, store: Store, cidr: str = SERVICE_CIDR) -> None:
         self._range = ipaddress.IPv4Network(cidr)
         self._owner_of_address: dict[str, str] = {}
         self._owner_of_port: dict[int, str] = {}

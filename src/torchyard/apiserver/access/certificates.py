@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from torchyard.api.errors import YardError
+from torchyard.api.service.cidr import KUBERNETES_SERVICE_IP
 
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=365)
@@ -36,7 +37,7 @@ SERVICE_NAMES = (
     "kubernetes.default",
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
-    "10.96.0.1",  # the service's own address, which is how pods are told to reach us
+    KUBERNETES_SERVICE_IP,  # the address that pods use
 )
 
 

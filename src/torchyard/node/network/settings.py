@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.service.cidr import SERVICE_CIDR
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
     pods: str = "10.244.0.0/24"
-    services: str = "10.96.0.0/16"
+    services: str = SERVICE_CIDR
     domain: str = "cluster.local"
     bridge: str = "yard0"
     relay: int = 15001  # the gateway's port for connections that leave the cluster
