@@ -1,6 +1,6 @@
 """`make demo`: a plane from nothing, a distributed training on it as a person would run it, and everything cleaned up.
 
-Starts `yard up` on a state directory of its own and gives `yard run` the PyTorchJob of examples/000: a master and three
+Starts `yard up` on a state directory of its own and gives `yard run` the PyTorchJob of examples/mnist-ddp: a master and three
 workers that train on the 60,000 images of MNIST for one epoch. `--keep` leaves the plane running to look around.
 """
 

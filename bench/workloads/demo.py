@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-MANIFEST = ROOT / "examples" / "000" / "pytorch_job_mnist_gloo_demo.yaml"
+MANIFEST = ROOT / "examples" / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"
 PROGRAM = ROOT / "examples" / "mnist" / "mnist.py"
 REPLICAS = 4
 

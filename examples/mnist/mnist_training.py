@@ -1,4 +1,4 @@
-"""The program of examples/002: Fashion-MNIST, and the model in the volume at /opt/mnist/models.
+"""The program of examples/custom-image: Fashion-MNIST, and the model in the volume at /opt/mnist/models.
 
 Without Fashion-MNIST it says where to put it; `--dataset mnist` trains on the digits that are here.
 """

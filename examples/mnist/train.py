@@ -1,4 +1,4 @@
-"""The program of examples/001: 48 batches in 6 epochs, dealt out to the replicas; the model in the volume.
+"""The program of examples/pvc-checkpoints: 48 batches in 6 epochs, dealt out to the replicas; the model in the volume.
 
 Alone it takes 48 steps, with a master and two workers 16 in each. The learning rate grows with the number of replicas,
 since a step then averages that many batches.

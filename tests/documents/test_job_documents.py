@@ -23,7 +23,7 @@ from torchyard.api.objects import Object
 
 pytestmark = pytest.mark.clients
 
-DOCUMENT = ROOT / "examples" / "003"
+DOCUMENT = ROOT / "examples" / "queued-jobs"
 PATIENCE = 120
 
 

@@ -64,7 +64,7 @@ def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
         return any(line.split()[:3] == ["training-operator-0", "1/1", "Running"] for line in lines)
 
     eventually(shown, "the training operator")
-    shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
+    shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
     said = f"{shell.namespace}/{GLOO}: SuccessfulCreatePod: Created pod: {GLOO}-master-0"
     asked = ("logs", "--namespace", "kubeflow", "training-operator-0")
     eventually(lambda: said in shell(*asked), "the operator's log")
@@ -72,14 +72,14 @@ def test_s1_1_a_training_operator_runs(shell: Kubectl) -> None:
     assert "not kept" in shell.fails(*asked, "--previous")
     with shell.start(*asked, "--follow", "--since=1s") as follower:
         shell("delete", "pytorchjob", GLOO)
-        shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
+        shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
         assert follower.stdout is not None
         assert any(GLOO in line for line in follower.stdout)
         follower.kill()
 
 
 def test_s0_3_to_6_the_gloo_demo(shell: Kubectl, plane: Server) -> None:
-    said = shell("create", "-f", str(EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml"))
+    said = shell("create", "-f", str(EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"))
     assert said == f"pytorchjob.kubeflow.org/{GLOO} created\n"
     replicas = [f"{GLOO}-master-0", *(f"{GLOO}-worker-{index}" for index in range(3))]
     eventually(lambda: pods(shell) == replicas, "the pods")
@@ -116,8 +116,8 @@ def test_s0_3_the_manifest_as_printed_is_refused(shell: Kubectl) -> None:
 
 
 def test_s1_3_and_5_pods_are_found_by_the_old_labels(shell: Kubectl) -> None:
-    shell("apply", "-f", str(EXAMPLES / "001" / "data-claim.yaml"))
-    shell("create", "-f", str(EXAMPLES / "001" / "pytorchjob-cpu.yaml"))
+    shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
+    shell("create", "-f", str(EXAMPLES / "pvc-checkpoints" / "pytorchjob-cpu.yaml"))
     job = "pytorchjob-distributed-training"
     replicas = [f"{job}-master-0", f"{job}-worker-0", f"{job}-worker-1"]
     eventually(lambda: pods(shell, "-l", f"job-name={job}") == replicas, "the pods")
@@ -132,8 +132,8 @@ def test_s1_3_and_5_pods_are_found_by_the_old_labels(shell: Kubectl) -> None:
 
 
 def test_s2_6_and_7_a_master_is_found_and_deleted_pods_stay_gone(shell: Kubectl, plane: Server) -> None:
-    shell("apply", "-f", str(EXAMPLES / "002" / "traindb-models-claim.yaml"))
-    shell("create", "-f", str(EXAMPLES / "002" / "traindb-training-mnist.yaml"))
+    shell("apply", "-f", str(EXAMPLES / "custom-image" / "traindb-models-claim.yaml"))
+    shell("create", "-f", str(EXAMPLES / "custom-image" / "traindb-training-mnist.yaml"))
     job = "traindb-training-mnist"
     master = f"job-name={job},replica-type=master,replica-index=0"
     eventually(lambda: pods(shell, "-l", master) == [f"{job}-master-0"], "the master")
@@ -148,7 +148,7 @@ def test_s2_6_and_7_a_master_is_found_and_deleted_pods_stay_gone(shell: Kubectl,
 
 def test_s2_8_the_status_blocks_during_and_after(shell: Kubectl, plane: Server) -> None:
     job = "traindb-training-mnist"
-    shell("create", "-f", str(EXAMPLES / "002" / "traindb-training-mnist.yaml"))
+    shell("create", "-f", str(EXAMPLES / "custom-image" / "traindb-training-mnist.yaml"))
     replicas = [f"{job}-master-0", f"{job}-worker-0"]
     eventually(lambda: pods(shell) == replicas, "the pods")
 

@@ -19,7 +19,7 @@ from torchyard.node.shutdown import stop_pods
 
 pytestmark = pytest.mark.clients
 
-DOCUMENT = ROOT / "examples" / "003"
+DOCUMENT = ROOT / "examples" / "queued-jobs"
 PLACEHOLDER, QUEUE = "<project namespace>-user-queue", "default-user-queue"
 CLAIM = "persistentVolumeClaim:\n            claimName: pytorch-pvc"
 

@@ -60,7 +60,7 @@ def shell(plane: Server, tmp_path: Path) -> Kubectl:
 
 
 def job_with(program: str, **resources: Any) -> str:
-    """The CPU job of examples/001, its image's program replaced by a short one."""
+    """The CPU job of examples/pvc-checkpoints, its image's program replaced by a short one."""
     container = {"name": "pytorch", "image": "busybox", "command": ["sh", "-c", program], "resources": resources}
     template = {"spec": {"containers": [container]}}
     replicas = {
@@ -107,10 +107,11 @@ def test_s0_8_top_shows_pods_and_nodes(shell: Kubectl) -> None:
 
 
 def test_s0_9_and_s1_4_without_a_gpu_the_pods_stay_pending_and_say_why(shell: Kubectl) -> None:
+    eventually(lambda: shell("get", "nodes", "-o", "name") != "", "the node to register")
     node = json.loads(shell("get", "nodes", "-o", "json"))["items"][0]
     if int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)):
         pytest.skip("this machine has GPUs: tests/node covers that they are given out")
-    shell("create", "-f", str(EXAMPLES / "001" / "pytorchjob-gpu.yaml"))
+    shell("create", "-f", str(EXAMPLES / "pvc-checkpoints" / "pytorchjob-gpu.yaml"))
     master = f"{JOB}-gpu-master-0"
     shell("create", "-f", "-", stdin=job_with("true", limits={"nvidia.com/gpu": 1}))
     reason = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
@@ -154,7 +155,7 @@ def test_s1_8_a_policy_adds_workers_while_they_are_busy(shell: Kubectl) -> None:
 def test_s1_8_volumes_of_every_kind_lie_where_they_are_mounted(shell: Kubectl, tmp_path: Path) -> None:
     (tmp_path / "host").mkdir()
     (tmp_path / "host" / "f").write_text("host path\n")
-    shell("apply", "-f", str(EXAMPLES / "001" / "data-claim.yaml"))
+    shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
     shell("create", "configmap", "settings", "--from-literal=f=config map")
     shell("create", "secret", "generic", "keys", "--from-literal=f=secret")
     items = [{"key": "f", "path": "f"}]
@@ -202,8 +203,8 @@ def test_s1_8_volumes_of_every_kind_lie_where_they_are_mounted(shell: Kubectl, t
 @pytest.mark.parametrize(
     ("dockerfile", "name", "program"),
     [
-        ("000/Dockerfile", "rollingstones/pytorch-dist-mnist-test:1.0", "/var/mnist.py"),
-        ("002/Dockerfile_training", "traindb-training-mnist", "/opt/mnist/src/mnist_training.py"),
+        ("mnist-ddp/Dockerfile", "rollingstones/pytorch-dist-mnist-test:1.0", "/var/mnist.py"),
+        ("custom-image/Dockerfile_training", "traindb-training-mnist", "/opt/mnist/src/mnist_training.py"),
     ],
 )
 def test_s0_2_and_s2_3_the_dockerfiles_are_built_without_an_engine(

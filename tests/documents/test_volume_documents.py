@@ -51,7 +51,7 @@ def test_s1_2_a_claim_from_a_here_document_in_a_namespace_of_ones_own(shell: Kub
     shell("create", "namespace", "user")
     shell("config", "set-context", "--current", "--namespace=user")
     try:
-        shell("apply", "-f", "-", stdin=(EXAMPLES / "001" / "data-claim.yaml").read_text())
+        shell("apply", "-f", "-", stdin=(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml").read_text())
         eventually(lambda: row(shell, "pvc", "data")["STATUS"] == "Bound", "the claim", PATIENCE)
         found = row(shell, "pvc", "data")
         assert (found["CAPACITY"], found["ACCESS MODES"]) == ("10Gi", "RWO")
@@ -62,13 +62,13 @@ def test_s1_2_a_claim_from_a_here_document_in_a_namespace_of_ones_own(shell: Kub
 
 
 def test_s2_1_and_2_a_volume_is_bound_by_its_labels(shell: Kubectl, tmp_path: Path) -> None:
-    volume = yaml.safe_load((EXAMPLES / "002" / "traindb-models-volume.yaml").read_text())
+    volume = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
     volume["spec"]["hostPath"]["path"] = str(tmp_path)
     shell("apply", "-f", "-", stdin=yaml.safe_dump(volume))
     eventually(lambda: row(shell, "pv", "traindb-models-volume")["STATUS"] == "Available", "the volume free", PATIENCE)
     if shell.run("get", "namespace", "kubeflow").returncode:
         shell("create", "namespace", "kubeflow")
-    shell("apply", "-f", str(EXAMPLES / "002" / "traindb-models-claim.yaml"), "-n", "kubeflow")
+    shell("apply", "-f", str(EXAMPLES / "custom-image" / "traindb-models-claim.yaml"), "-n", "kubeflow")
     eventually(lambda: row(shell, "pv", "traindb-models-volume")["STATUS"] == "Bound", "the volume bound", PATIENCE)
     found = row(shell, "pv", "traindb-models-volume", "-n", "kubeflow")
     assert (found["CAPACITY"], found["ACCESS MODES"], found["RECLAIM POLICY"]) == ("10Gi", "RWX", "Retain")
@@ -83,6 +83,6 @@ def test_s2_1_and_2_a_volume_is_bound_by_its_labels(shell: Kubectl, tmp_path: Pa
 
 
 def test_s3_1_a_claim_of_another_places_class_is_bound(shell: Kubectl) -> None:
-    shell("create", "-f", str(EXAMPLES / "003" / "pytorch-pvc.yaml"))
+    shell("create", "-f", str(EXAMPLES / "queued-jobs" / "pytorch-pvc.yaml"))
     eventually(lambda: row(shell, "pvc", "pytorch-pvc")["STATUS"] == "Bound", "the claim", PATIENCE)
     assert row(shell, "pvc", "pytorch-pvc")["CAPACITY"] == "2Gi"

@@ -224,7 +224,7 @@ def test_document_000_trains_in_containers(node: Node) -> None:
 
 
 def test_document_001_trains_and_keeps_its_model(node: Node, tmp_path: Path) -> None:
-    claim = yaml.safe_load((EXAMPLES / "001" / "data-claim.yaml").read_text())
+    claim = yaml.safe_load((EXAMPLES / "pvc-checkpoints" / "data-claim.yaml").read_text())
     spec = {
         "storageClassName": claim["spec"]["storageClassName"],
         "capacity": {"storage": "10Gi"},
@@ -237,9 +237,9 @@ def test_document_001_trains_and_keeps_its_model(node: Node, tmp_path: Path) -> 
 
 
 def test_document_002_trains_and_its_model_lies_in_the_host_path(node: Node, tmp_path: Path) -> None:
-    volume = yaml.safe_load((EXAMPLES / "002" / "traindb-models-volume.yaml").read_text())
+    volume = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
     volume["spec"]["hostPath"]["path"] = str(tmp_path)
-    node.apply(volume, yaml.safe_load((EXAMPLES / "002" / "traindb-models-claim.yaml").read_text()))
+    node.apply(volume, yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-claim.yaml").read_text()))
     # The document trains on Fashion-MNIST, which would have to be fetched.
     trained(node, document("002/traindb-training-mnist.yaml", "--dataset=mnist", f"--limit={LIMIT}"))
     assert list(tmp_path.glob("*.pt"))

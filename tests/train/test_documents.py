@@ -126,7 +126,7 @@ def claimed(shell: Kubectl, claim: str) -> Path:
 
 def test_s1_3_and_7_the_batches_are_dealt_out_and_the_result_is_the_same(shell: Kubectl) -> None:
     """48 steps alone, 16 on each of three replicas; every replica ends with the same model, as good as the lone one."""
-    shell("apply", "-f", str(EXAMPLES / "001" / "data-claim.yaml"))
+    shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
     output = claimed(shell, "data")
     fewer = () if FULL else ("--batch-size", str(BATCH), "--limit", str(8 * BATCH))
     trained(shell, manifest("001/pytorchjob-cpu.yaml", *fewer))
@@ -137,7 +137,7 @@ def test_s1_3_and_7_the_batches_are_dealt_out_and_the_result_is_the_same(shell: 
         assert log.count("Train Epoch") == 16
     assert len({reached(log) for log in logs}) == 1
     assert (output / "mnist_cnn.pt").stat().st_size > 1_700_000
-    alone: Object = yaml.safe_load((EXAMPLES / "001" / "single-pod.yaml").read_text())
+    alone: Object = yaml.safe_load((EXAMPLES / "pvc-checkpoints" / "single-pod.yaml").read_text())
     alone["spec"]["containers"][0]["args"] = list(fewer)
     shell("create", "-f", "-", stdin=yaml.safe_dump(alone))
     asked = ("get", "pod", "pytorch-training-single-pod", "-o", "jsonpath={.status.containerStatuses[0].state}")
@@ -158,11 +158,11 @@ def test_s1_3_and_7_the_batches_are_dealt_out_and_the_result_is_the_same(shell: 
 def test_s2_5_the_model_lies_in_the_host_path(shell: Kubectl, tmp_path: Path) -> None:
     """The volume, the claim and the job of the document, in its namespace."""
     shell = replace(shell, namespace="kubeflow")
-    volume: Object = yaml.safe_load((EXAMPLES / "002" / "traindb-models-volume.yaml").read_text())
+    volume: Object = yaml.safe_load((EXAMPLES / "custom-image" / "traindb-models-volume.yaml").read_text())
     volume["spec"]["hostPath"]["path"] = str(tmp_path / "models")
     shell("apply", "-f", "-", stdin=yaml.safe_dump(volume))
     eventually(lambda: shell.run("get", "sa", "default").returncode == 0, "the namespace", 60)
-    shell("apply", "-f", str(EXAMPLES / "002" / "traindb-models-claim.yaml"))
+    shell("apply", "-f", str(EXAMPLES / "custom-image" / "traindb-models-claim.yaml"))
     assert claimed(shell, "traindb-models-claim") == tmp_path / "models"
     if FULL:
         fashion(tmp_path / "models" / "data")
@@ -177,12 +177,12 @@ def test_s2_5_the_model_lies_in_the_host_path(shell: Kubectl, tmp_path: Path) ->
 
 def test_s3_1_and_3_to_5_a_program_is_copied_into_the_claim_and_trains_there(shell: Kubectl, tmp_path: Path) -> None:
     """On a machine without the GPU that the document's job asks for, so without that request."""
-    shell("create", "-f", str(EXAMPLES / "003" / "pytorch-pvc.yaml"))
+    shell("create", "-f", str(EXAMPLES / "queued-jobs" / "pytorch-pvc.yaml"))
     volume = claimed(shell, "pytorch-pvc")
 
     def created(name: str) -> tuple[str, str]:
         """A job of the document, out of its queue; answers its name and its pod's."""
-        made: Object = yaml.safe_load((EXAMPLES / "003" / name).read_text())
+        made: Object = yaml.safe_load((EXAMPLES / "queued-jobs" / name).read_text())
         del made["metadata"]["labels"]
         pod = made["spec"]["template"]["spec"]
         pod.pop("nodeSelector", None)
@@ -195,7 +195,7 @@ def test_s3_1_and_3_to_5_a_program_is_copied_into_the_claim_and_trains_there(she
 
     loader, pod = created("lightweight-pod-job.yaml")
     shell("wait", "--for=condition=Ready", f"pod/{pod}", "--timeout=120s", timeout=150)
-    shell("cp", str(EXAMPLES / "003" / "example_pytorch_code.py"), f"{pod}:/mnt/ceph/")
+    shell("cp", str(EXAMPLES / "queued-jobs" / "example_pytorch_code.py"), f"{pod}:/mnt/ceph/")
     data = tmp_path / "data"
     data.mkdir()
     for file in (EXAMPLES / "mnist" / "data" / "mnist").glob("t10k-*"):

@@ -52,7 +52,7 @@ def ended(shell: Kubectl, what: str, word: str) -> None:
 
 def test_s0_9_with_a_gpu_it_trains_on_it(shell: Kubectl) -> None:
     """The demo with the comment before its limit taken away; one GPU is enough for its master alone."""
-    job: Object = yaml.safe_load((EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml").read_text().replace("#", ""))
+    job: Object = yaml.safe_load((EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml").read_text().replace("#", ""))
     del job["spec"]["pytorchReplicaSpecs"]["Worker"]
     container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 1}}
@@ -67,7 +67,7 @@ def test_s0_9_with_a_gpu_it_trains_on_it(shell: Kubectl) -> None:
 
 
 def test_s0_9_without_cuda_it_leaves_the_gpu_alone(shell: Kubectl) -> None:
-    job: Object = yaml.safe_load((EXAMPLES / "000" / "pytorch_job_mnist_gloo_demo.yaml").read_text())
+    job: Object = yaml.safe_load((EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml").read_text())
     del job["spec"]["pytorchReplicaSpecs"]["Worker"]
     container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["args"] += ["--no-cuda", "--limit", "640"]
@@ -81,8 +81,8 @@ def test_s1_4_one_of_two_replicas_gets_the_gpu_and_the_other_says_what_it_waits_
     node = json.loads(shell("get", "nodes", "-o", "json"))["items"][0]
     if int(node["status"]["allocatable"]["nvidia.com/gpu"]) > 1:
         pytest.skip("this machine has a GPU for each replica")
-    shell("apply", "-f", str(EXAMPLES / "001" / "data-claim.yaml"))
-    shell("create", "-f", str(EXAMPLES / "001" / "pytorchjob-gpu.yaml"))
+    shell("apply", "-f", str(EXAMPLES / "pvc-checkpoints" / "data-claim.yaml"))
+    shell("create", "-f", str(EXAMPLES / "pvc-checkpoints" / "pytorchjob-gpu.yaml"))
     job = "pytorchjob-distributed-training-gpu"
     names = (f"{job}-master-0", f"{job}-worker-0")
     reason = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
@@ -94,16 +94,16 @@ def test_s1_4_one_of_two_replicas_gets_the_gpu_and_the_other_says_what_it_waits_
 
 
 def test_s3_5_the_training_runs_where_its_make_of_gpu_is(shell: Kubectl) -> None:
-    shell("create", "-f", str(EXAMPLES / "003" / "pytorch-pvc.yaml"))
+    shell("create", "-f", str(EXAMPLES / "queued-jobs" / "pytorch-pvc.yaml"))
     eventually(lambda: shell("get", "pvc", "pytorch-pvc", "-o", "jsonpath={.status.phase}") == "Bound", "the claim")
     name = shell("get", "pvc", "pytorch-pvc", "-o", "jsonpath={.spec.volumeName}")
     volume = Path(json.loads(shell("get", "pv", name, "-o", "json"))["spec"]["local"]["path"])
     (volume / "data").mkdir()
     for file in (EXAMPLES / "mnist" / "data" / "mnist").iterdir():
         (volume / "data" / file.name).write_bytes(file.read_bytes())
-    (volume / "example_pytorch_code.py").write_bytes((EXAMPLES / "003" / "example_pytorch_code.py").read_bytes())
+    (volume / "example_pytorch_code.py").write_bytes((EXAMPLES / "queued-jobs" / "example_pytorch_code.py").read_bytes())
     queue = "kueue.x-k8s.io/queue-name: <project namespace>-user-queue"
-    text = (EXAMPLES / "003" / "pytorch-job.yaml").read_text().replace(queue, "document: '003'")
+    text = (EXAMPLES / "queued-jobs" / "pytorch-job.yaml").read_text().replace(queue, "document: '003'")
     job = shell("create", "-f", "-", "-o", "name", stdin=text).strip()
     ended(shell, job, "Complete")
     log = shell("logs", job)
