@@ -52,7 +52,9 @@ def ended(shell: Kubectl, what: str, word: str) -> None:
 
 def test_s0_9_with_a_gpu_it_trains_on_it(shell: Kubectl) -> None:
     """The demo with the comment before its limit taken away; one GPU is enough for its master alone."""
-    job: Object = yaml.safe_load((EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml").read_text().replace("#", ""))
+    job: Object = yaml.safe_load(
+        (EXAMPLES / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml").read_text().replace("#", "")
+    )
     del job["spec"]["pytorchReplicaSpecs"]["Worker"]
     container = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": 1}}
@@ -101,7 +103,9 @@ def test_s3_5_the_training_runs_where_its_make_of_gpu_is(shell: Kubectl) -> None
     (volume / "data").mkdir()
     for file in (EXAMPLES / "mnist" / "data" / "mnist").iterdir():
         (volume / "data" / file.name).write_bytes(file.read_bytes())
-    (volume / "example_pytorch_code.py").write_bytes((EXAMPLES / "queued-jobs" / "example_pytorch_code.py").read_bytes())
+    (volume / "example_pytorch_code.py").write_bytes(
+        (EXAMPLES / "queued-jobs" / "example_pytorch_code.py").read_bytes()
+    )
     queue = "kueue.x-k8s.io/queue-name: <project namespace>-user-queue"
     text = (EXAMPLES / "queued-jobs" / "pytorch-job.yaml").read_text().replace(queue, "document: '003'")
     job = shell("create", "-f", "-", "-o", "name", stdin=text).strip()
