@@ -1,7 +1,7 @@
-"""`make demo`: a plane from nothing, a distributed training on it as a person would run it, and everything cleaned up.
+"""`make demo`: start a plane, run a distributed training on it with `yard run`, and clean up.
 
-Starts `yard up` on a state directory of its own and gives `yard run` the PyTorchJob of examples/mnist-ddp: a master and three
-workers that train on the 60,000 images of MNIST for one epoch. `--keep` leaves the plane running to look around.
+The plane has a temporary state directory. The job is the PyTorchJob of examples/mnist-ddp: a master and three workers
+train on the 60,000 images of MNIST for one epoch. `--keep` leaves the plane running.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from torchyard.kube.kubeconfig import load
 
 PODS = GroupVersionResource("", "v1", "pods")
 ROOT = Path(__file__).resolve().parents[1]
-MANIFEST = Path("examples") / "000" / "pytorch_job_mnist_gloo_demo.yaml"
+MANIFEST = Path("examples") / "mnist-ddp" / "pytorch_job_mnist_gloo_demo.yaml"
 JOB = "pytorch-dist-mnist-gloo-demo"
 NEXT = """
 What to look at next:
   {manifest}
-      the manifest that ran, as a cluster would take it
+      the manifest that ran; it works on a cluster too
   examples/mnist/mnist.py
-      the program of its image
-  docs/getting-started.md, docs/pytorchjobs.md
-      the same steps by hand, and what PyTorchJobs can do here"""
-KEPT = """
-The plane is still there:
+      the training program in its image
+  docs/tutorial.md, docs/pytorchjobs.md
+      the same steps by hand, and what PyTorchJobs offer"""
+STILL_RUNNING = """
+The plane is still running:
   export KUBECONFIG={kubeconfig}
   kubectl describe pytorchjob {job}
   kubectl logs {job}-master-0
@@ -48,13 +48,13 @@ def say(line: str) -> None:
 
 
 def training_python() -> Path:
-    """The interpreter that `make train-venv` has given a torch."""
+    """Return the interpreter of `make train-venv`, which has torch."""
     python = ROOT / ".venv-train" / "bin" / "python"
-    found = python.exists() and subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
-    if not found or found.returncode:
+    has_torch = python.exists() and not subprocess.run([python, "-c", "import torch"], check=False).returncode
+    if not has_torch:
         raise SystemExit(
-            "the demo trains with torch, which is neither on this machine nor could pip install it into .venv-train;\n"
-            "see requirements/train.txt, then: rm -rf .venv-train && make demo"
+            "error: torch is missing: this machine does not have it, and pip could not install it into .venv-train\n"
+            "hint: see requirements/train.txt, then: rm -rf .venv-train && make demo"
         )
     return python
 
@@ -63,8 +63,8 @@ def yard(*arguments: str | Path, state: Path) -> list[str]:
     return [sys.executable, "-m", "torchyard.cli", *map(str, arguments), "--state", str(state)]
 
 
-def checked(command: list[str]) -> str:
-    """Run a command; its own words are shown when it fails."""
+def run_checked(command: list[str]) -> str:
+    """Run a command and return its output; exit with its error output when it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr or done.stdout)
@@ -72,24 +72,24 @@ def checked(command: list[str]) -> str:
 
 
 async def accuracy(kubeconfig: Path) -> str:
-    """The last one that the master's log names."""
+    """Return the last accuracy in the master's log."""
     client = Client(HttpTransport(load(kubeconfig), user_agent="demo"), manager="demo")
     try:
         log = b"".join([piece async for piece in client.logs(PODS, f"{JOB}-master-0", "default")])
     finally:
         await client.close()
-    found = re.findall(r"accuracy=0\.\d{4}", log.decode(errors="replace"))
-    return found[-1] if found else "no accuracy"
+    values = re.findall(r"accuracy=0\.\d{4}", log.decode(errors="replace"))
+    return values[-1] if values else "no accuracy"
 
 
 def demo(state: Path, python: Path, manifest: Path) -> int:
     before = time.monotonic()
-    say(checked(yard("up", "--detach", "--port", "0", "--python", python, state=state)).splitlines()[0])
+    say(run_checked(yard("up", "--detach", "--port", "0", "--python", python, state=state)).splitlines()[0])
     say(f"yard run {manifest}")
     code = subprocess.run(yard("run", manifest, state=state), check=False).returncode
     if code == 0:
-        reached = asyncio.run(accuracy(state / "kubeconfig"))
-        say(f"\n{reached} after one epoch on four replicas, {time.monotonic() - before:.0f} s in all")
+        result = asyncio.run(accuracy(state / "kubeconfig"))
+        say(f"\n{result} after one epoch on four replicas, {time.monotonic() - before:.0f} s in total")
     return code
 
 
@@ -106,10 +106,10 @@ def main() -> None:
         say(NEXT.format(manifest=arguments.manifest))
         if arguments.keep:
             command = f"{sys.executable} -m torchyard.cli"
-            say(KEPT.format(kubeconfig=state / "kubeconfig", job=JOB, yard=command, state=state))
+            say(STILL_RUNNING.format(kubeconfig=state / "kubeconfig", job=JOB, yard=command, state=state))
     finally:
         if not arguments.keep:
-            checked(yard("down", state=state))
+            run_checked(yard("down", state=state))
             shutil.rmtree(state, ignore_errors=True)
     raise SystemExit(code)
 
