@@ -21,8 +21,8 @@ from torchyard.api.queue.crd import definitions
 from torchyard.api.queue.names import API_VERSION, QUEUE_NAME
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.controllers.queue.refs import FLAVORS, WORKLOADS
+from torchyard.core.queue.kueue_detection import EXTERNAL, IntegrationMode
 from torchyard.core.queue.lifecycle import evict
-from torchyard.core.queue.presence import EXTERNAL, Mode
 from torchyard.operator import queues
 from torchyard.operator.certificates import MUTATING
 from torchyard.operator.install import DEFINITIONS
@@ -163,7 +163,7 @@ async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and
     async with running(installed, webhook=True) as operator:
 
         async def seen() -> bool:
-            return operator.queues.found.mode is Mode.BUILT_IN
+            return operator.queues.found.mode is IntegrationMode.BUILT_IN
 
         await installed.until(seen)
         await admin.create(JOBS, queued(namespace, suspend=True))  # as Kueue's webhook has it
@@ -184,14 +184,14 @@ async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and
 async def test_a_kueue_that_comes_and_goes_is_followed(installed: Installed) -> None:
     async with running(installed) as operator:
 
-        async def mode(wanted: Mode) -> bool:
+        async def mode(wanted: IntegrationMode) -> bool:
             return operator.queues.found.mode is wanted and operator.queues.found is not queues.NOTHING
 
-        await installed.until(lambda: mode(Mode.NONE))
+        await installed.until(lambda: mode(IntegrationMode.NONE))
         await kueue(installed, "mjob.kb.io")
-        await installed.until(lambda: mode(Mode.EXTERNAL))
+        await installed.until(lambda: mode(IntegrationMode.EXTERNAL))
         await installed.admin.delete(MUTATING, "kueue-mutating-webhook-configuration")
-        await installed.until(lambda: mode(Mode.NONE))
+        await installed.until(lambda: mode(IntegrationMode.NONE))
         assert not denied(operator)
 
 
@@ -206,5 +206,5 @@ async def test_without_the_rights_it_says_so_and_leaves_queues_alone(installed: 
             return any("may not" in one for one in operator.queues.found.reasons)
 
         await installed.until(told)
-        assert operator.queues.found.mode is Mode.NONE
+        assert operator.queues.found.mode is IntegrationMode.NONE
         assert not denied(operator)

@@ -8,10 +8,10 @@ from typing import Any
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
-from torchyard.core.queue.amounts import shown
-from torchyard.core.queue.assign import Assignment
-from torchyard.core.queue.book import Book
-from torchyard.core.queue.cycle import Admit, Decision, Preempt, cycle
+from torchyard.core.queue.flavor_assigner import Assignment
+from torchyard.core.queue.resources import shown
+from torchyard.core.queue.scheduler import Admit, Decision, Preempt, cycle
+from torchyard.core.queue.state import Book
 
 _numbers = itertools.count(1)
 

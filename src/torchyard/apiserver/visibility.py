@@ -14,7 +14,7 @@ from torchyard.api.resources import Resource, Subresource
 from torchyard.apiserver.call import Call
 from torchyard.apiserver.exchange import Request, Response
 from torchyard.apiserver.route import Route
-from torchyard.core.queue.line import places
+from torchyard.core.queue.visibility import places
 
 if TYPE_CHECKING:
     from torchyard.apiserver.server import Server

@@ -112,7 +112,7 @@ def install(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
 ) -> None:
     """Install the operator on a cluster, or bring it up to date."""
-    from torchyard.core.queue.presence import Mode
+    from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installing
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
@@ -138,7 +138,7 @@ def install(
         if crds_only:
             await installing.install(client, None, say)
             return
-        wanted = (await look(client)).mode is Mode.EXTERNAL if queues is None else queues
+        wanted = (await look(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
         await installing.install(client, replace(to, queues=wanted), say)
 
     ask(load(kubeconfig, context=context), work)

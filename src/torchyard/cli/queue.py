@@ -19,7 +19,7 @@ from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, ask, chosen
 
 if TYPE_CHECKING:
-    from torchyard.core.queue.line import Place
+    from torchyard.core.queue.visibility import Place
     from torchyard.kube.client import Client
 
 app = typer.Typer(help="Queues: who waits where, why and for how long.", no_args_is_help=True)
@@ -66,7 +66,7 @@ def _here(state: Path | None) -> str:
 
 async def _places(client: Client) -> list[Place]:
     from torchyard.controllers.queue.refs import LOCAL_QUEUES, WORKLOADS
-    from torchyard.core.queue.line import places
+    from torchyard.core.queue.visibility import places
 
     queues = (await client.list(LOCAL_QUEUES)).items
     doors = {
@@ -125,7 +125,7 @@ def list_queues(
 @app.command("position")
 def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
     """Say where a job is in line, and when it is likely to start."""
-    from torchyard.core.queue.line import estimate
+    from torchyard.core.queue.visibility import estimate
 
     places = _run(state, _places)
     place = _find(places, job, namespace or _here(state))

@@ -17,7 +17,7 @@ from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.controllers.queue.external import ExternalIntegration
-from torchyard.core.queue.presence import Mode, Presence, presence
+from torchyard.core.queue.kueue_detection import IntegrationMode, KueueIntegration, detect_kueue
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.operator.certificates import MUTATING
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 60.0
 _CONFIGURATION_KEY = "controller_manager_config.yaml"
-NOTHING = Presence(Mode.NONE, "", ("nobody has looked yet",))
+NOTHING = KueueIntegration(IntegrationMode.NONE, "", ("nobody has looked yet",))
 
 
-async def look(client: Client) -> Presence:
+async def look(client: Client) -> KueueIntegration:
     """Who brings PyTorchJobs into the queues of this cluster."""
     groups = await _groups(client)
-    return await _look_closer(client, groups) if _are_queues_served(groups) else presence(groups, (), None)
+    return await _look_closer(client, groups) if _are_queues_served(groups) else detect_kueue(groups, (), None)
 
 
 async def _groups(client: Client) -> list[Object]:
@@ -47,10 +47,10 @@ def _are_queues_served(groups: Iterable[Object]) -> bool:
     return any(one["name"] == names.GROUP for one in groups)
 
 
-async def _look_closer(client: Client, groups: Iterable[Object]) -> Presence:
+async def _look_closer(client: Client, groups: Iterable[Object]) -> KueueIntegration:
     webhooks = (await client.list(MUTATING)).items
     kueues = [one for one in webhooks if "kueue" in one["metadata"]["name"]]
-    return presence(groups, webhooks, await _configuration(client, kueues), deployed=bool(kueues))
+    return detect_kueue(groups, webhooks, await _configuration(client, kueues), deployed=bool(kueues))
 
 
 async def _configuration(client: Client, webhooks: Iterable[Object]) -> Object | None:
@@ -93,7 +93,7 @@ class Queues:
 
     @property
     def are_ours(self) -> bool:
-        return self.found.mode is Mode.EXTERNAL
+        return self.found.mode is IntegrationMode.EXTERNAL
 
     async def run(self) -> None:
         while True:
@@ -114,25 +114,25 @@ class Queues:
                 self._until(ours=False), *(one.run() for one in informers), *(one.run() for one in integrations)
             )
 
-    async def _look(self) -> Presence:
+    async def _look(self) -> KueueIntegration:
         """As `look`, but asks for nothing that it may not, and says what it may not."""
         groups = await _groups(self._client)
         if not _are_queues_served(groups):
-            return presence(groups, (), None)
+            return detect_kueue(groups, (), None)
         try:
             await check_rights(self._client, LOOK_FOR_KUEUE)
             found = await _look_closer(self._client, groups)
-            if found.mode is not Mode.EXTERNAL:
+            if found.mode is not IntegrationMode.EXTERNAL:
                 return found
             await check_rights(self._client, queue_rights())
         except YardError as error:
-            return Presence(Mode.NONE, "", (f"the group {names.GROUP} is served, but {error}",))
+            return KueueIntegration(IntegrationMode.NONE, "", (f"the group {names.GROUP} is served, but {error}",))
         if found.version != names.STORED:
             said = f"{names.GROUP}/{names.STORED} is not served: jobs get into queues by Kueue's own integration only"
-            return Presence(Mode.NONE, found.version, (*found.reasons, said))
+            return KueueIntegration(IntegrationMode.NONE, found.version, (*found.reasons, said))
         return found
 
-    async def _take(self, found: Presence) -> None:
+    async def _take(self, found: KueueIntegration) -> None:
         if found == self.found:
             return
         log.info("queues: %s (%s)", found.mode.value, "; ".join(found.reasons))

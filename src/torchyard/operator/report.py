@@ -9,7 +9,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import LEASES, PODS
 from torchyard.api.pytorchjob import names
 from torchyard.controllers import mirror
-from torchyard.core.queue.presence import Mode
+from torchyard.core.queue.kueue_detection import IntegrationMode
 from torchyard.kube.client import Client
 from torchyard.operator.certificates import VALIDATING
 from torchyard.operator.checks import UPSTREAM, check_kind, may
@@ -99,9 +99,9 @@ async def _gangs(client: Client, _: str) -> tuple[bool, str]:
 async def _queues(client: Client, _: str) -> tuple[bool, str]:
     found = await look(client)
     who = {
-        Mode.NONE: "no Kueue",
-        Mode.BUILT_IN: "Kueue brings jobs into its queues itself",
-        Mode.EXTERNAL: "the operator brings jobs into Kueue's queues",
+        IntegrationMode.NONE: "no Kueue",
+        IntegrationMode.BUILT_IN: "Kueue brings jobs into its queues itself",
+        IntegrationMode.EXTERNAL: "the operator brings jobs into Kueue's queues",
     }
     return True, f"{who[found.mode]} ({'; '.join(found.reasons)})"
 

@@ -36,8 +36,8 @@ from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.controllers.volume_protection import claim_protection, volume_protection
 from torchyard.core.pytorchjob.view import EMBEDDED_GANG
 from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
-from torchyard.core.queue.configuration import settings_of
-from torchyard.core.queue.lifecycle import Settings as QueueSettings
+from torchyard.core.queue.kueue_configuration import load_queue_settings
+from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder
@@ -88,7 +88,7 @@ def _queue_settings(file: Path | None) -> QueueSettings:
     if file is None:
         return QueueSettings()
     try:
-        return settings_of(file.read_text())
+        return load_queue_settings(file.read_text())
     except OSError as error:
         raise YardError(f"--queue-config {file}: {error.strerror}") from None
     except YardError as error:

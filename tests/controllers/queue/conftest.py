@@ -27,7 +27,7 @@ from torchyard.controllers.queue.refs import (
     PRIORITY_CLASSES,
     WORKLOADS,
 )
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.stores import State
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 from torchyard.yard.plane import Plane

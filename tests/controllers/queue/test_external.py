@@ -17,7 +17,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions
 from torchyard.controllers.queue.external import ExternalIntegration
-from torchyard.controllers.queue.older import OlderKueue
+from torchyard.controllers.queue.kueue_v1beta1 import OlderKueue
 from torchyard.controllers.queue.refs import FLAVORS, PYTORCHJOBS, WORKLOADS
 from torchyard.core.queue.lifecycle import evict
 from torchyard.kube.client import Client, Transport

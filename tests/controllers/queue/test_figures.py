@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.support.waiting import first_answer
 
-from torchyard.controllers.queue import figures
-from torchyard.controllers.queue.figures import Figures
+from torchyard.controllers.queue import queue_status
 from torchyard.controllers.queue.metrics import Metrics
+from torchyard.controllers.queue.queue_status import Figures
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES
-from torchyard.controllers.queue.state import State
-from torchyard.core.queue.cycle import cycle
+from torchyard.controllers.queue.stores import State
+from torchyard.core.queue.scheduler import cycle
 from torchyard.kube.client import Client
 
 
@@ -29,7 +29,7 @@ async def test_a_rest_however_long_ends_when_nobody_is_being_admitted_any_more(
     state: State, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_REST", "_LONGEST_REST"):
-        monkeypatch.setattr(figures, name, 1e9)
+        monkeypatch.setattr(queue_status, name, 1e9)
     is_busy = [True]
     monkeypatch.setattr(state, "is_busy", lambda: is_busy[0])
     state.book.refresh()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchyard.api.objects import Object
 from torchyard.api.queue.validation import RULES
-from torchyard.controllers.queue.local import wanted
+from torchyard.controllers.queue.local_queues import wanted
 
 
 def node(product: str = "", **allocatable: str) -> Object:

@@ -10,10 +10,10 @@ from tests.support.waiting import first_answer
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.stores import State
 from torchyard.controllers.queue.workloads import WorkloadController
-from torchyard.core.queue.cycle import cycle
-from torchyard.core.queue.lifecycle import Settings
+from torchyard.core.queue.lifecycle import QueueSettings
+from torchyard.core.queue.scheduler import cycle
 from torchyard.kube.client import Client
 
 QUEUES = {"a cluster queue": (CLUSTER_QUEUES, "team", ""), "a local queue": (LOCAL_QUEUES, "q", "default")}
@@ -35,7 +35,7 @@ async def stop(client: Client, state: State, queue: tuple[GroupVersionResource, 
 async def test_nobody_is_looked_at_when_a_queue_opens_and_its_holders_are_when_it_stops(
     queue: Any, state: State, client: Client
 ) -> None:
-    controller = WorkloadController(state, state.recorder("test"), Metrics(), Settings())
+    controller = WorkloadController(state, state.recorder("test"), Metrics(), QueueSettings())
     await stop(client, state, queue, "Hold")
     assert controller.queue.adds == 0  # nobody holds anything
     await stop(client, state, queue, "None")

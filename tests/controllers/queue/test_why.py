@@ -11,8 +11,8 @@ from tests.support.pytorchjobs import job as pytorchjob
 from torchyard.api.gvr import EVENTS, JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
+from torchyard.controllers.queue.pending_events import Reasons
 from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS
-from torchyard.controllers.queue.why import Reasons
 
 Cluster = Any
 UNKNOWN = {"kueue.x-k8s.io/queue-name": "nope"}

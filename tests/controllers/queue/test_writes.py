@@ -9,9 +9,9 @@ from tests.support.waiting import first_answer
 
 from torchyard.api.objects import Object
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.stores import State
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.cycle import Admit, cycle
+from torchyard.core.queue.scheduler import Admit, cycle
 from torchyard.kube.client import Client
 
 KEY = ("default", "one")

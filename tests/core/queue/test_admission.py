@@ -6,7 +6,7 @@ import pytest
 from tests.support.queues import World, flavor, group, local, pod_set, queue, quota, workload
 
 from torchyard.api.queue import messages
-from torchyard.core.queue.cycle import Admit, Preempt, Wait
+from torchyard.core.queue.scheduler import Admit, Preempt, Wait
 
 
 def waits(world: World) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.queues import World, flavor, local, queue, workload
 
 from torchyard.api.queue import messages
-from torchyard.core.queue.cycle import Admit, Decision, Preempt, Wait
+from torchyard.core.queue.scheduler import Admit, Decision, Preempt, Wait
 
 LOWER = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
 

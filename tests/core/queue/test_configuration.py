@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from torchyard.api.errors import YardError
-from torchyard.core.queue.configuration import settings_of
-from torchyard.core.queue.lifecycle import Settings
+from torchyard.core.queue.kueue_configuration import load_queue_settings
+from torchyard.core.queue.lifecycle import QueueSettings
 
 NEW = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 OLD = "apiVersion: config.kueue.x-k8s.io/v1beta1\nkind: Configuration\n"
@@ -16,25 +16,25 @@ ALL = """waitForPodsReady:
   blockAdmission: true
   requeuingStrategy: {timestamp: Eviction, backoffLimitCount: 5, backoffBaseSeconds: 10, backoffMaxSeconds: 100}
 """
-EVERY = Settings(
+EVERY = QueueSettings(
     timeout=600, recovery=90, block_admission=True, backoff_limit=5, backoff_base=10, backoff_most=100, pods_ready=True
 )
 TAKEN = {
-    "nothing said": (NEW, Settings()),
+    "nothing said": (NEW, QueueSettings()),
     "everything said": (NEW + ALL, EVERY),
-    "what is about Kueue's process": (NEW + "health: {}\nleaderElection: {leaderElect: true}\n", Settings()),
-    "off": (NEW + "waitForPodsReady: {enable: false, blockAdmission: true}\n", Settings(pods_ready=False)),
-    "an old file, which waits for nothing by itself": (OLD, Settings(pods_ready=False)),
+    "what is about Kueue's process": (NEW + "health: {}\nleaderElection: {leaderElect: true}\n", QueueSettings()),
+    "off": (NEW + "waitForPodsReady: {enable: false, blockAdmission: true}\n", QueueSettings(pods_ready=False)),
+    "an old file, which waits for nothing by itself": (OLD, QueueSettings(pods_ready=False)),
     "an old file that waits, and blocks then": (
         OLD + "waitForPodsReady: {enable: true}\n",
-        Settings(timeout=300, recovery=300, block_admission=True),
+        QueueSettings(timeout=300, recovery=300, block_admission=True),
     ),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), TAKEN.values(), ids=TAKEN)
-def test_a_file_is_read(text: str, expected: Settings) -> None:
-    assert settings_of(text) == expected
+def test_a_file_is_read(text: str, expected: QueueSettings) -> None:
+    assert load_queue_settings(text) == expected
 
 
 REFUSED = {
@@ -60,5 +60,5 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
 def test_what_we_do_not_take_is_named(text: str, said: str) -> None:
     with pytest.raises(YardError) as error:
-        settings_of(text)
+        load_queue_settings(text)
     assert said in str(error.value)

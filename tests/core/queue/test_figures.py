@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.core.queue.figures import cluster_queue_status, local_queue_status
+from torchyard.core.queue.queue_status import cluster_queue_status, local_queue_status
 
 
 def pending(world: World) -> tuple[int, int]:

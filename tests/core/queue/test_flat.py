@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.support.queues import World, flavor, local, queue, workload
 
-from torchyard.core.queue.book import Book
-from torchyard.core.queue.cycle import Preempt
-from torchyard.core.queue.items import Item
+from torchyard.core.queue.scheduler import Preempt
+from torchyard.core.queue.state import Book
+from torchyard.core.queue.workload_info import Item
 
 RECLAIM = {"reclaimWithinCohort": "Any", "withinClusterQueue": "LowerPriority"}
 MANY = 8

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.support.queues import World, flavor, group, is_never_exceeded, local, pod_set, queue, quota, workload
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.assign import Mode
-from torchyard.core.queue.cycle import Admit, Preempt
-from torchyard.core.queue.preempt import Borrowers, targets
+from torchyard.core.queue.flavor_assigner import Mode
+from torchyard.core.queue.preemption import Borrowers, targets
+from torchyard.core.queue.resources import Amounts
+from torchyard.core.queue.scheduler import Admit, Preempt
 
 POLICIES = st.fixed_dictionaries(
     {

@@ -8,7 +8,7 @@ import pytest
 from tests.support.queues import World, flavor, local, queue, workload
 
 from torchyard.api.queue import messages
-from torchyard.core.queue.cycle import Wait
+from torchyard.core.queue.scheduler import Wait
 
 STRICT: Any = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
 

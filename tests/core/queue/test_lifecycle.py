@@ -13,12 +13,12 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.api.times import to_rfc3339
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.items import seconds
-from torchyard.core.queue.lifecycle import Outcome, Settings, look
+from torchyard.core.queue.lifecycle import Outcome, QueueSettings, look
+from torchyard.core.queue.workload_info import seconds
 
 START = "2026-01-01T12:00:00Z"
 NOW = seconds(START)
-SETTINGS = Settings(timeout=300, recovery=100, backoff_base=60, backoff_most=3600)
+SETTINGS = QueueSettings(timeout=300, recovery=100, backoff_base=60, backoff_most=3600)
 
 
 def moment(at: float) -> str:
@@ -38,7 +38,9 @@ def running(*more: Object, spec: Object | None = None, **status: Any) -> Object:
     return {**obj, "status": {"admission": admission, "conditions": conditions, **status}}
 
 
-def seen(obj: Object, after: float, settings: Settings = SETTINGS, *, stops: dict[str, str] | None = None) -> Outcome:
+def seen(
+    obj: Object, after: float, settings: QueueSettings = SETTINGS, *, stops: dict[str, str] | None = None
+) -> Outcome:
     return look(obj, NOW + after, settings, stops=lambda: stops or {}, has_owner=True)
 
 
@@ -84,9 +86,9 @@ def test_each_try_waits_longer(before: int | None, count: int, pause: float) -> 
 
 def test_not_all_come_back_at_once() -> None:
     """The more of a pause may be added, the further apart they are; the same workload draws the same each time."""
-    spread = Settings(timeout=300, backoff_base=60, backoff_jitter=0.5)
+    spread = QueueSettings(timeout=300, backoff_base=60, backoff_jitter=0.5)
 
-    def pause(uid: str, count: int = 0, settings: Settings = spread) -> float:
+    def pause(uid: str, count: int = 0, settings: QueueSettings = spread) -> float:
         obj = running(WAITING, requeueState={"count": count})
         outcome = seen({**obj, "metadata": {**obj["metadata"], "uid": uid}}, 300, settings)
         assert outcome.status is not None
@@ -98,11 +100,11 @@ def test_not_all_come_back_at_once() -> None:
     assert all(60 <= one <= 90 for one in drawn)
     assert pause("uid-1", 1) != 2 * pause("uid-1"), "drawn anew for each try"
     assert pause("uid-1", 20) == spread.backoff_most
-    assert pause("uid-1", settings=Settings(timeout=300)) == 60, "Kueue's own share is too small to be seen"
+    assert pause("uid-1", settings=QueueSettings(timeout=300)) == 60, "Kueue's own share is too small to be seen"
 
 
 def test_after_so_many_tries_it_is_given_up() -> None:
-    limited = Settings(timeout=300, backoff_limit=2)
+    limited = QueueSettings(timeout=300, backoff_limit=2)
     outcome = seen(running(WAITING, requeueState={"count": 2}), 300, limited)
     target = of(outcome, messages.DEACTIVATION)
     assert target["reason"] == messages.REQUEUE_LIMIT
@@ -124,7 +126,7 @@ def test_who_is_ready_or_says_nothing_is_left_alone(ready: list[Object]) -> None
 
 
 def test_waiting_for_pods_can_be_turned_off() -> None:
-    assert seen(running(WAITING), 10**6, Settings(pods_ready=False)).status is None
+    assert seen(running(WAITING), 10**6, QueueSettings(pods_ready=False)).status is None
 
 
 def requeued(at: float) -> Object:

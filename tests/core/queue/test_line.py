@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.queues import workload
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.line import estimate, places
+from torchyard.core.queue.visibility import estimate, places
 
 QUEUES = {("default", "q"): "team"}
 

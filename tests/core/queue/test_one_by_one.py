@@ -6,8 +6,8 @@ from tests.support.queues import World, flavor, local, queue, workload
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
-from torchyard.core.queue.book import Book
-from torchyard.core.queue.cycle import Admit, Preempt, Wait
+from torchyard.core.queue.scheduler import Admit, Preempt, Wait
+from torchyard.core.queue.state import Book
 
 
 def world_of(*objects: Object) -> World:

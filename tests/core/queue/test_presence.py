@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.presence import EXTERNAL, Mode, presence
+from torchyard.core.queue.kueue_detection import EXTERNAL, IntegrationMode, detect_kueue
 
 GROUP = {"name": "kueue.x-k8s.io", "versions": [{"version": "v1beta1"}, {"version": "v1beta2"}]}
 OLD = {"name": "kueue.x-k8s.io", "versions": [{"version": "v1beta1"}]}
@@ -13,29 +13,29 @@ HOOK = {"webhooks": [{"name": "mjob.kb.io"}, {"name": "mpytorchjob.kb.io"}]}
 OTHER_HOOK = {"webhooks": [{"name": "mjob.kb.io"}]}
 LISTED = {"integrations": {"externalFrameworks": [EXTERNAL]}}
 
-CASES: dict[str, tuple[list[Object], list[Object], Object | None, Mode, str]] = {
-    "no Kueue": ([{"name": "batch"}], [], None, Mode.NONE, ""),
-    "its own integration": ([GROUP], [HOOK], None, Mode.BUILT_IN, "v1beta2"),
-    "an older one": ([OLD], [HOOK], None, Mode.BUILT_IN, "v1beta1"),
-    "left to us": ([GROUP], [OTHER_HOOK], LISTED, Mode.EXTERNAL, "v1beta2"),
-    "left to us and not told": ([GROUP], [OTHER_HOOK], {}, Mode.EXTERNAL, "v1beta2"),
+CASES: dict[str, tuple[list[Object], list[Object], Object | None, IntegrationMode, str]] = {
+    "no Kueue": ([{"name": "batch"}], [], None, IntegrationMode.NONE, ""),
+    "its own integration": ([GROUP], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta2"),
+    "an older one": ([OLD], [HOOK], None, IntegrationMode.BUILT_IN, "v1beta1"),
+    "left to us": ([GROUP], [OTHER_HOOK], LISTED, IntegrationMode.EXTERNAL, "v1beta2"),
+    "left to us and not told": ([GROUP], [OTHER_HOOK], {}, IntegrationMode.EXTERNAL, "v1beta2"),
 }
 
 
 @pytest.mark.parametrize(("groups", "hooks", "configuration", "mode", "version"), CASES.values(), ids=CASES)
 def test_the_mode_follows_what_is_there(
-    groups: list[Object], hooks: list[Object], configuration: Object | None, mode: Mode, version: str
+    groups: list[Object], hooks: list[Object], configuration: Object | None, mode: IntegrationMode, version: str
 ) -> None:
-    found = presence(groups, hooks, configuration)
+    found = detect_kueue(groups, hooks, configuration)
     assert (found.mode, found.version) == (mode, version)
     assert found.reasons
 
 
 def test_an_administrator_is_told_what_to_list() -> None:
-    said = presence([GROUP], [], {}).reasons[-1]
+    said = detect_kueue([GROUP], [], {}).reasons[-1]
     assert said == f"list {EXTERNAL} under integrations.externalFrameworks, or pods may be queued a second time"
-    assert "ask the administrator" in presence([GROUP], [], None).reasons[-1]
+    assert "ask the administrator" in detect_kueue([GROUP], [], None).reasons[-1]
 
 
 def test_kinds_without_a_manager_are_no_kueue() -> None:
-    assert presence([GROUP], [], None, deployed=False).mode is Mode.NONE
+    assert detect_kueue([GROUP], [], None, deployed=False).mode is IntegrationMode.NONE

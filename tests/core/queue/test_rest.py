@@ -19,7 +19,7 @@ from tests.support.queues import (
 )
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.assign import Mode
+from torchyard.core.queue.flavor_assigner import Mode
 
 QUEUES = ("qa", "qb", "qc")
 WORLDS_OF_EACH = 15

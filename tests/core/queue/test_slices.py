@@ -7,7 +7,7 @@ from tests.support.queues import World, flavor, group, is_never_exceeded, local,
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue import slices
-from torchyard.core.queue.cycle import Admit, Preempt
+from torchyard.core.queue.scheduler import Admit, Preempt
 
 
 def slice_of(name: str, count: int, *, replaces: str = "", at: int = 0, priority: int = 0) -> Object:

@@ -10,18 +10,18 @@ from typing import Protocol
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
-from torchyard.controllers.queue.admission import Admission
-from torchyard.controllers.queue.figures import Figures
 from torchyard.controllers.queue.jobs import JobController
-from torchyard.controllers.queue.local import LocalQueues
+from torchyard.controllers.queue.local_queues import LocalQueues
 from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.pods import PodController
+from torchyard.controllers.queue.pod_groups import PodController
+from torchyard.controllers.queue.queue_status import Figures
 from torchyard.controllers.queue.refs import PYTORCHJOBS
+from torchyard.controllers.queue.scheduler import Admission
 from torchyard.controllers.queue.slices import SliceController
-from torchyard.controllers.queue.state import State
+from torchyard.controllers.queue.stores import State
 from torchyard.controllers.queue.workloads import WorkloadController
-from torchyard.core.queue.jobs import Adapter, BatchJob, PyTorchJob
-from torchyard.core.queue.lifecycle import Settings
+from torchyard.core.queue.integrations import Adapter, BatchJob, PyTorchJob
+from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 
@@ -39,11 +39,11 @@ class QueueController:
         informers: Informers,
         *,
         clock: Callable[[], datetime],
-        settings: Settings | None = None,
+        settings: QueueSettings | None = None,
         pytorchjobs: bool = True,
         conveniences: bool = False,
     ) -> None:
-        settings = settings or Settings()
+        settings = settings or QueueSettings()
         self.state = State(client, informers, clock, one_by_one=settings.pods_ready and settings.block_admission)
         self.metrics = Metrics()
         told, kept = self.state.recorder(messages.SCHEDULER), self.state.recorder(messages.WORKLOADS)

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from torchyard.controllers.queue.jobs import JobController
 from torchyard.controllers.queue.refs import PYTORCHJOBS
-from torchyard.controllers.queue.state import Workloads
-from torchyard.core.queue.jobs import PyTorchJob
+from torchyard.controllers.queue.stores import Workloads
+from torchyard.core.queue.integrations import PyTorchJob
 from torchyard.kube.client import Client
 from torchyard.kube.informers import Informers
 

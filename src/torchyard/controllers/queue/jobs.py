@@ -14,15 +14,15 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.compose import Composer, NoSuchClass
-from torchyard.controllers.queue.infos import infos_of
+from torchyard.controllers.queue.composer import Composer, NoSuchClass
+from torchyard.controllers.queue.pending_events import Reasons
+from torchyard.controllers.queue.pod_set_infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import SOON, Workloads
-from torchyard.controllers.queue.why import Reasons
+from torchyard.controllers.queue.stores import SOON, Workloads
 from torchyard.core.queue import lifecycle, slices
-from torchyard.core.queue.items import seconds
-from torchyard.core.queue.jobs import Adapter, CannotStart, queue_of
-from torchyard.core.queue.shapes import shape_of
+from torchyard.core.queue.integrations import Adapter, CannotStart, queue_of
+from torchyard.core.queue.requirements import shape_of
+from torchyard.core.queue.workload_info import seconds
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 

@@ -8,11 +8,11 @@ from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.compose import Composer
+from torchyard.controllers.queue.composer import Composer
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import SOON, State
+from torchyard.controllers.queue.stores import SOON, State
 from torchyard.core.queue import lifecycle, slices
-from torchyard.core.queue.jobs import BatchJob, queue_of
+from torchyard.core.queue.integrations import BatchJob, queue_of
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informers import Informers
 from torchyard.kube.recorder import Recorder

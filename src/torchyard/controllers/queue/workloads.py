@@ -10,14 +10,14 @@ from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import SOON, State
-from torchyard.core.queue.lifecycle import Outcome, Settings, look
+from torchyard.controllers.queue.stores import SOON, State
+from torchyard.core.queue.lifecycle import Outcome, QueueSettings, look
 from torchyard.kube.informer import Key
 from torchyard.kube.recorder import Recorder
 
 
 class WorkloadController:
-    def __init__(self, state: State, recorder: Recorder, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, state: State, recorder: Recorder, metrics: Metrics, settings: QueueSettings) -> None:
         self._state, self._recorder, self._metrics, self._settings = state, recorder, metrics, settings
         self._controller = Controller("kueue-workloads", self._reconcile, state.informers)
         self.queue = self._controller.queue

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.shapes import PodSet
+from torchyard.core.queue.requirements import PodSet
 
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 

@@ -12,14 +12,14 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.api.times import to_rfc3339
 from torchyard.core.events import Event
-from torchyard.core.queue.amounts import shown
-from torchyard.core.queue.assign import Assignment
-from torchyard.core.queue.items import seconds
-from torchyard.core.queue.queues import Queue
+from torchyard.core.queue.flavor_assigner import Assignment
+from torchyard.core.queue.resources import shown
+from torchyard.core.queue.specs import Queue
+from torchyard.core.queue.workload_info import seconds
 
 
 @dataclass(frozen=True)
-class Settings:
+class QueueSettings:
     """waitForPodsReady and its requeuing strategy, with the figures Kueue ships."""
 
     pods_ready: bool = True
@@ -180,7 +180,7 @@ class Outcome:
 
 
 def look(
-    obj: Object, now: float, settings: Settings, *, stops: Callable[[], Mapping[str, str]], has_owner: bool
+    obj: Object, now: float, settings: QueueSettings, *, stops: Callable[[], Mapping[str, str]], has_owner: bool
 ) -> Outcome:
     """What time, checks and stopped queues do to a workload.
 
@@ -217,7 +217,7 @@ def look(
     return outcome
 
 
-def _keep(outcome: Outcome, obj: Object, now: float, settings: Settings, stops: Mapping[str, str]) -> None:
+def _keep(outcome: Outcome, obj: Object, now: float, settings: QueueSettings, stops: Mapping[str, str]) -> None:
     """A workload with quota: may it keep it, and is it admitted?"""
     conditions = obj["status"].get("conditions") or ()
     admitted = find(conditions, messages.ADMITTED)
@@ -246,7 +246,7 @@ def _keep(outcome: Outcome, obj: Object, now: float, settings: Settings, stops: 
         outcome.status = status.value
 
 
-def _watch_time(outcome: Outcome, obj: Object, now: float, settings: Settings, since: float) -> None:
+def _watch_time(outcome: Outcome, obj: Object, now: float, settings: QueueSettings, since: float) -> None:
     limit = obj["spec"].get("maximumExecutionTimeSeconds")
     if limit is not None:
         left = since + limit - (obj["status"].get("accumulatedPastExecutionTimeSeconds") or 0) - now
@@ -280,7 +280,7 @@ def _watch_time(outcome: Outcome, obj: Object, now: float, settings: Settings, s
         outcome.status["requeueState"] = {"count": count, "requeueAt": to_rfc3339(until)}
 
 
-def _pause(uid: str, count: int, settings: Settings) -> float:
+def _pause(uid: str, count: int, settings: QueueSettings) -> float:
     """Twice as long every time, and for each a little longer than for others, so that not all come back at once."""
     drawn = int.from_bytes(blake2b(f"{uid}/{count}".encode(), digest_size=4).digest()) / 2**32
     pause = settings.backoff_base * 2.0 ** (count - 1) * (1 + settings.backoff_jitter * drawn)

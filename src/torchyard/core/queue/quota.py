@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from torchyard.core.queue.amounts import Amounts, FlavorResource
+from torchyard.core.queue.resources import Amounts, FlavorResource
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from torchyard.api.conditions import holds
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import milli, shown
+from torchyard.core.queue.resources import milli, shown
 
 
 def is_elastic(obj: Object) -> bool:

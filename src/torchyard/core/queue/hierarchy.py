@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
+from torchyard.core.queue.cluster_queue import Pool
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.pool import Pool
-from torchyard.core.queue.queues import Queue, read_groups
 from torchyard.core.queue.quota import Node, cycles
+from torchyard.core.queue.specs import Queue, read_groups
 
 
 class Tree(NamedTuple):

@@ -6,14 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import Amounts, FlavorResource
-from torchyard.core.queue.assign import Assignment, Chance, Mode, Outlook
-from torchyard.core.queue.book import Book
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.nominee import Nominee, replaced_by, without
-from torchyard.core.queue.pool import Lane, Pool
-from torchyard.core.queue.preempt import Target, targets
+from torchyard.core.queue.cluster_queue import Lane, Pool
+from torchyard.core.queue.flavor_assigner import Assignment, Chance, Mode, Outlook
+from torchyard.core.queue.nomination import Nominee, replaced_by, without
+from torchyard.core.queue.preemption import Target, targets
 from torchyard.core.queue.quota import Node, Part, thought_away, thought_given
+from torchyard.core.queue.resources import Amounts, FlavorResource
+from torchyard.core.queue.state import Book
+from torchyard.core.queue.workload_info import Item, Key
 
 
 @dataclass(frozen=True)

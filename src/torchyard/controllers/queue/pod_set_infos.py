@@ -8,7 +8,7 @@ from torchyard.api.names import label_value_problems
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.jobs import CannotStart, PodSetInfo
+from torchyard.core.queue.integrations import CannotStart, PodSetInfo
 
 
 def infos_of(workload: Object, flavors: Mapping[str, Flavor]) -> list[PodSetInfo]:

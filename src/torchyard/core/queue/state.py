@@ -15,18 +15,18 @@ from typing import Any
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.claims import Claims
-from torchyard.core.queue.door import Labels, Why, why_not_at_door, why_outside
+from torchyard.core.queue.cluster_queue import Lane, Pool
+from torchyard.core.queue.eligibility import Labels, Why, why_not_at_door, why_outside
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.items import Item, Key, revision_of
-from torchyard.core.queue.nominee import Nominee
-from torchyard.core.queue.pool import Lane, Pool
-from torchyard.core.queue.preempt import Borrowers
-from torchyard.core.queue.queues import Queue
+from torchyard.core.queue.hierarchy import build
+from torchyard.core.queue.nomination import Nominee
+from torchyard.core.queue.preemption import Borrowers
+from torchyard.core.queue.preemptors import Claims
 from torchyard.core.queue.quota import Node, Part
-from torchyard.core.queue.tree import build
-from torchyard.core.queue.wake import open_lanes
+from torchyard.core.queue.requeue import open_lanes
+from torchyard.core.queue.resources import Amounts
+from torchyard.core.queue.specs import Queue
+from torchyard.core.queue.workload_info import Item, Key, revision_of
 
 
 class Book:

@@ -12,11 +12,11 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import Amounts, FlavorResource, shown
 from torchyard.core.queue.flavors import Flavor, matches, untolerated
-from torchyard.core.queue.queues import Group, Queue
 from torchyard.core.queue.quota import Node
-from torchyard.core.queue.shapes import PodSet, Shape
+from torchyard.core.queue.requirements import PodSet, Shape
+from torchyard.core.queue.resources import Amounts, FlavorResource, shown
+from torchyard.core.queue.specs import Group, Queue
 
 # Of the reasons against each of several flavors the one that is told: what passes most easily.
 _LIGHTEST_FIRST = (messages.WAITING, messages.TOO_BIG, messages.NO_FLAVOR)

@@ -10,8 +10,8 @@ import orjson
 from torchyard.api.conditions import find, is_true
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import Amounts, milli
-from torchyard.core.queue.shapes import Known, Shape, shape_of
+from torchyard.core.queue.requirements import Known, Shape, shape_of
+from torchyard.core.queue.resources import Amounts, milli
 
 Key = tuple[str, str]  # namespace, name
 

@@ -7,8 +7,8 @@ import hashlib
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
-from torchyard.core.queue.jobs import PodSetInfo, injected
-from torchyard.core.queue.shapes import shape_of
+from torchyard.core.queue.integrations import PodSetInfo, injected
+from torchyard.core.queue.requirements import shape_of
 
 
 def is_managed(pod: Object) -> bool:

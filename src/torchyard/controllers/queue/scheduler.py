@@ -13,12 +13,12 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.state import State, Turn
+from torchyard.controllers.queue.stores import State, Turn
 from torchyard.core.queue import lifecycle
-from torchyard.core.queue.cycle import Admit, Preempt, Wait, cycle
-from torchyard.core.queue.items import Item
-from torchyard.core.queue.pool import Lane
-from torchyard.core.queue.preempt import Target
+from torchyard.core.queue.cluster_queue import Lane
+from torchyard.core.queue.preemption import Target
+from torchyard.core.queue.scheduler import Admit, Preempt, Wait, cycle
+from torchyard.core.queue.workload_info import Item
 from torchyard.kube.recorder import Recorder
 
 log = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.nominee import Nominee, replaced_by
-from torchyard.core.queue.pool import Lane, Pool
+from torchyard.core.queue.cluster_queue import Lane, Pool
+from torchyard.core.queue.nomination import Nominee, replaced_by
 from torchyard.core.queue.quota import Node
+from torchyard.core.queue.workload_info import Item, Key
 
 
 class Claims:

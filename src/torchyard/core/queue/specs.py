@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
-from torchyard.core.queue.amounts import FlavorResource, milli
 from torchyard.core.queue.quota import Quota
+from torchyard.core.queue.resources import FlavorResource, milli
 
 
 @dataclass(frozen=True)

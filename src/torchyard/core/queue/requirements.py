@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 import orjson
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.amounts import pod_requests
+from torchyard.core.queue.resources import pod_requests
 
 
 @dataclass(frozen=True, eq=False)

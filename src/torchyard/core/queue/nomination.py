@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from torchyard.core.queue.assign import Assignment, Mode
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.pool import Lane, Pool
-from torchyard.core.queue.preempt import Target
+from torchyard.core.queue.cluster_queue import Lane, Pool
+from torchyard.core.queue.flavor_assigner import Assignment, Mode
+from torchyard.core.queue.preemption import Target
 from torchyard.core.queue.quota import thought_away
+from torchyard.core.queue.workload_info import Item, Key
 
 
 @dataclass

@@ -20,8 +20,8 @@ from torchyard.controllers.queue.refs import (
     LOCAL_QUEUES,
     WORKLOADS,
 )
-from torchyard.core.queue.book import Book
-from torchyard.core.queue.items import Key, revision_of
+from torchyard.core.queue.state import Book
+from torchyard.core.queue.workload_info import Key, revision_of
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, key_of
 from torchyard.kube.informers import Informers

@@ -15,8 +15,8 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES
-from torchyard.controllers.queue.state import State
-from torchyard.core.queue.amounts import milli, shown
+from torchyard.controllers.queue.stores import State
+from torchyard.core.queue.resources import milli, shown
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from torchyard.api import selectors
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.pool import Pool
-from torchyard.core.queue.queues import Queue
+from torchyard.core.queue.cluster_queue import Pool
+from torchyard.core.queue.specs import Queue
+from torchyard.core.queue.workload_info import Item, Key
 
 Why = tuple[str, str]  # reason, message
 Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
 from torchyard.api.queue import names
-from torchyard.core.queue.amounts import Amounts
-from torchyard.core.queue.assign import Plan
+from torchyard.core.queue.flavor_assigner import Plan
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.queues import Queue
 from torchyard.core.queue.quota import Node
-from torchyard.core.queue.shapes import Shape
+from torchyard.core.queue.requirements import Shape
+from torchyard.core.queue.resources import Amounts
+from torchyard.core.queue.specs import Queue
+from torchyard.core.queue.workload_info import Item, Key
 
 _Entry = tuple[int, float, Key]
 _TOO_MANY_GONE = 64

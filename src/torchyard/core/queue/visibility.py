@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
-from torchyard.core.queue.items import Item, seconds
+from torchyard.core.queue.workload_info import Item, seconds
 
 _ENOUGH = 3  # ends from which a length is estimated
 

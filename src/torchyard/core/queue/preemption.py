@@ -11,11 +11,11 @@ from heapq import merge
 from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import Amounts, FlavorResource
-from torchyard.core.queue.assign import Assignment
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.pool import Pool
+from torchyard.core.queue.cluster_queue import Pool
+from torchyard.core.queue.flavor_assigner import Assignment
 from torchyard.core.queue.quota import Node
+from torchyard.core.queue.resources import Amounts, FlavorResource
+from torchyard.core.queue.workload_info import Item, Key
 
 
 class Target(NamedTuple):

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from torchyard.api.queue import names
-from torchyard.core.queue.amounts import Amounts, FlavorResource
-from torchyard.core.queue.items import Key
-from torchyard.core.queue.pool import Lane, Pool
+from torchyard.core.queue.cluster_queue import Lane, Pool
 from torchyard.core.queue.quota import Node
+from torchyard.core.queue.resources import Amounts, FlavorResource
+from torchyard.core.queue.workload_info import Key
 
 
 class _Candidate(NamedTuple):

@@ -10,11 +10,11 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.infos import infos_of
+from torchyard.controllers.queue.pending_events import Reasons
+from torchyard.controllers.queue.pod_set_infos import infos_of
 from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.state import SOON, State
-from torchyard.controllers.queue.why import Reasons
-from torchyard.core.queue import lifecycle, pods
+from torchyard.controllers.queue.stores import SOON, State
+from torchyard.core.queue import lifecycle, pod_groups
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informers import Informers
 
@@ -44,14 +44,14 @@ class PodController:
         members = self._pods.by("queue-group", "/".join(key))
         workload = self._state.current(key)
         if workload is None:
-            if members and not all(pods.has_ended(one) for one in members):
+            if members and not all(pod_groups.has_ended(one) for one in members):
                 await self._compose(key, members)
             return None
         if self._state.is_writing(key):
             return SOON
         status = workload.get("status") or {}
         conditions = status.get("conditions") or ()
-        alive = [one for one in members if not pods.has_ended(one)]
+        alive = [one for one in members if not pod_groups.has_ended(one)]
         if is_true(conditions, messages.FINISHED):
             await self._state.let_go(workload)
         elif workload["metadata"].get("deletionTimestamp"):
@@ -70,7 +70,7 @@ class PodController:
 
     async def _compose(self, key: Key, members: list[Object]) -> None:
         try:
-            if len(members) < pods.size_of(members):
+            if len(members) < pod_groups.size_of(members):
                 return  # the rest is to come
         except YardError as error:
             self._tell(members, "Warning", messages.NOT_COMPOSED, str(error))
@@ -90,7 +90,7 @@ class PodController:
                 "ownerReferences": owners,
             },
             "spec": {
-                "podSets": pods.pod_sets(members),
+                "podSets": pod_groups.pod_sets(members),
                 "queueName": (first["metadata"].get("labels") or {}).get(names.QUEUE_NAME, ""),
                 "priority": first["spec"].get("priority") or 0,
                 "active": True,
@@ -107,8 +107,8 @@ class PodController:
     async def _start(self, workload: Object, members: list[Object]) -> None:
         infos = infos_of(workload, self._state.book.flavors)
         for pod in members:
-            if pods.is_gated(pod):
-                await self._client.update(PODS, pods.started(pod, infos))
+            if pod_groups.is_gated(pod):
+                await self._client.update(PODS, pod_groups.started(pod, infos))
                 queue = workload["status"]["admission"]["clusterQueue"]
                 self._tell([pod], "Normal", messages.JOB_STARTED, messages.started(queue))
 
@@ -137,7 +137,7 @@ class PodController:
 
 
 def _key(pod: Object) -> Key:
-    return pod["metadata"]["namespace"], pods.group_of(pod)
+    return pod["metadata"]["namespace"], pod_groups.group_of(pod)
 
 
 def _group_key(pod: Object) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.amounts import Amounts, add, shown
-from torchyard.core.queue.book import Book
-from torchyard.core.queue.items import Item, Key
-from torchyard.core.queue.pool import Pool
+from torchyard.core.queue.cluster_queue import Pool
+from torchyard.core.queue.resources import Amounts, add, shown
+from torchyard.core.queue.state import Book
+from torchyard.core.queue.workload_info import Item, Key
 
 
 def _condition(is_active: bool, reason: str, message: str, now: str) -> Object:

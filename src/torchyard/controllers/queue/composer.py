@@ -7,7 +7,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
-from torchyard.core.queue.jobs import Adapter, queue_of
+from torchyard.core.queue.integrations import Adapter, queue_of
 from torchyard.core.queue.slices import is_elastic
 from torchyard.kube.informer import Informer
 from torchyard.kube.informers import Informers

@@ -12,7 +12,7 @@ from torchyard.api.errors import YardError
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.times import TimeError, parse_duration
-from torchyard.core.queue.lifecycle import Settings
+from torchyard.core.queue.lifecycle import QueueSettings
 
 _GROUP = "config.kueue.x-k8s.io"
 _VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1beta2")
@@ -33,7 +33,7 @@ _PROCESS = frozenset(
 _OLD_TIMEOUT = 5 * 60  # what v1beta1 means by no timeout
 
 
-def settings_of(text: str) -> Settings:
+def load_queue_settings(text: str) -> QueueSettings:
     """Raises `YardError` that names each field we do not take, and why."""
     try:
         read = yaml.safe_load(text)
@@ -53,10 +53,10 @@ class _Reader:
     def __init__(self) -> None:
         self.found: list[FieldError] = []
 
-    def configuration(self, read: Any) -> Settings:
+    def configuration(self, read: Any) -> QueueSettings:
         if not isinstance(read, dict):
             self.found.append(field_errors.required("apiVersion", f"{_VERSIONS[-1]}, and kind Configuration"))
-            return Settings()
+            return QueueSettings()
         version = read.get("apiVersion")
         if version not in _VERSIONS:
             self.found.append(field_errors.not_supported("apiVersion", version, _VERSIONS))
@@ -66,10 +66,10 @@ class _Reader:
             self.found.append(field_errors.forbidden(name, "not supported by these queues"))
         waits = read.get("waitForPodsReady")
         if waits is None:
-            return Settings() if version == _VERSIONS[-1] else Settings(pods_ready=False)
+            return QueueSettings() if version == _VERSIONS[-1] else QueueSettings(pods_ready=False)
         return self._waits(waits, is_old=version == _VERSIONS[0])
 
-    def _waits(self, waits: Object, *, is_old: bool) -> Settings:
+    def _waits(self, waits: Object, *, is_old: bool) -> QueueSettings:
         at = "waitForPodsReady"
         self._only(waits, at, {"enable", "timeout", "recoveryTimeout", "blockAdmission", "requeuingStrategy"})
         again = waits.get("requeuingStrategy") or {}
@@ -78,13 +78,13 @@ class _Reader:
         if again.get("timestamp", "Eviction") != "Eviction":
             self.found.append(field_errors.not_supported(f"{where}.timestamp", again["timestamp"], ["Eviction"]))
         enabled = self._flag(waits, at, "enable", not is_old)
-        timeout = self._length(waits, at, "timeout", _OLD_TIMEOUT if is_old else Settings.timeout)
-        return Settings(
+        timeout = self._length(waits, at, "timeout", _OLD_TIMEOUT if is_old else QueueSettings.timeout)
+        return QueueSettings(
             pods_ready=enabled,
             timeout=timeout,
-            recovery=self._length(waits, at, "recoveryTimeout", timeout if is_old else Settings.recovery),
-            backoff_base=self._number(again, where, "backoffBaseSeconds", int(Settings.backoff_base)),
-            backoff_most=self._number(again, where, "backoffMaxSeconds", int(Settings.backoff_most)),
+            recovery=self._length(waits, at, "recoveryTimeout", timeout if is_old else QueueSettings.recovery),
+            backoff_base=self._number(again, where, "backoffBaseSeconds", int(QueueSettings.backoff_base)),
+            backoff_most=self._number(again, where, "backoffMaxSeconds", int(QueueSettings.backoff_most)),
             backoff_limit=self._number(again, where, "backoffLimitCount", -1) if "backoffLimitCount" in again else None,
             block_admission=enabled and self._flag(waits, at, "blockAdmission", is_old),
         )

@@ -12,8 +12,8 @@ from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
-from torchyard.controllers.queue.state import State
-from torchyard.core.queue.figures import cluster_queue_status, local_queue_status
+from torchyard.controllers.queue.stores import State
+from torchyard.core.queue.queue_status import cluster_queue_status, local_queue_status
 from torchyard.kube.informer import Informer
 
 log = logging.getLogger(__name__)
