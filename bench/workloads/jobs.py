@@ -115,7 +115,9 @@ async def measure(jobs: int, workers: int) -> str:
             await client.create(NODES, node())
             await _account(client)
             informers = Informers(client)
-            scheduler = Scheduler(client, informers, clock=plane.api.clock)  # a plane has one only with its own node
+            scheduler = Scheduler(
+                client, informers, clock=plane.registry.clock
+            )  # a plane has one only with its own node
             watched = Informer(client, JOBS)
             watched.on_change(clock.seen)
             parts = (watched.run(), FakeNode(client).run(), informers.run(), scheduler.run())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.api.merge_patch import merge_patch
-from torchyard.apiserver.verbs.patch.merge import merged
+from torchyard.apiserver.patch.merge import merged
 
 VALUES = st.recursive(
     st.integers(0, 2) | st.sampled_from(["", "a"]),

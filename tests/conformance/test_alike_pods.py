@@ -14,7 +14,7 @@ from tests.conformance.objects import Object, Space, path, pod
 from tests.support.http import JSON, Answer
 from tests.support.waiting import eventually
 
-from torchyard.apiserver.verbs.stencil import LARGEST, MOST
+from torchyard.apiserver.verbs.pod_template_cache import LARGEST, MOST
 
 YAML = "application/yaml"
 TIMES = 3

@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 from torchyard.api.gvr import EVENTS
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.upkeep import EVENT_LIFE, Upkeep
+from torchyard.apiserver.lifecycle.compactor import EVENT_LIFE, Compactor
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -25,13 +25,13 @@ def event(name: str) -> Object:
 
 async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path: Path) -> None:
     async with Plane(Settings(state=tmp_path, port=0, controllers="-*")) as plane:
-        client, now = plane.client("test"), plane.api.clock()
+        client, now = plane.client("test"), plane.registry.clock()
         for name in ("old", "repeated"):
             await client.create(EVENTS, event(name))
         almost, later = now + EVENT_LIFE - timedelta(minutes=1), now + EVENT_LIFE + timedelta(minutes=1)
         again = {"count": 2, "lastTimestamp": to_rfc3339(almost)}
         await client.patch(EVENTS, "repeated", again, "default")
-        upkeep = Upkeep(plane.api)
+        upkeep = Compactor(plane.registry)
         assert await upkeep.expire_events(almost) == 0
         assert await upkeep.expire_events(later) == 1
         left = [one["metadata"]["name"] for one in (await client.list(EVENTS, "default")).items]

@@ -94,7 +94,7 @@ async def test_a_refused_watch_is_raised_as_the_status_it_is(client: Client) -> 
 
 async def test_a_revision_that_is_forgotten_is_raised_as_expired(plane: Plane, client: Client) -> None:
     await client.patch(BOATS, "a", {"status": {"knots": [1]}}, "default", subresource="status")
-    plane.server.api.store.compact(keep_seconds=0, keep_revisions=0)
+    plane.server.registry.store.compact(keep_seconds=0, keep_revisions=0)
     with pytest.raises(StatusError, match="too old resource version") as caught:
         await anext(client.watch(BOATS, since="1"))
     assert caught.value.status == 410

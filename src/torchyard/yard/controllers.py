@@ -10,9 +10,9 @@ from typing import Any
 
 from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.catalog import Catalog
-from torchyard.apiserver.store.events import Event
+from torchyard.apiserver.registry.catalog import Catalog
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.controllers.account_secrets import AccountSecrets
 from torchyard.controllers.autoscaler import AutoscalerController
 from torchyard.controllers.cronjob import CronJobController
@@ -55,33 +55,33 @@ class Shop:
     client: Client
     informers: Informers
     recorder: Recorder
-    api: Api
+    registry: Registry
     authority: str
     sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of a name
     settings: Settings
 
 
 def _namespaces(shop: Shop) -> Work:
-    resources = partial(_namespaced, shop.api.catalog)
-    return NamespaceController(shop.client, shop.informers, resources, shop.api.clock).run()
+    resources = partial(_namespaced, shop.registry.catalog)
+    return NamespaceController(shop.client, shop.informers, resources, shop.registry.clock).run()
 
 
 def _quotas(shop: Shop) -> Work:
-    quotas = QuotaController(shop.client, shop.informers, partial(_served, shop.api.catalog), shop.api.clock)
-    shop.api.store.listen("", partial(_count, quotas))
+    quotas = QuotaController(shop.client, shop.informers, partial(_served, shop.registry.catalog), shop.registry.clock)
+    shop.registry.store.listen("", partial(_count, quotas))
     return quotas.run()
 
 
 def _garbage(shop: Shop) -> Work:
-    collector = GarbageCollector(shop.client, partial(_resource_of, shop.api.catalog), shop.recorder)
-    shop.api.store.listen("", partial(_tell, collector, shop.api.catalog))
+    collector = GarbageCollector(shop.client, partial(_resource_of, shop.registry.catalog), shop.recorder)
+    shop.registry.store.listen("", partial(_tell, collector, shop.registry.catalog))
     return collector.run()
 
 
 def _pytorchjobs(shop: Shop) -> Work:
     # On one machine the master is there in a moment; asking often costs nothing.
     settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
-    return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.api.clock).run()
+    return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.registry.clock).run()
 
 
 def _queue_settings(file: Path | None) -> QueueSettings:
@@ -101,39 +101,41 @@ def _queues(shop: Shop) -> Work:
     queues = QueueController(
         shop.client,
         shop.informers,
-        clock=shop.api.clock,
+        clock=shop.registry.clock,
         settings=_queue_settings(shop.settings.queue_config),
-        pytorchjobs="pytorchjob" in shop.api.controllers,
-        conveniences=LOCAL_QUEUES in shop.api.controllers,
+        pytorchjobs="pytorchjob" in shop.registry.controllers,
+        conveniences=LOCAL_QUEUES in shop.registry.controllers,
     )
-    shop.api.figures.append(queues.metrics.text)
+    shop.registry.figures.append(queues.metrics.text)
     return queues.run()
 
 
 MAKERS: dict[str, Callable[[Shop], Work]] = {
     "clusterrole-aggregation-controller": lambda shop: RoleAggregationController(shop.client, shop.informers).run(),
-    "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.api.clock).run(),
+    "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.registry.clock).run(),
     "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
     "ephemeral-volume-controller": lambda shop: EphemeralVolumes(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
     "horizontal-pod-autoscaler-controller": lambda shop: AutoscalerController(
-        shop.client, shop.informers, target=partial(_resource_of, shop.api.catalog), clock=shop.api.clock
+        shop.client, shop.informers, target=partial(_resource_of, shop.registry.catalog), clock=shop.registry.clock
     ).run(),
-    "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.api.clock).run(),
+    "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.registry.clock).run(),
     "kueue": _queues,
     "local-volumes": lambda shop: LocalVolumes(
         shop.client, shop.informers, root=shop.settings.volumes, node=shop.settings.node_name
     ).run(),
     "namespace-controller": _namespaces,
-    "node-lifecycle-controller": lambda shop: NodeLifecycle(shop.client, shop.informers, clock=shop.api.clock).run(),
+    "node-lifecycle-controller": lambda shop: NodeLifecycle(
+        shop.client, shop.informers, clock=shop.registry.clock
+    ).run(),
     "persistentvolume-binder-controller": lambda shop: VolumeBinder(
-        shop.client, shop.informers, clock=shop.api.clock
+        shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
     "persistentvolume-protection-controller": lambda shop: volume_protection(shop.client, shop.informers).run(),
     "persistentvolumeclaim-protection-controller": lambda shop: claim_protection(shop.client, shop.informers).run(),
     "pod-garbage-collector-controller": lambda shop: PodCollector(
-        shop.client, shop.informers, clock=shop.api.clock
+        shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
@@ -145,21 +147,25 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     ).run(),
     "serviceaccount-controller": lambda shop: default_account(shop.client, shop.informers).run(),
     "ttl-after-finished-controller": lambda shop: TtlController(
-        shop.client, shop.informers, clock=shop.api.clock
+        shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
-    "taint-eviction-controller": lambda shop: TaintEviction(shop.client, shop.informers, clock=shop.api.clock).run(),
+    "taint-eviction-controller": lambda shop: TaintEviction(
+        shop.client, shop.informers, clock=shop.registry.clock
+    ).run(),
 }
 # What comes with another part, and cannot be chosen by itself.
 _WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {
-    "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.api.clock).run()},
-    "pytorchjob": {"operator mirror": lambda shop: OperatorMirror(shop.client, shop.informers, shop.api.clock).run()},
+    "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.registry.clock).run()},
+    "pytorchjob": {
+        "operator mirror": lambda shop: OperatorMirror(shop.client, shop.informers, shop.registry.clock).run()
+    },
 }
 KNOWN = tuple(MAKERS)
 
 
 def controllers(
     client: Client,
-    api: Api,
+    registry: Registry,
     chosen: frozenset[str],
     settings: Settings,
     *,
@@ -167,7 +173,7 @@ def controllers(
     sign: Callable[[dict[str, Any], str], str],
 ) -> Iterator[tuple[str, Work]]:
     """The coroutines of the chosen controllers, by name, and what feeds them."""
-    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), api, authority, sign, settings)
+    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), registry, authority, sign, settings)
     for name in sorted(chosen):
         makers = {name: MAKERS[name]} if name in MAKERS else {}
         for each, make in (makers | _WITH.get(name, {})).items():
@@ -188,7 +194,7 @@ def _served(catalog: Catalog, group: str, plural: str) -> GroupVersionResource |
     return GroupVersionResource(found.group, found.version, found.plural, found.namespaced) if found else None
 
 
-def _count(quotas: QuotaController, event: Event) -> None:
+def _count(quotas: QuotaController, event: StoreEvent) -> None:
     """Tell the quota controller what changed where, as the key says it: `/jobs.batch/namespace/name`."""
     _, collection, namespace, _ = event.record.key.split("/", 3)
     if namespace:
@@ -200,7 +206,7 @@ def _count(quotas: QuotaController, event: Event) -> None:
 _MATTERS = (b'"ownerReferences":', b'"foregroundDeletion"', b'"orphan"')
 
 
-def _tell(collector: GarbageCollector, catalog: Catalog, event: Event) -> None:
+def _tell(collector: GarbageCollector, catalog: Catalog, event: StoreEvent) -> None:
     """Tell the collector of a change, if the object is owned, waits for its dependents, or is gone."""
     is_gone = event.change == "DELETED"
     data, before = event.record.data, event.previous.data if event.previous else b""

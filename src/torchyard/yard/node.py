@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from torchyard.apiserver.api import Api
+from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.streams.pods import PodStreams
 from torchyard.kube.client import Client
 from torchyard.node.agent import Agent
@@ -28,9 +28,9 @@ def node_settings(settings: Settings, port: int) -> NodeSettings:
     )
 
 
-async def make_agent(settings: NodeSettings, client: Client, api: Api) -> Agent:
+async def make_agent(settings: NodeSettings, client: Client, registry: Registry) -> Agent:
     """Look at the machine and wire the node in; the agent is not yet running."""
-    api.streams = PodStreams(NodeStreams(settings.pods))
+    registry.streams = PodStreams(NodeStreams(settings.pods))
     agent = await asyncio.to_thread(Agent, client, settings)
-    api.usage = agent
+    registry.usage = agent
     return agent

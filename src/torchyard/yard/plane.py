@@ -23,7 +23,6 @@ from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver import usage, visibility
 from torchyard.apiserver.access import certificates
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.guard import Guard
@@ -39,20 +38,22 @@ from torchyard.apiserver.access.users import (
     read_token_file,
 )
 from torchyard.apiserver.access.webhooks.kinds import with_expressions
-from torchyard.apiserver.addresses import ServiceAddresses
-from torchyard.apiserver.admission import Admission
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.bootstrap import bootstrap
-from torchyard.apiserver.catalog import Catalog
+from torchyard.apiserver.admission.controller import AdmissionController
 from torchyard.apiserver.crd.keeper import CrdKeeper, with_definitions
-from torchyard.apiserver.exchange import Query, Request
-from torchyard.apiserver.front.listening import Front
-from torchyard.apiserver.lookup import StoreLookup
-from torchyard.apiserver.metrics import Metrics
-from torchyard.apiserver.paths import Paths
-from torchyard.apiserver.server import Server
+from torchyard.apiserver.handlers.non_resource import NonResourceHandler
+from torchyard.apiserver.http.server import HttpServer
+from torchyard.apiserver.lifecycle.bootstrap import bootstrap
+from torchyard.apiserver.lifecycle.compactor import Compactor
+from torchyard.apiserver.metrics.requests import RequestMetrics
+from torchyard.apiserver.registry.catalog import Catalog
+from torchyard.apiserver.registry.lookup import StoreLookup
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.registry.service_allocator import ServiceAllocator
+from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.store.store import Store
-from torchyard.apiserver.upkeep import Upkeep
+from torchyard.apiserver.subresources import pending_workloads
+from torchyard.apiserver.virtual import resource_metrics
 from torchyard.controllers import mirror
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import JSON, Client
@@ -120,33 +121,33 @@ class Plane:
         store = Store(settings.database, fsync=settings.fsync)
         self._closing.push_async_callback(store.close)
         credentials = certificates.ensure(settings.credentials, names=names)
-        self.api = self._api(store, chosen)
-        self.server = self._server(self.api, credentials)
-        keeper = CrdKeeper(self.api, ADMIN)
-        front = Front(self.server)
+        self.registry = self._registry(store, chosen)
+        self.server = self._server(self.registry, credentials)
+        keeper = CrdKeeper(self.registry, ADMIN)
+        front = HttpServer(self.server)
         context = server_context(credentials)
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)
         self.url = f"https://{_authority(reached.address, port)}"
         definitions = [definition_object()] if "pytorchjob" in chosen else []
         definitions += queue_definitions() if "kueue" in chosen else []
-        await bootstrap(self.api, ADMIN, url=self.url, definitions=definitions)
+        await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
         self._write_kubeconfig(credentials)  # from here on clients can come
         self._run("crds", keeper.run())
         self._run("certificates", keep_current(credentials, context, names=names))
-        self._run("upkeep", Upkeep(self.api).run())
+        self._run("upkeep", Compactor(self.registry).run())
         authority = credentials.authority.read_text()
         if "pytorchjob" in chosen:
             self._keep_log()
         client = self.client("torchyard-controllers")
         sign = self.server.guard.accounts.issue_for_secret
-        for name, work in controllers(client, self.api, chosen, settings, authority=authority, sign=sign):
+        for name, work in controllers(client, self.registry, chosen, settings, authority=authority, sign=sign):
             self._run(name, work)
         if settings.node:
             from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it
 
             node = node_settings(settings, port)
-            self.agent = await make_agent(node, self.client("torchyard-node"), self.api)
+            self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
             self._closing.push_async_callback(self._end_pods, node.root)  # after the agent has let go of them
             self._run("node", self.agent.run())
         node_name = settings.node_name if settings.node else ""
@@ -163,16 +164,16 @@ class Plane:
         own, controllers_log = OwnLog(), logging.getLogger("torchyard.controllers")
         controllers_log.addHandler(own)
         self._closing.callback(controllers_log.removeHandler, own)
-        self.api.own_logs[(mirror.NAMESPACE, mirror.NAME)] = own.read
+        self.registry.own_logs[(mirror.NAMESPACE, mirror.NAME)] = own.read
 
-    def _api(self, store: Store, chosen: frozenset[str]) -> Api:
+    def _registry(self, store: Store, chosen: frozenset[str]) -> Registry:
         served = with_expressions(with_definitions(_resources(self.settings, chosen)))
-        api = Api(store, Catalog(served), controllers=chosen)
-        api.allocators[("", "services")] = ServiceAddresses(store)
-        return api
+        registry = Registry(store, Catalog(served), controllers=chosen)
+        registry.allocators[("", "services")] = ServiceAllocator(store)
+        return registry
 
-    def _server(self, api: Api, credentials: certificates.Credentials) -> Server:
-        lookup = StoreLookup(api.store)
+    def _server(self, registry: Registry, credentials: certificates.Credentials) -> Router:
+        lookup = StoreLookup(registry.store)
         accounts = AccountTokens(credentials.accounts_key.read_bytes(), lookup)
         static = {self._admin_token(): ADMIN}
         if self.settings.token_auth_file is not None:
@@ -184,11 +185,13 @@ class Plane:
             audiences=audiences,
         )
         authorizer = Authorizer(lookup)
-        admission = api.admission = Admission(BuiltInAdmission(authorizer, with_queues="kueue" in api.controllers))
+        admission = registry.admission = AdmissionController(
+            BuiltInAdmission(authorizer, with_queues="kueue" in registry.controllers)
+        )
         self._closing.push_async_callback(admission.close)
         guard = Guard(authentication, authorizer, accounts)
-        metrics = Metrics(api.store)
-        return Server(api, guard, Paths(api, accounts, metrics), metrics)
+        metrics = RequestMetrics(registry.store)
+        return Router(registry, guard, NonResourceHandler(registry, accounts, metrics), metrics)
 
     def _admin_token(self) -> str:
         """The admin's bearer token, made once and kept readable by its owner only."""
@@ -201,7 +204,7 @@ class Plane:
             file.write(token)
         return token
 
-    async def _listen(self, front: Front, context: Any) -> int:
+    async def _listen(self, front: HttpServer, context: Any) -> int:
         settings = self.settings
         try:
             return await front.start(settings.host, settings.port, context)
@@ -275,7 +278,10 @@ def _parts(settings: Settings) -> frozenset[str]:
 
 def _resources(settings: Settings, chosen: frozenset[str]) -> list[Resource]:
     """What is served from the start; usage figures and lines of queues only where there is somebody to tell them."""
-    extra = [*(usage.RESOURCES if settings.node else ()), *(visibility.RESOURCES if "kueue" in chosen else ())]
+    extra = [
+        *(resource_metrics.RESOURCES if settings.node else ()),
+        *(pending_workloads.RESOURCES if "kueue" in chosen else ()),
+    ]
     return [*builtin_resources(), *extra]
 
 

@@ -13,9 +13,9 @@ import orjson
 import pytest
 
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.events import Change, Watcher
 from torchyard.apiserver.store.log import Fsync
-from torchyard.apiserver.store.store import Compacted, Stale, Store
+from torchyard.apiserver.store.store import Compacted, RevisionConflict, Store
+from torchyard.apiserver.store.watch import Change, Watcher
 
 
 def an_object(name: str, **labels: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ async def test_a_write_gets_the_next_revision_and_carries_it_in_its_bytes(store:
 @pytest.mark.parametrize("expected", [0, 7])
 async def test_a_write_against_another_revision_is_stale_and_changes_nothing(store: Store, expected: int) -> None:
     record = await store.put("/pods/a/x", an_object("x"), expected=0)
-    with pytest.raises(Stale) as caught:
+    with pytest.raises(RevisionConflict) as caught:
         await store.put("/pods/a/x", an_object("x"), expected=expected)
     assert caught.value.current is record
     assert store.revision == record.rev
@@ -59,7 +59,7 @@ async def test_of_writes_that_arrive_together_exactly_one_wins(store: Store) -> 
     writes = [store.put("/pods/a/x", an_object("x", n=str(n)), expected=0) for n in range(20)]
     results = await asyncio.gather(*writes, return_exceptions=True)
     assert [type(one).__name__ for one in results].count("Record") == 1
-    assert [type(one).__name__ for one in results].count("Stale") == 19
+    assert [type(one).__name__ for one in results].count("RevisionConflict") == 19
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.schema.decode import Undecodable, decode
-from torchyard.apiserver.verbs.apply.endpoint import endpoint_of
-from torchyard.apiserver.verbs.apply.managed import apply, record_update
-from torchyard.apiserver.verbs.patch.content import read_patch
+from torchyard.apiserver.apply.endpoint import endpoint_of
+from torchyard.apiserver.apply.managed import apply, record_update
+from torchyard.apiserver.patch.content import read_patch
 
 # Later than whatever the real server wrote, as the write that is compared always is.
 NOW = "2999-01-01T00:00:00Z"

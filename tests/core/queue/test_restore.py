@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
-from torchyard.apiserver.verbs.patch.merge import merged
+from torchyard.apiserver.patch.merge import merged
 from torchyard.core.queue.integrations import Adapter, BatchJob, CannotStart, PodSetInfo, PyTorchJob
 
 KEYS = st.sampled_from(["kind", "zone", "disk"])

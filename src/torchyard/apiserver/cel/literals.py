@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torchyard.apiserver.cel.ast import Call, Literal
 from torchyard.apiserver.cel.errors import EvaluationError
 from torchyard.apiserver.cel.library.times import duration_of, timestamp_of
-from torchyard.apiserver.patterns import PatternError, pattern
+from torchyard.apiserver.golang.regexp import PatternError, pattern
 
 _CHECKS: dict[str, Callable[[str], object]] = {
     "matches": pattern,

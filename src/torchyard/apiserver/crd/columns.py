@@ -12,7 +12,7 @@ from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
 from torchyard.api.times import TimeError, human_duration, parse_rfc3339
 from torchyard.apiserver.crd.jsonpath import JSONPath, PathError
-from torchyard.apiserver.go import go_number
+from torchyard.apiserver.golang.values import go_number
 
 Fill = Callable[[Object, datetime], Cell]
 

@@ -12,13 +12,13 @@ from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.users import User
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.catalog import collection_key
 from torchyard.apiserver.crd.definition.status import end_deletion, has_condition, is_terminating, settle_names
 from torchyard.apiserver.crd.definition.strategy import DefinitionStrategy
 from torchyard.apiserver.crd.resource import resources_of
-from torchyard.apiserver.store.events import Event
+from torchyard.apiserver.registry.catalog import collection_key
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
 from torchyard.apiserver.verbs.update import Compute, change
 
@@ -42,23 +42,23 @@ class CrdKeeper:
 
     before_validation: ClassVar[bool] = False
 
-    def __init__(self, api: Api, user: User) -> None:
-        self._api = api
+    def __init__(self, registry: Registry, user: User) -> None:
+        self._registry = registry
         self._user = user
-        self._terminating = api.terminating
+        self._terminating = registry.terminating
         # Groups of which a definition went or changed: another one may get a name now that was taken.
         self._moved: set[str] = set()
         self._wake = asyncio.Event()
-        api.allocators[(GROUP, PLURAL)] = self
-        api.store.listen(_COLLECTION, self._follow)
+        registry.allocators[(GROUP, PLURAL)] = self
+        registry.store.listen(_COLLECTION, self._follow)
 
-    def allocate(self, api: Api, new: Object, _old: Object | None) -> None:
+    def allocate(self, registry: Registry, new: Object, _old: Object | None) -> None:
         """Settle a definition's names and status as part of the write itself."""
         name = new["metadata"]["name"]
-        others = [one for one in api.lookup.list(GROUP, PLURAL) if one["metadata"]["name"] != name]
-        settle_names(new, others, api.clock())
+        others = [one for one in registry.lookup.list(GROUP, PLURAL) if one["metadata"]["name"] != name]
+        settle_names(new, others, registry.clock())
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: StoreEvent) -> None:
         crd = event.record.object()
         name = crd["metadata"]["name"]
         if event.previous is not None:
@@ -66,9 +66,9 @@ class CrdKeeper:
             self._wake.set()
         if event.change == "DELETED":
             self._terminating.discard(name)
-            self._api.catalog.drop_custom(name)
+            self._registry.catalog.drop_custom(name)
         else:
-            self._api.catalog.put_custom(name, resources_of(crd), revision=event.record.rev)
+            self._registry.catalog.put_custom(name, resources_of(crd), revision=event.record.rev)
             if is_terminating(crd):
                 self._terminating.add(name)
                 self._wake.set()
@@ -90,24 +90,24 @@ class CrdKeeper:
 
     async def _empty(self, name: str) -> None:
         """Delete a definition's objects; when none is left, let it go."""
-        crd = self._api.lookup.get(GROUP, PLURAL, "", name)
+        crd = self._registry.lookup.get(GROUP, PLURAL, "", name)
         if crd is None:
             return
         resources = resources_of(crd)
         if resources:
             await self._delete_objects(resources[0])
-            if len(self._api.store.collection(collection_key(resources[0]))):
+            if len(self._registry.store.collection(collection_key(resources[0]))):
                 return
 
         def compute(definition: Object) -> Object:
-            end_deletion(definition, self._api.clock())
+            end_deletion(definition, self._registry.clock())
             return definition
 
         await self._change(name, compute)
 
     async def _settle(self, group: str) -> None:
         """Look again at the definitions of a group that did not get their names: a write settles them."""
-        for crd in self._api.lookup.list(GROUP, PLURAL):
+        for crd in self._registry.lookup.list(GROUP, PLURAL):
             name = crd["metadata"]["name"]
             if crd["spec"]["group"] == group and not has_condition(crd, "NamesAccepted"):
                 try:
@@ -116,19 +116,19 @@ class CrdKeeper:
                     log.warning("settling the names of %s: %s", name, error)
 
     async def _change(self, name: str, compute: Compute) -> None:
-        definitions = self._api.catalog.find(GROUP, "v1", PLURAL)
+        definitions = self._registry.catalog.find(GROUP, "v1", PLURAL)
         assert definitions is not None
-        call = Call(definitions, "update", "", name, self._user, self._api.clock(), subresource="status")
-        await change(self._api, call, compute, recorded=True)
+        ctx = RequestContext(definitions, "update", "", name, self._user, self._registry.clock(), subresource="status")
+        await change(self._registry, ctx, compute, recorded=True)
 
     async def _delete_objects(self, resource: Resource) -> None:
-        for record in self._api.store.collection(collection_key(resource)).all():
+        for record in self._registry.store.collection(collection_key(resource)).all():
             namespace, name = record.key.rsplit("/", 2)[1:]
             if record.object()["metadata"].get("deletionTimestamp"):
                 continue
-            call = Call(resource, "delete", namespace, name, self._user, self._api.clock())
+            ctx = RequestContext(resource, "delete", namespace, name, self._user, self._registry.clock())
             try:
-                await delete(self._api, call, DeleteOptions())
+                await delete(self._registry, ctx, DeleteOptions())
             except StatusError as error:
                 if error.status != 404:
                     raise

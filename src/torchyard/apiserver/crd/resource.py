@@ -14,9 +14,9 @@ from torchyard.api.queue import names as queues
 from torchyard.api.queue.validation import RULES as QUEUE_RULES
 from torchyard.api.resources import Resource, Subresource
 from torchyard.api.strategy import Strategy
-from torchyard.apiserver.convert import is_converted
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.version import CustomVersion
+from torchyard.apiserver.registry.conversion import is_converted
 from torchyard.apiserver.wire.discovery import stability
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")

@@ -8,7 +8,7 @@ from typing import Any
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.apiserver.go import go_number, json_type
+from torchyard.apiserver.golang.values import go_number, json_type
 
 MAX_REPLICAS = 2**31 - 1
 

@@ -20,18 +20,18 @@ import orjson
 
 from torchyard.api.errors import StatusError, YardError
 from torchyard.apiserver.store.cache import Collection, Record, collection_of
-from torchyard.apiserver.store.events import Encoder, Event, Filter, Watcher
 from torchyard.apiserver.store.log import Fsync, Log, Row
+from torchyard.apiserver.store.watch import Encoder, Filter, StoreEvent, Watcher
 
 log = logging.getLogger(__name__)
 
 _PAUSE, _LONGEST_PAUSE = 0.0005, 0.02  # seconds, for each change told and each watcher of a collection, and in all
 
 
-class Stale(YardError):
+class RevisionConflict(YardError):
     """The object is not at the expected revision; `current` is what it is now."""
 
-    code = "Stale"
+    code = "RevisionConflict"
 
     def __init__(self, key: str, current: Record | None) -> None:
         super().__init__(f"{key} has changed")
@@ -76,7 +76,7 @@ class Store:
         self._clock = clock
         self._collections: dict[str, Collection] = {}
         self._watchers: dict[str, set[Watcher]] = {}
-        self._listeners: dict[str, list[Callable[[Event], None]]] = {}
+        self._listeners: dict[str, list[Callable[[StoreEvent], None]]] = {}
         self._pending: list[_Write] = []
         self._flusher: asyncio.Task[None] | None = None
         self._scheduled = False
@@ -222,7 +222,7 @@ class Store:
                 continue
             current = ahead[write.key] if write.key in ahead else self.get(write.key)
             if (current.rev if current else 0) != write.expected:
-                write.done.set_exception(Stale(write.key, current))
+                write.done.set_exception(RevisionConflict(write.key, current))
                 continue
             try:
                 metadata = write.obj["metadata"]
@@ -248,10 +248,10 @@ class Store:
             collection = self.collection(prefix)
             if write.delete:
                 collection.remove(write.key, row.rev)
-                event = Event("DELETED", record, previous)
+                event = StoreEvent("DELETED", record, previous)
             else:
                 collection.put(record)
-                event = Event("MODIFIED" if previous else "ADDED", record, previous)
+                event = StoreEvent("MODIFIED" if previous else "ADDED", record, previous)
             for listener in (*self._listeners.get(prefix, ()), *self._listeners.get("", ())):
                 listener(event)
             for watcher in self._watchers.get(prefix, ()):
@@ -303,14 +303,14 @@ class Store:
         self._watchers.setdefault(collection_of(prefix), set()).add(watcher)
         return watcher
 
-    def listen(self, prefix: str, listener: Callable[[Event], None]) -> None:
+    def listen(self, prefix: str, listener: Callable[[StoreEvent], None]) -> None:
         """Call `listener` with every change of a collection, beginning with what is there, before anybody sees it.
 
         The prefix "" stands for all collections.
         """
         for collection in [self.collection(prefix)] if prefix else self.collections():
             for record in collection.all():
-                listener(Event("ADDED", record, None))
+                listener(StoreEvent("ADDED", record, None))
         self._listeners.setdefault(prefix, []).append(listener)
 
     def unwatch(self, watcher: Watcher) -> None:
@@ -329,14 +329,14 @@ class Store:
     def watchers(self) -> int:
         return sum(len(one) for one in self._watchers.values())
 
-    def _history(self, since: int, prefix: str) -> Iterator[Event]:
+    def _history(self, since: int, prefix: str) -> Iterator[StoreEvent]:
         if self.collection(collection_of(prefix)).rev <= since:
             return
         for row in self._log.between(since, self.revision, prefix):
             before = self._log.row(row.prev) if row.prev else None
             previous = Record(before.key, before.rev, before.value) if before else None
             record = Record(row.key, row.rev, row.value)
-            yield Event("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
+            yield StoreEvent("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
 
     # Upkeep
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from torchyard.api import errors, field_errors
 from torchyard.api.schema import scalars
-from torchyard.apiserver.exchange import Query
+from torchyard.apiserver.request.request import Query
 from torchyard.core.pod.logs import LogOptions
 
 # The least that makes sense, and how that is said.

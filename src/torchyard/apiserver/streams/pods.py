@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchyard.api import errors
 from torchyard.api.objects import Object
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Query, Request, Response
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.streams import channels, forward
 from torchyard.apiserver.streams.ends import PodBackend, Process
 from torchyard.apiserver.streams.log_options import log_options
@@ -28,12 +29,12 @@ class PodStreams:
     def __init__(self, backend: PodBackend) -> None:
         self._backend = backend
 
-    async def answer(self, call: Call, request: Request, pod: Object) -> Response:
-        if call.subresource == "log":
+    async def answer(self, ctx: RequestContext, request: Request, pod: Object) -> Response:
+        if ctx.subresource == "log":
             return await self._log(request.query, pod)
-        if call.subresource == "portforward":
+        if ctx.subresource == "portforward":
             return await self._forward(request, pod)
-        return await self._process(call.subresource, request, pod)
+        return await self._process(ctx.subresource, request, pod)
 
     async def _log(self, query: Query, pod: Object) -> Response:
         container = choose_container(pod, query.get("container"), init=True)
@@ -69,13 +70,13 @@ class PodStreams:
             wire = takeover.WebSocketWire(socket)
             await channels.serve_process(wire, process, outputs=outputs, half_close=half_close)
             await socket.close()
-            return Response(status=101, taken_over=socket)
+            return Response(status=101, upgraded=socket)
         version = _agreed(request.headers.get("X-Stream-Protocol-Version", ""), incoming)
         raw = takeover.raw(incoming, _spdy_headers(version))
         wanted = {"error", *outputs} | ({"stdin"} if stdin else set()) | ({"resize"} if tty else set())
         await forward.serve_process(raw, start, streams=frozenset(wanted), outputs=outputs)
         raw.close()
-        return Response(status=101, taken_over=takeover.Gone())
+        return Response(status=101, upgraded=takeover.Gone())
 
     async def _forward(self, request: Request, pod: Object) -> Response:
         phase = (pod.get("status") or {}).get("phase")
@@ -91,7 +92,7 @@ class PodStreams:
             raw = takeover.raw(incoming, _spdy_headers("portforward.k8s.io"))
             await forward.serve_ports(raw, connect)
             raw.close()
-            return Response(status=101, taken_over=takeover.Gone())
+            return Response(status=101, upgraded=takeover.Gone())
         socket = await takeover.websocket(incoming, (PORT_TUNNEL, channels.V4))
         wire = takeover.WebSocketWire(socket)
         if socket.ws_protocol == PORT_TUNNEL:
@@ -102,7 +103,7 @@ class PodStreams:
                 raise errors.bad_request("you must specify at least one port")
             await channels.serve_ports(wire, ports, connect)
         await socket.close()
-        return Response(status=101, taken_over=socket)
+        return Response(status=101, upgraded=socket)
 
 
 def choose_container(pod: Object, asked: str, *, init: bool) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from torchyard.apiserver import visibility
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
+from torchyard.apiserver.subresources import pending_workloads
 from torchyard.apiserver.subresources.binding import bind
 from torchyard.apiserver.subresources.eviction import evict
 from torchyard.apiserver.subresources.finalize import finalize
@@ -20,9 +21,9 @@ from torchyard.apiserver.subresources.status import status
 from torchyard.apiserver.subresources.token import request_token
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
-Handler = Callable[["Server", Call, Request, Route], Awaitable[Response]]
+Handler = Callable[["Router", RequestContext, Request, Route], Awaitable[Response]]
 
 SUBRESOURCES: dict[tuple[str, str, str], Handler] = {
     ("*", "*", "status"): status,
@@ -38,8 +39,8 @@ SUBRESOURCES: dict[tuple[str, str, str], Handler] = {
     ("", "pods", "attach"): stream,
     ("", "pods", "portforward"): stream,
     ("", "serviceaccounts", "token"): request_token,
-    (visibility.GROUP, "clusterqueues", visibility.PENDING): visibility.pending,
-    (visibility.GROUP, "localqueues", visibility.PENDING): visibility.pending,
+    (pending_workloads.GROUP, "clusterqueues", pending_workloads.PENDING): pending_workloads.pending,
+    (pending_workloads.GROUP, "localqueues", pending_workloads.PENDING): pending_workloads.pending,
     ("", "nodes", "proxy"): refuse,
     ("", "pods", "proxy"): refuse,
     ("", "services", "proxy"): refuse,

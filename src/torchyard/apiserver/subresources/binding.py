@@ -10,57 +10,58 @@ from torchyard.api import errors, field_errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.subresources.eviction import CREATED
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
 
 GVK = GroupVersionKind("", "v1", "Binding")
 
 
-async def bind(server: Server, call: Call, request: Request, _route: Route | None = None) -> Response:
-    if call.verb != "create":
+async def bind(server: Router, ctx: RequestContext, request: Request, _route: Route | None = None) -> Response:
+    if ctx.verb != "create":
         raise errors.method_not_allowed()
-    binding = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""), GVK)
-    call.name = call.name or (binding.get("metadata") or {}).get("name") or ""
+    binding = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
+    ctx.name = ctx.name or (binding.get("metadata") or {}).get("name") or ""
     target = binding.get("target") or {}
     if target.get("kind") not in (None, "", "Node", "Minion"):
         error = field_errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"])
-        raise errors.invalid(GVK.kind, "", call.name, [error])
+        raise errors.invalid(GVK.kind, "", ctx.name, [error])
     if not target.get("name"):
-        raise errors.invalid(GVK.kind, "", call.name, [field_errors.required("target.name")])
-    pods = server.api.catalog.find("", "v1", "pods")
+        raise errors.invalid(GVK.kind, "", ctx.name, [field_errors.required("target.name")])
+    pods = server.registry.catalog.find("", "v1", "pods")
     assert pods is not None
-    call.resource, call.subresource = pods, "binding"
+    ctx.resource, ctx.subresource = pods, "binding"
     await change(
-        server.api,
-        call,
-        lambda pod: _bound(call, pod, binding),
+        server.registry,
+        ctx,
+        lambda pod: _bound(ctx, pod, binding),
         recorded=True,
         validate=lambda _new, _old: [],
     )
     return Response(201, orjson.dumps(CREATED))
 
 
-def _bound(call: Call, pod: Object, binding: Object) -> Object:
+def _bound(ctx: RequestContext, pod: Object, binding: Object) -> Object:
     """The pod on its node (upstream's BindingREST.setPodNodeAndMetadata)."""
     node = binding["target"]["name"]
     metadata, spec = pod["metadata"], pod["spec"]
     uid = (binding.get("metadata") or {}).get("uid")
     if uid and uid != metadata["uid"]:
-        raise call.conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}")
+        raise ctx.conflict(f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}")
     if metadata.get("deletionTimestamp"):
-        raise call.conflict(f"pod {call.name} is being deleted, cannot be assigned to a host")
+        raise ctx.conflict(f"pod {ctx.name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
-        raise call.conflict(f'pod {call.name} is already assigned to node "{spec["nodeName"]}"')
+        raise ctx.conflict(f'pod {ctx.name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
-        raise call.conflict(f"pod {call.name} has non-empty .spec.schedulingGates")
+        raise ctx.conflict(f"pod {ctx.name} has non-empty .spec.schedulingGates")
     spec["nodeName"] = node
     for field in ("annotations", "labels"):
         more = (binding.get("metadata") or {}).get(field)
@@ -71,7 +72,7 @@ def _bound(call: Call, pod: Object, binding: Object) -> Object:
         "status": "True",
         "observedGeneration": metadata.get("generation", 1),
         "lastProbeTime": None,
-        "lastTransitionTime": to_rfc3339(call.now),
+        "lastTransitionTime": to_rfc3339(ctx.now),
     }
     status = pod.setdefault("status", {})
     others = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]

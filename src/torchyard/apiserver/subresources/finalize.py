@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING
 from torchyard.api import errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
 
 def _anything(_new: Object, _old: Object) -> list[FieldError]:
     return []
 
 
-async def finalize(server: Server, call: Call, request: Request, _route: Route) -> Response:
-    if call.verb != "update":
+async def finalize(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
+    if ctx.verb != "update":
         raise errors.method_not_allowed()
-    wanted = bodies.read_object(call, request.body, request.headers.get("Content-Type", ""))
+    wanted = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
 
     def compute(obj: Object) -> Object:
         version = (wanted.get("metadata") or {}).get("resourceVersion")
@@ -34,4 +35,4 @@ async def finalize(server: Server, call: Call, request: Request, _route: Route) 
         obj["spec"] = {"finalizers": finalizers} if finalizers else {}
         return obj
 
-    return server.answer(call, request, await change(server.api, call, compute, validate=_anything))
+    return server.answer(ctx, request, await change(server.registry, ctx, compute, validate=_anything))

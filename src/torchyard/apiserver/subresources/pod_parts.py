@@ -9,17 +9,18 @@ from torchyard.api import errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.updates import resized, validate_ephemeral_containers, validate_resize
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.patch.content import APPLY
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.verbs.get import find
-from torchyard.apiserver.verbs.patch.content import APPLY
-from torchyard.apiserver.verbs.patching import applied, patched, requested
+from torchyard.apiserver.verbs.patch import applied, patched, requested
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
 
 def _with_debuggers(pod: Object, sent: Object) -> Object:
@@ -33,30 +34,30 @@ _PARTS: dict[str, tuple[Callable[[Object, Object], Object], Callable[[Object, Ob
 }
 
 
-async def change_part(server: Server, call: Call, request: Request, _route: Route) -> Response:
+async def change_part(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
     """GET shows the pod; PUT and PATCH change the one part, whatever else they say."""
-    with_part, rules = _PARTS[call.subresource]
+    with_part, rules = _PARTS[ctx.subresource]
     content_type = request.headers.get("Content-Type", "")
-    if call.verb == "get":
-        return server.answer(call, request, find(server.api, call))
-    if call.verb == "update":
-        sent = bodies.read_object(call, request.body, content_type)
-        record = await change(server.api, call, lambda pod: _pinned(pod, sent, with_part), validate=rules)
-    elif call.verb == "patch":
-        read = requested(call, request.body, content_type)
+    if ctx.verb == "get":
+        return server.answer(ctx, request, find(server.registry, ctx))
+    if ctx.verb == "update":
+        sent = bodies.read_object(ctx, request.body, content_type)
+        record = await change(server.registry, ctx, lambda pod: _pinned(pod, sent, with_part), validate=rules)
+    elif ctx.verb == "patch":
+        read = requested(ctx, request.body, content_type)
 
         def compute(pod: Object) -> Object:
             if read.type != APPLY:
-                return _pinned(pod, patched(call, read, pod), with_part)
-            sent = applied(call, read, pod)
+                return _pinned(pod, patched(ctx, read, pod), with_part)
+            sent = applied(ctx, read, pod)
             result = _pinned(pod, sent, with_part)
             result["metadata"]["managedFields"] = sent["metadata"].get("managedFields")
             return result
 
-        record = await change(server.api, call, compute, recorded=read.type == APPLY, validate=rules)
+        record = await change(server.registry, ctx, compute, recorded=read.type == APPLY, validate=rules)
     else:
         raise errors.method_not_allowed()
-    return server.answer(call, request, record)
+    return server.answer(ctx, request, record)
 
 
 def _pinned(pod: Object, sent: Object, with_part: Callable[[Object, Object], Object]) -> Object:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchyard.api import errors
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
 
-async def refuse(_server: Server, call: Call, _request: Request, _route: Route) -> Response:
-    raise errors.not_implemented(f"{call.resource.plural}/{call.subresource}")
+async def refuse(_server: Router, ctx: RequestContext, _request: Request, _route: Route) -> Response:
+    raise errors.not_implemented(f"{ctx.resource.plural}/{ctx.subresource}")

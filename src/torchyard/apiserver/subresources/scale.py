@@ -12,58 +12,59 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.selectors import from_map, from_object
-from torchyard.apiserver.call import Call
+from torchyard.apiserver.apply.endpoint import Endpoint
+from torchyard.apiserver.apply.managed import check_applied
 from torchyard.apiserver.crd.scale import ScalePaths, read_path, write_path
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.patch.content import APPLY
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.verbs.apply.endpoint import Endpoint
-from torchyard.apiserver.verbs.apply.managed import check_applied
 from torchyard.apiserver.verbs.get import find
-from torchyard.apiserver.verbs.patch.content import APPLY
-from torchyard.apiserver.verbs.patching import applied, patched, requested
+from torchyard.apiserver.verbs.patch import applied, patched, requested
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
 
 GVK = GroupVersionKind("autoscaling", "v1", "Scale")
 
 
-async def scale(server: Server, call: Call, request: Request, _route: Route) -> Response:
-    api, content_type = server.api, request.headers.get("Content-Type", "")
-    if call.verb == "get":
-        return _answer(call, find(api, call))
-    if call.verb == "update":
-        wanted = bodies.read_object(call, request.body, content_type, GVK)
-        record = await change(api, call, lambda obj: _rescaled(call, obj, wanted))
-    elif call.verb == "patch":
-        read, kind = requested(call, request.body, content_type), type_of(GVK)
+async def scale(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
+    registry, content_type = server.registry, request.headers.get("Content-Type", "")
+    if ctx.verb == "get":
+        return _answer(ctx, find(registry, ctx))
+    if ctx.verb == "update":
+        wanted = bodies.read_object(ctx, request.body, content_type, GVK)
+        record = await change(registry, ctx, lambda obj: _rescaled(ctx, obj, wanted))
+    elif ctx.verb == "patch":
+        read, kind = requested(ctx, request.body, content_type), type_of(GVK)
 
         def compute(obj: Object) -> Object:
             if read.type == APPLY:
-                return applied(call, read, obj, _applied_replicas(call, obj, read.document))
-            return _rescaled(call, obj, patched(call, read, scale_of(call, obj), gvk=GVK, type=kind))
+                return applied(ctx, read, obj, _applied_replicas(ctx, obj, read.document))
+            return _rescaled(ctx, obj, patched(ctx, read, scale_of(ctx, obj), gvk=GVK, type=kind))
 
-        record = await change(api, call, compute, recorded=read.type == APPLY)
+        record = await change(registry, ctx, compute, recorded=read.type == APPLY)
     else:
         raise errors.method_not_allowed()
-    return _answer(call, record)
+    return _answer(ctx, record)
 
 
-def _answer(call: Call, record: Record) -> Response:
-    return Response(200, orjson.dumps(scale_of(call, record.object())))
+def _answer(ctx: RequestContext, record: Record) -> Response:
+    return Response(200, orjson.dumps(scale_of(ctx, record.object())))
 
 
-def scale_of(call: Call, obj: Object) -> Object:
+def scale_of(ctx: RequestContext, obj: Object) -> Object:
     """The Scale of an object."""
     metadata = obj["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    paths = _paths(call)
+    paths = _paths(ctx)
     status: Object = {"replicas": read_path(obj, paths.status) or 0}
-    selector = _selector(call, obj, paths.selector)
+    selector = _selector(ctx, obj, paths.selector)
     if selector:
         status["selector"] = selector
     replicas = read_path(obj, paths.spec)
@@ -79,48 +80,48 @@ def scale_of(call: Call, obj: Object) -> Object:
 _BUILTIN = ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
 
 
-def _paths(call: Call) -> ScalePaths:
+def _paths(ctx: RequestContext) -> ScalePaths:
     """Where a kind keeps its replicas."""
-    return _BUILTIN if call.resource.custom is None else call.resource.custom.scale
+    return _BUILTIN if ctx.resource.custom is None else ctx.resource.custom.scale
 
 
-def _selector(call: Call, obj: Object, path: str) -> str:
+def _selector(ctx: RequestContext, obj: Object, path: str) -> str:
     said = read_path(obj, path) if path else None
     if isinstance(said, str):
         return said
     if not isinstance(said, dict):
         return ""
-    return str(from_map(said) if call.resource.kind == "ReplicationController" else from_object(said))
+    return str(from_map(said) if ctx.resource.kind == "ReplicationController" else from_object(said))
 
 
-def _applied_replicas(call: Call, obj: Object, wanted: Object) -> Object:
+def _applied_replicas(ctx: RequestContext, obj: Object, wanted: Object) -> Object:
     """What applying a Scale means for the object itself: its replicas, if the Scale says how many."""
     kind = type_of(GVK)
     assert kind is not None
     check_applied(Endpoint(kind, GVK.kind, GVK.api_version), wanted)
-    _rescaled(call, copy.deepcopy(obj), wanted)
-    config = {"apiVersion": call.resource.api_version, "kind": call.resource.kind, "metadata": {"name": call.name}}
+    _rescaled(ctx, copy.deepcopy(obj), wanted)
+    config = {"apiVersion": ctx.resource.api_version, "kind": ctx.resource.kind, "metadata": {"name": ctx.name}}
     replicas = (wanted.get("spec") or {}).get("replicas")
     if replicas is not None:
-        write_path(config, _paths(call).spec, replicas)
+        write_path(config, _paths(ctx).spec, replicas)
     return config
 
 
-def _rescaled(call: Call, obj: Object, wanted: Object) -> Object:
+def _rescaled(ctx: RequestContext, obj: Object, wanted: Object) -> Object:
     """The object with the replicas a Scale asks for."""
     metadata, replicas = wanted.get("metadata") or {}, (wanted.get("spec") or {}).get("replicas") or 0
-    if metadata.get("name", call.name) != call.name:
+    if metadata.get("name", ctx.name) != ctx.name:
         raise errors.bad_request(
-            f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({ctx.name})"
         )
     if not isinstance(replicas, int) or replicas < 0:
         error = field_errors.invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise errors.invalid(GVK.kind, GVK.group, call.name, [error])
+        raise errors.invalid(GVK.kind, GVK.group, ctx.name, [error])
     if metadata.get("uid", obj["metadata"]["uid"]) != obj["metadata"]["uid"]:
-        raise call.conflict(
+        raise ctx.conflict(
             f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {obj['metadata']['uid']}"
         )
     if metadata.get("resourceVersion"):
         obj["metadata"]["resourceVersion"] = metadata["resourceVersion"]
-    write_path(obj, _paths(call).spec, replicas)
+    write_path(obj, _paths(ctx).spec, replicas)
     return obj

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from torchyard.api import errors
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Request, Response
-from torchyard.apiserver.route import Route
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.route import Route
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.server import Server
+    from torchyard.apiserver.routing.router import Router
 
 
-async def status(server: Server, call: Call, request: Request, _route: Route) -> Response:
+async def status(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
     """The verbs know from the call that it is the status they change."""
-    if call.verb not in call.resource.subresources[call.subresource].verbs:
+    if ctx.verb not in ctx.resource.subresources[ctx.subresource].verbs:
         raise errors.method_not_allowed()
-    return await server.verb(call.verb)(call, request)
+    return await server.verb(ctx.verb)(ctx, request)

@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.exchange import Query
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Query
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.store import Stale
+from torchyard.apiserver.store.store import RevisionConflict
 from torchyard.apiserver.verbs.create import unsaved
 from torchyard.apiserver.verbs.metadata import ordered
 
@@ -89,55 +89,55 @@ def _grace(body: Object, query: Query) -> int | None:
     return said
 
 
-async def delete(api: Api, call: Call, options: DeleteOptions) -> Deleted:
+async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions) -> Deleted:
     """Delete the object a call names, or begin to."""
-    call.dry_run = call.dry_run or options.dry_run
-    key = api.key(call.resource, call.namespace if call.resource.namespaced else "", call.name)
+    ctx.dry_run = ctx.dry_run or options.dry_run
+    key = registry.key(ctx.resource, ctx.namespace if ctx.resource.namespaced else "", ctx.name)
     while True:
-        record = api.store.get(key)
+        record = registry.store.get(key)
         if record is None:
-            raise call.not_found()
+            raise ctx.not_found()
         old = record.object()
-        _check_preconditions(call, old, options)
-        await api.admission.validate(api, call, "DELETE", None, old)
+        _check_preconditions(ctx, old, options)
+        await registry.admission.validate(registry, ctx, "DELETE", None, old)
         new = record.object()
-        outcome = _mark(call, new, options)
-        storage = api.catalog.storage(call.resource)
+        outcome = _mark(ctx, new, options)
+        storage = registry.catalog.storage(ctx.resource)
         new = ordered(storage, new)
         if outcome == "unchanged":
             return Deleted(record, gone=False)
-        if call.dry_run:
+        if ctx.dry_run:
             return Deleted(unsaved(key, new), gone=outcome == "gone")
         try:
             if outcome == "gone":
-                return Deleted(await api.store.delete(key, new, expected=record.rev), gone=True)
-            return Deleted(await api.store.put(key, new, expected=record.rev), gone=False)
-        except Stale:
+                return Deleted(await registry.store.delete(key, new, expected=record.rev), gone=True)
+            return Deleted(await registry.store.put(key, new, expected=record.rev), gone=False)
+        except RevisionConflict:
             if options.revision:
-                raise call.conflict() from None
+                raise ctx.conflict() from None
 
 
-def _check_preconditions(call: Call, old: Object, options: DeleteOptions) -> None:
+def _check_preconditions(ctx: RequestContext, old: Object, options: DeleteOptions) -> None:
     metadata = old["metadata"]
     if options.uid and options.uid != metadata["uid"]:
-        raise call.conflict(
+        raise ctx.conflict(
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']})."
             " The object might have been deleted and then recreated"
         )
     if options.revision and options.revision != metadata["resourceVersion"]:
-        raise call.conflict(
+        raise ctx.conflict(
             f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in record"
             f" ({metadata['resourceVersion']}). The object might have been modified"
         )
 
 
-def _mark(call: Call, obj: Object, options: DeleteOptions) -> str:
+def _mark(ctx: RequestContext, obj: Object, options: DeleteOptions) -> str:
     """Change the object as a DELETE does: `gone` if nothing keeps it, `waits`, or `unchanged`."""
-    strategy = call.resource.strategy
+    strategy = ctx.resource.strategy
     metadata = obj["metadata"]
     before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
     if not metadata.get("deletionTimestamp"):
-        strategy.on_delete(obj, call.now)
+        strategy.on_delete(obj, ctx.now)
     finalizers = _finalizers(metadata.get("finalizers") or [], options, strategy.default_propagation)
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -145,10 +145,10 @@ def _mark(call: Call, obj: Object, options: DeleteOptions) -> str:
         metadata.pop("finalizers", None)
     grace = _grace_period(obj, options) if strategy.graceful else 0
     if metadata.get("deletionTimestamp"):
-        if not _shorten(metadata, grace, call.now, is_asked=options.grace is not None) and grace:
+        if not _shorten(metadata, grace, ctx.now, is_asked=options.grace is not None) and grace:
             grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
     elif grace or finalizers or strategy.graceful or _kept_by_spec(obj):
-        metadata["deletionTimestamp"] = to_rfc3339(call.now + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = to_rfc3339(ctx.now + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
             metadata["generation"] += 1

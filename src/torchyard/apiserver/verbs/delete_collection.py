@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from torchyard.api.errors import StatusError
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.verbs.delete import DeleteOptions, delete
 from torchyard.apiserver.verbs.list import Page, list_records
 
 
-async def delete_collection(api: Api, call: Call, options: DeleteOptions) -> Page:
+async def delete_collection(registry: Registry, ctx: RequestContext, options: DeleteOptions) -> Page:
     """Delete each selected object; one that is gone meanwhile is as good as deleted. Answers what was there."""
-    page = list_records(api, call)
+    page = list_records(registry, ctx)
     for record in page.records:
         namespace, name = record.key.rsplit("/", 2)[1:]
-        one = replace(call, namespace=namespace, name=name)
+        one = replace(ctx, namespace=namespace, name=name)
         try:
-            await delete(api, one, options)
+            await delete(registry, one, options)
         except StatusError as error:
             if error.status != 404:
                 raise

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 
 
-def find(api: Api, call: Call) -> Record:
+def find(registry: Registry, ctx: RequestContext) -> Record:
     """The record of the object a call names; 404 if there is none."""
-    record = api.store.get(api.key(call.resource, call.namespace if call.resource.namespaced else "", call.name))
+    record = registry.store.get(registry.key(ctx.resource, ctx.namespace if ctx.resource.namespaced else "", ctx.name))
     if record is None:
-        raise call.not_found()
+        raise ctx.not_found()
     return record

@@ -10,9 +10,9 @@ from itertools import islice
 import orjson
 
 from torchyard.api import errors, field_errors
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.catalog import collection_key
+from torchyard.apiserver.registry.catalog import collection_key
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Compacted
 from torchyard.apiserver.verbs.selection import Selection, select
@@ -39,13 +39,13 @@ class _Start:
     after: str  # the last key of the page before, below the collection's prefix
 
 
-def list_records(api: Api, call: Call) -> Page:
-    query = call.query
-    selection = select(call)
+def list_records(registry: Registry, ctx: RequestContext) -> Page:
+    query = ctx.query
+    selection = select(ctx)
     limit = max(query.number("limit"), 0)
-    start = _start(api, call, selection)
+    start = _start(registry, ctx, selection)
     try:
-        return _page(api, call, selection, start, limit)
+        return _page(registry, ctx, selection, start, limit)
     except Compacted as gone:
         if not query.get("continue"):
             raise errors.expired(f"The resourceVersion for the provided list is too old. {gone.message}") from gone
@@ -54,16 +54,16 @@ def list_records(api: Api, call: Call) -> Page:
         raise errors.expired(GONE, continue_token=token) from gone
 
 
-def _page(api: Api, call: Call, selection: Selection, start: _Start, limit: int) -> Page:
-    revision = api.store.revision if start.revision < 0 else start.revision
-    prefix = collection_key(call.resource)
+def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: _Start, limit: int) -> Page:
+    revision = registry.store.revision if start.revision < 0 else start.revision
+    prefix = collection_key(ctx.resource)
     after = prefix + start.after if start.after else ""
     matches = selection.matches
-    if not limit and not after and matches is None and revision == api.store.revision:
-        collection = api.store.collection(prefix)
-        is_whole = selection.prefix == prefix or not call.resource.namespaced
+    if not limit and not after and matches is None and revision == registry.store.revision:
+        collection = registry.store.collection(prefix)
+        is_whole = selection.prefix == prefix or not ctx.resource.namespaced
         return Page(collection.all() if is_whole else list(collection.below(selection.prefix)), revision)
-    found = api.store.snapshot(revision, selection.prefix, after=after)
+    found = registry.store.snapshot(revision, selection.prefix, after=after)
     if matches is not None:
         found = filter(matches, found)
     if not limit:
@@ -88,9 +88,9 @@ def revision_of(said: str, field: str = "resourceVersion") -> int:
     return int(said)
 
 
-def _start(api: Api, call: Call, selection: Selection) -> _Start:
+def _start(registry: Registry, ctx: RequestContext, selection: Selection) -> _Start:
     """Where a list begins: at a token, at a named revision, or now."""
-    query = call.query
+    query = ctx.query
     said, match, token = query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue")
     _check_match(said, match, token)
     if token:
@@ -100,8 +100,8 @@ def _start(api: Api, call: Call, selection: Selection) -> _Start:
     if said in ("", "0"):
         return _Start(-1, "")
     revision = revision_of(said)
-    if revision > api.store.revision:
-        raise too_large_version(revision, api.store.revision)
+    if revision > registry.store.revision:
+        raise too_large_version(revision, registry.store.revision)
     # A limit without a match rule also means "exactly" for a real server; otherwise "not older than".
     is_exact = match == "Exact" or (not match and query.get("limit") not in ("", "0"))
     return _Start(revision if is_exact else -1, "")

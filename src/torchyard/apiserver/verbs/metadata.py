@@ -9,8 +9,8 @@ from torchyard.api.names import generate_name
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
 
 
 def new_uid() -> str:
@@ -20,30 +20,30 @@ def new_uid() -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
-def check_scope(call: Call, obj: Object) -> None:
+def check_scope(ctx: RequestContext, obj: Object) -> None:
     """The object must be of the URL's namespace and name; a namespace it leaves out is taken from the URL."""
     metadata = obj.setdefault("metadata", {})
     said = metadata.get("namespace") or ""
-    if call.resource.namespaced:
-        if said and said != call.namespace:
+    if ctx.resource.namespaced:
+        if said and said != ctx.namespace:
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
-        metadata["namespace"] = call.namespace
+        metadata["namespace"] = ctx.namespace
     elif said:
         metadata.pop("namespace")
-    if call.name:
+    if ctx.name:
         if not metadata.get("name"):
             raise errors.bad_request(
-                f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
+                f"the name of the object ({ctx.name} based on URL) was undeterminable: name must be provided"
             )
-        if metadata["name"] != call.name:
+        if metadata["name"] != ctx.name:
             raise errors.bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({ctx.name})"
             )
 
 
-def begin_create(api: Api, call: Call, obj: Object) -> bool:
+def begin_create(registry: Registry, ctx: RequestContext, obj: Object) -> bool:
     """Set what a new object gets from the server. Answers whether its name was generated."""
     metadata = obj["metadata"]
     sent = str(metadata.pop("resourceVersion", "") or "")
@@ -53,17 +53,17 @@ def begin_create(api: Api, call: Call, obj: Object) -> bool:
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(name, None)
     metadata["uid"] = new_uid()
-    metadata["creationTimestamp"] = to_rfc3339(call.now)
-    if call.resource.strategy.generation_fields is not None:
+    metadata["creationTimestamp"] = to_rfc3339(ctx.now)
+    if ctx.resource.strategy.generation_fields is not None:
         metadata["generation"] = 1
     generated = not metadata.get("name")
     if generated:
         metadata.pop("name", None)
         if not metadata.get("generateName"):
-            raise call.invalid("", [field_errors.required("metadata.name", "name or generateName is required")])
-        metadata["name"] = generate_name(metadata["generateName"], api.random)
+            raise ctx.invalid("", [field_errors.required("metadata.name", "name or generateName is required")])
+        metadata["name"] = generate_name(metadata["generateName"], registry.random)
     # a Job writes its name into the labels of its pods
-    call.resource.strategy.prepare_create(obj)
+    ctx.resource.strategy.prepare_create(obj)
     return generated
 
 

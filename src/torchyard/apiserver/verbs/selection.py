@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from torchyard.api.objects import Object
 from torchyard.api.selectors import FieldSelector, LabelSelector, Term, check_fields, parse_fields, parse_labels
 from torchyard.api.strategy import Strategy
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.catalog import collection_key
+from torchyard.apiserver.registry.catalog import collection_key
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.events import Filter
+from torchyard.apiserver.store.watch import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class Selection:
     matches: Filter | None
 
 
-def select(call: Call) -> Selection:
+def select(ctx: RequestContext) -> Selection:
     """Read the selectors of a call; a bad one is refused with 400 as a real server does."""
-    resource = call.resource
-    labels = parse_labels(call.query.get("labelSelector"))
-    fields = parse_fields(call.query.get("fieldSelector"))
+    resource = ctx.resource
+    labels = parse_labels(ctx.query.get("labelSelector"))
+    fields = parse_fields(ctx.query.get("fieldSelector"))
     selectable = _selectable(resource.strategy)
     if not fields.everything:
         check_fields(
@@ -36,11 +36,11 @@ def select(call: Call) -> Selection:
             custom=resource.custom is not None,
             namespaced=resource.namespaced,
         )
-    if call.name:  # the old form: a watch of one object by its path
-        fields = FieldSelector((*fields.terms, Term("metadata.name", "=", call.name)))
+    if ctx.name:  # the old form: a watch of one object by its path
+        fields = FieldSelector((*fields.terms, Term("metadata.name", "=", ctx.name)))
     prefix = collection_key(resource)
     if resource.namespaced:
-        namespace = call.namespace or fields.equalities.get("metadata.namespace", "")
+        namespace = ctx.namespace or fields.equalities.get("metadata.namespace", "")
         if namespace:
             prefix = f"{prefix}{namespace}/{fields.equalities.get('metadata.name', '')}"
     else:

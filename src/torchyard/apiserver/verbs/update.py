@@ -12,11 +12,11 @@ from torchyard.api import field_errors
 from torchyard.api.names import validate_metadata_update
 from torchyard.api.objects import Object
 from torchyard.api.strategy import Strategy
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.convert import from_storage, keep, to_storage
+from torchyard.apiserver.registry.conversion import from_storage, keep, to_storage
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.store import Stale
+from torchyard.apiserver.store.store import RevisionConflict
 from torchyard.apiserver.verbs.create import create, record_managed, unsaved
 from torchyard.apiserver.verbs.metadata import bump_generation, carry_over, check_scope, ordered
 
@@ -27,42 +27,42 @@ Compute = Callable[[Object], Object]
 ATTEMPTS = 100
 
 
-async def update(api: Api, call: Call, obj: Object) -> tuple[Record, bool]:
+async def update(registry: Registry, ctx: RequestContext, obj: Object) -> tuple[Record, bool]:
     """PUT: answers the record and whether it is new."""
-    check_scope(call, obj)
-    strategy = call.resource.strategy
-    namespace = call.namespace if call.resource.namespaced else ""
+    check_scope(ctx, obj)
+    strategy = ctx.resource.strategy
+    namespace = ctx.namespace if ctx.resource.namespaced else ""
     metadata = obj["metadata"]
     version = str(metadata.get("resourceVersion") or "")
-    record = api.store.get(api.key(call.resource, namespace, call.name))
-    if record is None and strategy.create_on_update and not call.subresource and version in ("", "0"):
-        return await create(api, call, obj), True
+    record = registry.store.get(registry.key(ctx.resource, namespace, ctx.name))
+    if record is None and strategy.create_on_update and not ctx.subresource and version in ("", "0"):
+        return await create(registry, ctx, obj), True
     if record is None:
-        _check_identity(call, metadata, "")
-        raise call.not_found()
-    if not version and not strategy.unconditional_update and not call.subresource:
-        _check_identity(call, metadata, record.object()["metadata"]["uid"])
+        _check_identity(ctx, metadata, "")
+        raise ctx.not_found()
+    if not version and not strategy.unconditional_update and not ctx.subresource:
+        _check_identity(ctx, metadata, record.object()["metadata"]["uid"])
         error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise call.invalid(call.name, [error])
+        raise ctx.invalid(ctx.name, [error])
 
     def replaced(shown: Object) -> Object:
         """Deep enough for another attempt: what `change` touches is the top level and the metadata."""
-        _check_identity(call, metadata, shown["metadata"]["uid"])
+        _check_identity(ctx, metadata, shown["metadata"]["uid"])
         return {**obj, "metadata": dict(metadata)}
 
-    return await change(api, call, replaced, replaces=True), False
+    return await change(registry, ctx, replaced, replaces=True), False
 
 
-def _check_identity(call: Call, metadata: Object, present: str) -> None:
+def _check_identity(ctx: RequestContext, metadata: Object, present: str) -> None:
     if metadata.get("uid", present) not in ("", present):
-        raise call.conflict(
+        raise ctx.conflict(
             f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {present}"
         )
 
 
 async def change(
-    api: Api,
-    call: Call,
+    registry: Registry,
+    ctx: RequestContext,
     compute: Compute,
     *,
     recorded: bool = False,
@@ -75,13 +75,13 @@ async def change(
     that would be changed in place, so that one reading of that is enough. `validate` replaces the kind's own rules, of
     what may change and what is valid, for subresources that have theirs.
     """
-    resource = call.resource
-    storage = api.catalog.storage(resource)
-    key = api.key(resource, call.namespace if resource.namespaced else "", call.name)
+    resource = ctx.resource
+    storage = registry.catalog.storage(resource)
+    key = registry.key(resource, ctx.namespace if resource.namespaced else "", ctx.name)
     for _ in range(ATTEMPTS):
-        record = api.store.get(key)
+        record = registry.store.get(key)
         if record is None:
-            raise call.not_found()
+            raise ctx.not_found()
         old = record.object()
         shown = old if replaces and resource is storage else from_storage(resource, storage, record.object())
         if resource.custom is not None and resource is not storage:
@@ -90,54 +90,54 @@ async def change(
         new = compute(shown)
         pinned = str(new.setdefault("metadata", {}).get("resourceVersion") or "0")
         if pinned not in ("0", str(record.rev)):
-            raise call.conflict()
-        check_scope(call, new)
+            raise ctx.conflict()
+        check_scope(ctx, new)
         new = to_storage(resource, storage, new)
-        new = await _checked(api, call, new, old, recorded=recorded, validate=validate)
+        new = await _checked(registry, ctx, new, old, recorded=recorded, validate=validate)
         keep(resource, storage, new)
         is_gone = _may_go(new)
         if not is_gone and _unchanged(new, old):
             return record
         new = ordered(storage, new)
-        if call.dry_run:
+        if ctx.dry_run:
             return unsaved(key, new)
         try:
             if is_gone:
-                return await api.store.delete(key, new, expected=record.rev)
+                return await registry.store.delete(key, new, expected=record.rev)
             # a settled status came with the call, and all the rest from what was read for it alone
-            is_own = call.settled is not None and new.get("status") is call.settled
-            return await api.store.put(key, new, expected=record.rev, is_own=is_own)
-        except Stale:
+            is_own = ctx.settled is not None and new.get("status") is ctx.settled
+            return await registry.store.put(key, new, expected=record.rev, is_own=is_own)
+        except RevisionConflict:
             continue
-    raise call.conflict()
+    raise ctx.conflict()
 
 
 async def _checked(
-    api: Api,
-    call: Call,
+    registry: Registry,
+    ctx: RequestContext,
     new: Object,
     old: Object,
     *,
     recorded: bool,
     validate: Callable[[Object, Object], list[field_errors.FieldError]] | None,
 ) -> Object:
-    storage = api.catalog.storage(call.resource)
-    strategy = call.resource.strategy
-    is_status = call.subresource == "status"
+    storage = registry.catalog.storage(ctx.resource)
+    strategy = ctx.resource.strategy
+    is_status = ctx.subresource == "status"
     prepare = strategy.prepare_status if is_status else strategy.prepare_update
     carry_over(new, old)
     is_settled = False
     if is_status and storage.custom is not None:
-        is_settled = call.resource is storage and "status" in new and new["status"] is call.settled
+        is_settled = ctx.resource is storage and "status" in new and new["status"] is ctx.settled
         new = _with_status_only(None if is_settled else strategy, new, old)
     else:
         strategy.default(new)
     if not recorded:
         # before the kind's own rules, as upstream: what those take back is owned all the same
-        record_managed(call, storage, old, new)
+        record_managed(ctx, storage, old, new)
     if validate is None:
         prepare(new, old)
-    if await api.admission.mutate(api, call, "UPDATE", new, old):
+    if await registry.admission.mutate(registry, ctx, "UPDATE", new, old):
         is_settled = False
         carry_over(new, old)
         if validate is None:
@@ -146,16 +146,16 @@ async def _checked(
         bump_generation(storage, new, old)
     metadata = new["metadata"]
     metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-    allocator = api.allocators.get((storage.group, storage.plural))
+    allocator = registry.allocators.get((storage.group, storage.plural))
     if allocator is not None and allocator.before_validation and not is_status:
-        allocator.allocate(api, new, old)
+        allocator.allocate(registry, new, old)
     errs: list[field_errors.FieldError] = []
     if not (is_status and storage.custom is not None and validate is None):
         # the status of a custom resource comes with the metadata of before, put back by `prepare`
         errs = validate_metadata_update(
             metadata, old["metadata"], built_in=storage.custom is None and strategy.qualified_finalizers
         )
-    if not call.trusted:
+    if not ctx.trusted:
         if validate is not None:
             errs += validate(new, old)
         elif is_settled:
@@ -163,13 +163,13 @@ async def _checked(
         else:
             errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
     if errs:
-        raise call.invalid(metadata["name"], errs)
+        raise ctx.invalid(metadata["name"], errs)
     if not is_status and _is_news(strategy, new, old):
         for sentence in strategy.warnings(new):
-            call.warn(sentence)
+            ctx.warn(sentence)
     if allocator is not None and not allocator.before_validation:
-        allocator.allocate(api, new, old)
-    await api.admission.validate(api, call, "UPDATE", new, old)
+        allocator.allocate(registry, new, old)
+    await registry.admission.validate(registry, ctx, "UPDATE", new, old)
     return new
 
 

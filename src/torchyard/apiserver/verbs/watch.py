@@ -9,11 +9,11 @@ from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from torchyard.api import errors, field_errors
-from torchyard.apiserver.api import Api
-from torchyard.apiserver.call import Call
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.events import Change, Watcher
 from torchyard.apiserver.store.store import Compacted
+from torchyard.apiserver.store.watch import Change, Watcher
 from torchyard.apiserver.verbs.list import revision_of, too_large_version
 from torchyard.apiserver.verbs.selection import Selection, select
 
@@ -27,7 +27,7 @@ _INITIAL_END = {"k8s.io/initial-events-end": "true"}
 _PIECE = 256 << 10
 
 
-class Telling(Protocol[_Piece_co]):
+class EventEncoder(Protocol[_Piece_co]):
     """How events are told: as the bytes of a stream (`wire.encode`), or as objects (`wire.handover`)."""
 
     def event(self, change: Change, record: Record) -> Any: ...
@@ -41,20 +41,20 @@ class Telling(Protocol[_Piece_co]):
     def piece(self, events: list[Any]) -> _Piece_co: ...
 
 
-def watch(api: Api, call: Call, telling: Telling[Piece]) -> AsyncGenerator[Piece, None]:
+def watch(registry: Registry, ctx: RequestContext, telling: EventEncoder[Piece]) -> AsyncGenerator[Piece, None]:
     """Check what is asked, subscribe at once, and answer the stream. Nothing between call and stream is missed."""
-    query = call.query
-    initial = _initial_events(call)
-    selection = select(call)
+    query = ctx.query
+    initial = _initial_events(ctx)
+    selection = select(ctx)
     said = query.get("resourceVersion")
     revision = revision_of(said) if said else 0
-    if revision > api.store.revision:
-        raise too_large_version(revision, api.store.revision)
+    if revision > registry.store.revision:
+        raise too_large_version(revision, registry.store.revision)
     from_state = initial or (initial is None and revision == 0)
     since = None if from_state or revision == 0 else revision
-    start = _Start(api.store.revision, _state(api, selection) if from_state else [])
+    start = _Start(registry.store.revision, _state(registry, selection) if from_state else [])
     try:
-        watcher = api.store.watch(
+        watcher = registry.store.watch(
             selection.prefix,
             since=since,
             matches=selection.matches,
@@ -65,12 +65,12 @@ def watch(api: Api, call: Call, telling: Telling[Piece]) -> AsyncGenerator[Piece
         return _one(telling.piece([telling.error(errors.expired(gone.message).body())]))
     seconds = _seconds(query.number("timeoutSeconds"))
     bookmarks = query.flag("allowWatchBookmarks")
-    return _stream(api, watcher, telling, start, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
+    return _stream(registry, watcher, telling, start, initial=bool(initial), bookmarks=bookmarks, seconds=seconds)
 
 
-def _initial_events(call: Call) -> bool | None:
+def _initial_events(ctx: RequestContext) -> bool | None:
     """sendInitialEvents with upstream's rules for it (ValidateListOptions)."""
-    query = call.query
+    query = ctx.query
     match, found = query.get("resourceVersionMatch"), []
     if "sendInitialEvents" in query:
         if match != "NotOlderThan":
@@ -103,13 +103,13 @@ class _Start(NamedTuple):
     records: list[Record]
 
 
-def _state(api: Api, selection: Selection) -> list[Record]:
+def _state(registry: Registry, selection: Selection) -> list[Record]:
     """Everything that is there now."""
-    there = api.store.snapshot(api.store.revision, selection.prefix)
+    there = registry.store.snapshot(registry.store.revision, selection.prefix)
     return [record for record in there if selection.matches is None or selection.matches(record)]
 
 
-def _initial(records: list[Record], telling: Telling[Piece]) -> Iterator[Piece]:
+def _initial(records: list[Record], telling: EventEncoder[Piece]) -> Iterator[Piece]:
     """What is there as ADDED events, each made when the ones before it are on their way."""
     events: list[Any] = []
     size, tell = 0, telling.first_event
@@ -124,9 +124,9 @@ def _initial(records: list[Record], telling: Telling[Piece]) -> Iterator[Piece]:
 
 
 async def _stream(
-    api: Api,
+    registry: Registry,
     watcher: Watcher,
-    telling: Telling[Piece],
+    telling: EventEncoder[Piece],
     start: _Start,
     *,
     initial: bool,
@@ -149,17 +149,17 @@ async def _stream(
                 return
             if events:
                 yield telling.piece(events)
-                await asyncio.sleep(api.store.pause_of(watcher, len(events)))
+                await asyncio.sleep(registry.store.pause_of(watcher, len(events)))
             elif loop.time() >= next_bookmark:
                 next_bookmark = loop.time() + BOOKMARK_SECONDS
-                yield telling.piece([telling.bookmark(api.store.revision)])
+                yield telling.piece([telling.bookmark(registry.store.revision)])
         last = watcher.left()
         if bookmarks and not watcher.overrun:
-            last.append(telling.bookmark(api.store.revision))
+            last.append(telling.bookmark(registry.store.revision))
         if last:
             yield telling.piece(last)
     finally:
-        api.store.unwatch(watcher)
+        registry.store.unwatch(watcher)
 
 
 async def _one(piece: Piece) -> AsyncGenerator[Piece, None]:

@@ -9,8 +9,8 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
-from torchyard.apiserver.call import Call
-from torchyard.apiserver.verbs.patch.yaml_text import YamlError, from_yaml
+from torchyard.apiserver.patch.yaml_text import YamlError, from_yaml
+from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.wire import protobuf
 
 JSON = "application/json"
@@ -19,21 +19,21 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 READABLE = (JSON, YAML, PROTOBUF)
 
 
-def read_object(call: Call, body: bytes, content_type: str, gvk: GroupVersionKind | None = None) -> Object:
+def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupVersionKind | None = None) -> Object:
     """The object of a create or update, of the kind the path stands for (or `gvk`, for subresources)."""
-    if gvk is None and call.resource.custom is not None:
-        return _custom(call, body, content_type)
-    wanted = gvk or call.resource.gvk
+    if gvk is None and ctx.resource.custom is not None:
+        return _custom(ctx, body, content_type)
+    wanted = gvk or ctx.resource.gvk
     kind = type_of(wanted)
     assert kind is not None, f"no type for {wanted}"
     media = media_type(content_type)
     if media == JSON:
-        obj, warnings = document.read(body, wanted, kind, call.validation)
+        obj, warnings = document.read(body, wanted, kind, ctx.validation)
     else:
         # A protobuf message cannot say what its type does not know.
-        obj, warnings = document.read_object(parse(body, content_type, wanted), wanted, kind, call.validation)
+        obj, warnings = document.read_object(parse(body, content_type, wanted), wanted, kind, ctx.validation)
     for sentence in warnings:
-        call.warn(sentence)
+        ctx.warn(sentence)
     return obj
 
 
@@ -63,9 +63,9 @@ def parse_yaml(body: bytes) -> Any:
         raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
 
 
-def _custom(call: Call, body: bytes, content_type: str) -> Object:
+def _custom(ctx: RequestContext, body: bytes, content_type: str) -> Object:
     """An object of a custom kind: its own schema says which fields there are."""
-    resource = call.resource
+    resource = ctx.resource
     if media_type(content_type) == PROTOBUF:
         raise errors.unsupported_media_type((JSON, YAML))
     if media_type(content_type) == JSON:
@@ -73,11 +73,11 @@ def _custom(call: Call, body: bytes, content_type: str) -> Object:
     else:
         obj, twice = parse(body, content_type, resource.gvk), []
         document.check_custom_kind(obj, resource.gvk)
-    if call.subresource == "status" and resource.custom.settles(obj.get("status")):
-        call.settled = obj.pop("status")
+    if ctx.subresource == "status" and resource.custom.settles(obj.get("status")):
+        ctx.settled = obj.pop("status")
     unknown = [f'unknown field "{path}"' for path in resource.custom.prune(obj)]
-    if call.settled is not None:
-        obj["status"] = call.settled
-    for sentence in document.judged(twice + unknown, resource.gvk, call.validation):
-        call.warn(sentence)
+    if ctx.settled is not None:
+        obj["status"] = ctx.settled
+    for sentence in document.judged(twice + unknown, resource.gvk, ctx.validation):
+        ctx.warn(sentence)
     return obj

@@ -15,9 +15,9 @@ from torchyard.api.columns import Columns
 from torchyard.api.objects import Object
 from torchyard.api.printing import IncludeObject, columns_of, table
 from torchyard.api.resources import Resource
-from torchyard.apiserver.convert import from_storage
+from torchyard.apiserver.registry.conversion import from_storage
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.events import Change
+from torchyard.apiserver.store.watch import Change
 from torchyard.apiserver.wire.negotiate import Format
 
 

@@ -15,7 +15,7 @@ from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.client import CallFailed, Client, Resolve
 from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetNamespace, Matcher
 from torchyard.apiserver.access.webhooks.review import Answer, BadAnswer, BadPatch
-from torchyard.apiserver.verbs.patch import json_patch
+from torchyard.apiserver.patch import json_patch
 
 # All configurations of `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
 GetConfigurations = Callable[[str], Iterable[Object]]

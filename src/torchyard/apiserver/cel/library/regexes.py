@@ -8,7 +8,7 @@ from torchyard.apiserver.cel.budget import Budget
 from torchyard.apiserver.cel.errors import EvaluationError
 from torchyard.apiserver.cel.functions import Function, call, function, method
 from torchyard.apiserver.cel.types import BOOL, INT, STRING, list_of
-from torchyard.apiserver.patterns import PatternError, pattern
+from torchyard.apiserver.golang.regexp import PatternError, pattern
 
 
 def _pattern(budget: Budget, text: str, expression: str) -> Any:

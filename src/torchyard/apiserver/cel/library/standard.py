@@ -51,7 +51,7 @@ from torchyard.apiserver.cel.values import (
     type_name,
     weight,
 )
-from torchyard.apiserver.go import go_number
+from torchyard.apiserver.golang.values import go_number
 
 
 def add(budget: Budget, left: Any, right: Any) -> Any:

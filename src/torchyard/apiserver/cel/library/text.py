@@ -10,7 +10,7 @@ from torchyard.apiserver.cel.budget import Budget
 from torchyard.apiserver.cel.errors import EvaluationError
 from torchyard.apiserver.cel.library.times import duration_text, timestamp_text
 from torchyard.apiserver.cel.values import Duration, Timestamp, TypeValue, is_number, type_name
-from torchyard.apiserver.go import go_number
+from torchyard.apiserver.golang.values import go_number
 
 _CLAUSE = re.compile(r"%(?:(%)|(?:\.(\d+))?(.)|$)", re.DOTALL)
 _MAX_PRECISION = 1000

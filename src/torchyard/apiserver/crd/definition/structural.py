@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.node import INT_OR_STRING
-from torchyard.apiserver.patterns import PatternError, pattern
+from torchyard.apiserver.golang.regexp import PatternError, pattern
 
 Schema = dict[str, Any]
 Level = Literal["root", "item", "field"]

@@ -14,7 +14,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema.lists import has_repeated
 from torchyard.apiserver.crd.schema.node import META_FIELDS, Node, ValueChecks
 from torchyard.apiserver.crd.schema.validation import check_number, check_string
-from torchyard.apiserver.go import INT64
+from torchyard.apiserver.golang.values import INT64
 
 Acceptor = Callable[[Any], bool]
 

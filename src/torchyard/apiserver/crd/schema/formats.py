@@ -12,7 +12,7 @@ from email.utils import parseaddr
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from torchyard.apiserver.patterns import pattern
+from torchyard.apiserver.golang.regexp import pattern
 
 _HEX = "[0-9A-Fa-f]"
 _PATTERNS = {

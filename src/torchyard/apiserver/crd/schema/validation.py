@@ -14,8 +14,8 @@ from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema import formats
 from torchyard.apiserver.crd.schema.node import Node, ValueChecks, frozen
 from torchyard.apiserver.crd.schema.path import Path, written
-from torchyard.apiserver.go import go_number, is_json_integer, json_type
-from torchyard.apiserver.patterns import pattern
+from torchyard.apiserver.golang.regexp import pattern
+from torchyard.apiserver.golang.values import go_number, is_json_integer, json_type
 
 # Stands for the old value where there is none to compare with.
 ABSENT: Any = object()

@@ -1,0 +1,120 @@
+"""Admission by others, wired to the store: webhooks and policies, and where they find what they ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchyard.api.objects import Object
+from torchyard.api.resources import Resource
+from torchyard.apiserver.access.admission.attributes import Operation
+from torchyard.apiserver.access.webhooks.asked import Asked
+from torchyard.apiserver.access.webhooks.dispatch import Webhooks
+from torchyard.apiserver.access.webhooks.policies import Policies
+from torchyard.apiserver.registry.catalog import storage_group
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
+
+GROUP = "admissionregistration.k8s.io"
+
+
+class DynamicAdmission:
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._webhooks = Webhooks(
+            self._configured, self._namespace, equivalents=self._equivalents, resolve=self._resolve
+        )
+        self._policies = Policies(
+            lambda: self._configured("validatingadmissionpolicies"),
+            lambda: self._configured("validatingadmissionpolicybindings"),
+            self._namespace,
+            parameters=self._parameters,
+            equivalents=self._equivalents,
+        )
+        self._known: dict[str, tuple[int, tuple[Object, ...]]] = {}
+
+    async def close(self) -> None:
+        await self._webhooks.close()
+
+    async def mutate(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> bool:
+        """Let webhooks change `new` in place; answers whether one did."""
+        admitted = await self._webhooks.mutate(self._asked(ctx, operation, new, old))
+        for sentence in admitted.warnings:
+            ctx.warn(sentence)
+        if admitted.obj is None or new is None or admitted.obj == new:
+            return False
+        changed = dict(admitted.obj)
+        new.clear()
+        new.update(changed)
+        return True
+
+    async def validate(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> None:
+        if operation == "DELETE":
+            # there is nothing to change, but those who change things may refuse
+            await self.mutate(ctx, operation, new, old)
+        asked = self._asked(ctx, operation, new, old)
+        for sentence in self._policies.validate(asked):
+            ctx.warn(sentence)
+        for sentence in await self._webhooks.validate(asked):
+            ctx.warn(sentence)
+
+    def _asked(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> Asked:
+        options: Object = {"kind": f"{operation.title()}Options", "apiVersion": "meta.k8s.io/v1"}
+        if ctx.manager:
+            options["fieldManager"] = ctx.manager
+        if ctx.dry_run:
+            options["dryRun"] = ["All"]
+        return Asked(
+            operation,
+            ctx.resource,
+            new,
+            old,
+            namespace=ctx.namespace,
+            name=ctx.name or ((new or {}).get("metadata") or {}).get("name", ""),
+            subresource=ctx.subresource,
+            user=ctx.user.info(),
+            dry_run=ctx.dry_run,
+            options=options,
+        )
+
+    def _configured(self, plural: str) -> tuple[Object, ...]:
+        revision = self._registry.lookup.revision(GROUP, plural)
+        known = self._known.get(plural)
+        if known is None or known[0] != revision:
+            known = self._known[plural] = (revision, tuple(self._registry.lookup.list(GROUP, plural)))
+        return known[1]
+
+    def _namespace(self, name: str) -> Object | None:
+        return self._registry.lookup.get("", "namespaces", "", name)
+
+    def _equivalents(self, resource: Resource) -> Iterable[Resource]:
+        """The same objects by other names: other versions of the group, or another group that shares the store."""
+        group = storage_group(resource)
+        return [
+            one
+            for one in self._registry.catalog
+            if one.plural == resource.plural and storage_group(one) == group and one is not resource
+        ]
+
+    def _parameters(self, api_version: str, kind: str, namespace: str) -> Iterable[Object]:
+        group, _, version = api_version.rpartition("/")
+        resource = self._registry.catalog.kind(group, version, kind)
+        return self._registry.lookup.list(group, resource.plural, namespace) if resource is not None else ()
+
+    async def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """Where a service's port really is: the first ready endpoint."""
+        service = self._registry.lookup.get("", "services", namespace, name)
+        if service is None:
+            raise LookupError(f'service "{name}" not found')
+        said = next((one for one in service["spec"].get("ports") or () if one["port"] == port), None)
+        if said is None:
+            raise LookupError(f'no service port {port} found for service "{name}"')
+        for piece in self._registry.lookup.list("discovery.k8s.io", "endpointslices", namespace):
+            if (piece["metadata"].get("labels") or {}).get("kubernetes.io/service-name") != name:
+                continue
+            target = next(
+                (one for one in piece.get("ports") or () if one.get("name", "") == said.get("name", "")), None
+            )
+            for endpoint in piece.get("endpoints") or ():
+                if target is not None and (endpoint.get("conditions") or {}).get("ready", True):
+                    return str(endpoint["addresses"][0]), int(target["port"])
+        raise LookupError(f'no endpoints available for service "{name}"')

@@ -1,0 +1,113 @@
+"""Which fields differ between two versions of an object."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from torchyard.api.schema.types import Type
+from torchyard.apiserver.apply.elements import item_step
+from torchyard.apiserver.apply.extract import LEAF, created_fields
+from torchyard.apiserver.apply.fieldset import FieldSet, difference_below, union
+from torchyard.apiserver.apply.values import ABSENT, ANY, child
+
+
+class Comparison(NamedTuple):
+    added: FieldSet
+    modified: FieldSet
+    removed: FieldSet
+
+    def without(self, fields: FieldSet) -> Comparison:
+        """Leave out these fields and all beneath them."""
+        added, modified, removed = self
+        for step in fields:
+            if step in added or step in modified or step in removed:
+                return Comparison(*[difference_below(part, fields) for part in self])
+        return self
+
+    @property
+    def set_now(self) -> FieldSet:
+        return union(self.added, self.modified)
+
+
+# The same, beneath one step: None where nothing differs, {} for the value itself.
+_Part = FieldSet | None
+_Parts = tuple[_Part, _Part, _Part]
+_WHOLE: Final[_Parts] = (None, LEAF, None)
+
+
+def compare(old: dict[str, Any], new: dict[str, Any], type: Type) -> Comparison:
+    """What is added, modified and removed on the way from `old` to `new`."""
+    added, modified, removed = _differing(old, new, type)
+    return Comparison(added or {}, modified or {}, removed or {})
+
+
+def _differing(old: Any, new: Any, type: Type) -> _Parts:
+    """How two values differ that are known to."""
+    if type.shape == "list":
+        if type.list_type == "atomic":
+            return _WHOLE
+        before, after = _items(old, type), _items(new, type)
+        return _members(before, after, type) if before or after else _WHOLE
+    if type.atomic_map or type.shape not in ("object", "map", "any"):
+        return _WHOLE
+    if old.__class__ is dict and new.__class__ is dict:
+        return _members(old, new, type)
+    before = old if isinstance(old, dict) else {}
+    after = new if isinstance(new, dict) else {}
+    if not before and not after:
+        return _WHOLE
+    added, modified, removed = _members(before, after, type)
+    if old is not None and new is not None:
+        # Free-form JSON changed its kind: the fields of the one went or came, and the value itself is another.
+        modified = LEAF
+    return added, modified, removed
+
+
+def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
+    """How the fields of two objects differ, or the items of two lists by their steps."""
+    added: FieldSet = {}
+    modified: FieldSet = {}
+    removed: FieldSet = {}
+    item_type = type.items or ANY if type.shape == "list" else None
+    for key, before in old.items():
+        after = new.get(key, ABSENT)
+        if before is after or before == after:
+            continue
+        step = "f:" + key if item_type is None else key
+        if before.__class__ is str and after.__class__ is str:
+            modified[step] = LEAF
+            continue
+        inner = item_type or child(type, key)
+        if after is ABSENT:
+            removed[step] = created_fields(before, inner)
+        elif (before.__class__ is tuple) is (after.__class__ is tuple):
+            came, changed, went = _differing(before, after, inner)
+            if came is not None:
+                added[step] = came
+            if changed is not None:
+                modified[step] = changed
+            if went is not None:
+                removed[step] = went
+        else:
+            # Items that share their step become distinct, or cease to be: the leaf is replaced by its parts.
+            added[step] = created_fields(after, inner)
+            removed[step] = created_fields(before, inner)
+    for key, after in new.items():
+        if key not in old:
+            added["f:" + key if item_type is None else key] = created_fields(after, item_type or child(type, key))
+    return added or None, modified or None, removed or None
+
+
+def _items(value: Any, type: Type) -> dict[str, Any]:
+    """The items of an associative list by their steps; those that share one as a tuple, which counts as a leaf."""
+    found: dict[str, Any] = {}
+    shared: dict[str, list[Any]] = {}
+    for item in value if isinstance(value, list) else ():
+        step = item_step(item, type)
+        if step in found:
+            shared.setdefault(step, [found[step]]).append(item)
+        else:
+            found[step] = item
+    for step, items in shared.items():
+        found[step] = tuple(items)
+    return found

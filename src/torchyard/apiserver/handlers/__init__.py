@@ -1,0 +1,8 @@
+"""What answers a request once it is routed and authorized.
+
+Read in this order:
+- `resource`: the eight verbs of stored resources;
+- `missing_controllers`: a warning for kinds that no controller of this plane acts on;
+- `discovery`: /api, /apis and /openapi;
+- `non_resource`: version, health, metrics and the rest of the non-resource URLs.
+"""

@@ -1,0 +1,105 @@
+"""What is served beside resources: discovery, OpenAPI, version, health, metrics, token keys."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Awaitable, Callable
+
+import orjson
+
+from torchyard import __version__
+from torchyard.api import errors
+from torchyard.apiserver.access.tokens import AccountTokens
+from torchyard.apiserver.handlers.discovery import DiscoveryHandler
+from torchyard.apiserver.metrics.requests import RequestMetrics
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import JSON, Response
+from torchyard.apiserver.routing.route import Route
+
+# A check says what is wrong with a part of the server, or nothing.
+Check = Callable[[], str]
+Answer = Callable[[Request], Awaitable[Response]]
+
+# The Kubernetes whose API this server speaks.
+MAJOR, MINOR = "1", "34"
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+VERSION = {
+    "major": MAJOR,
+    "minor": MINOR,
+    "emulationMajor": MAJOR,
+    "emulationMinor": MINOR,
+    "minCompatibilityMajor": MAJOR,
+    "minCompatibilityMinor": "33",
+    "gitVersion": f"v{MAJOR}.{MINOR}.4+torchyard.{__version__}",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "go0",
+    "compiler": "cpython",
+    "platform": f"linux/{_MACHINES.get(platform.machine(), platform.machine())}",
+}
+_HEALTH = ("/healthz", "/livez", "/readyz")
+
+
+class NonResourceHandler:
+    def __init__(self, registry: Registry, accounts: AccountTokens, metrics: RequestMetrics) -> None:
+        self._accounts = accounts
+        self._registry = registry
+        self._metrics = metrics
+        self._descriptions = DiscoveryHandler(registry.catalog)
+        self._checks: dict[str, Check] = {"ping": lambda: "", "store": lambda: ""}
+
+    def add_check(self, name: str, check: Check) -> None:
+        """Let /healthz, /livez and /readyz ask `check` too."""
+        self._checks[name] = check
+
+    async def answer(self, request: Request, route: Route | None) -> Response:
+        path = request.path.rstrip("/") or "/"
+        if request.method not in ("GET", "HEAD"):
+            raise errors.method_not_allowed()
+        if route is not None or path in ("/api", "/apis") or path.startswith("/apis/"):
+            return self._descriptions.discovery(path, request)
+        if path.startswith("/openapi/"):
+            return self._descriptions.openapi(path, request)
+        for root in _HEALTH:
+            if path == root or path.startswith(f"{root}/"):
+                return self._health(root, path.removeprefix(root).strip("/"), request)
+        match path:
+            case "/version":
+                return Response(200, orjson.dumps(VERSION))
+            case "/metrics":
+                from torchyard.apiserver.metrics.exposition import expose  # loads prometheus_client, on first use
+
+                text = b"".join((expose(self._metrics), *(figures() for figures in self._registry.figures)))
+                return Response(200, text, "text/plain; version=0.0.4; charset=utf-8")
+            case "/openid/v1/jwks":
+                return Response(200, orjson.dumps(self._accounts.key_set()), "application/jwk-set+json")
+            case "/.well-known/openid-configuration":
+                server = f"https://{request.headers.get('Host', '')}"
+                return Response(200, orjson.dumps(self._accounts.discovery(server)), JSON)
+            case "/":
+                return Response(200, orjson.dumps({"paths": self._roots()}))
+        raise errors.no_such_path()
+
+    def _roots(self) -> list[str]:
+        fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version")
+        return sorted([*fixed, *_HEALTH, *self._descriptions.roots()])
+
+    def _health(self, root: str, one: str, request: Request) -> Response:
+        """`ok`, or which check failed; `?verbose` lists all, `?exclude=` leaves some out."""
+        excluded = set(request.query.all("exclude"))
+        if one:
+            if one not in self._checks:
+                raise errors.no_such_path()
+            checks = {one: self._checks[one]}
+        else:
+            checks = {name: check for name, check in self._checks.items() if name not in excluded}
+        said = {name: check() for name, check in checks.items()}
+        lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in said.items()]
+        name = root.strip("/")
+        if any(said.values()):
+            text = "\n".join([*lines, f"{name} check failed", ""])
+            return Response(500, text.encode(), "text/plain; charset=utf-8")
+        text = "\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query else "ok"
+        return Response(200, text.encode(), "text/plain; charset=utf-8")

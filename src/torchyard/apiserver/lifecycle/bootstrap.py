@@ -1,0 +1,122 @@
+"""What every Kubernetes has from the first moment: its namespaces, roles, and the `kubernetes` service."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from torchyard.api import errors
+from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
+from torchyard.apiserver.access.bootstrap import bootstrap_policy
+from torchyard.apiserver.access.users import User
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.registry.service_allocator import ServiceAllocator
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.verbs.create import create
+from torchyard.apiserver.verbs.update import change
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_MANAGER = "kube-apiserver"
+_PLURALS = {
+    "Namespace": "namespaces",
+    "Service": "services",
+    "EndpointSlice": "endpointslices",
+    "Endpoints": "endpoints",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "PriorityClass": "priorityclasses",
+    "CustomResourceDefinition": "customresourcedefinitions",
+}
+
+
+async def bootstrap(registry: Registry, user: User, *, url: str, definitions: Iterable[Object] = ()) -> None:
+    """Create what is missing; what somebody changed is left alone, except for the server's own definitions."""
+    for name in NAMESPACES:
+        await _ensure(registry, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await asyncio.gather(*(_ensure(registry, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
+    for obj in (*_kubernetes_service(registry, url), *definitions):
+        # A copy: what is stored gets its defaults in place, and definitions are shared by whoever reads them.
+        await _ensure(registry, user, copy.deepcopy(obj), current=True)
+
+
+async def _ensure(registry: Registry, user: User, obj: Object, *, current: bool = False) -> None:
+    """Create an object; with `current`, also bring one that is there up to date."""
+    group, _, version = obj["apiVersion"].rpartition("/")
+    resource = registry.catalog.find(group, version, _PLURALS[obj["kind"]])
+    if resource is None:
+        raise errors.internal(f"{obj['apiVersion']} {obj['kind']} is not served")
+    metadata = obj["metadata"]
+    namespace = metadata.get("namespace", "")
+    if registry.store.get(registry.key(resource, namespace, metadata["name"])) is not None:
+        if current:
+            ctx = RequestContext(
+                resource, "update", namespace, metadata["name"], user, registry.clock(), manager=_MANAGER, trusted=True
+            )
+            await change(registry, ctx, lambda old: {**old, **obj, "metadata": {**old["metadata"], **metadata}})
+        return
+    ctx = RequestContext(resource, "create", namespace, "", user, registry.clock(), manager=_MANAGER, trusted=True)
+    try:
+        await create(registry, ctx, {**obj, "metadata": dict(metadata)})
+    except StatusError as error:
+        if error.status != 409:
+            raise
+
+
+def _priorities() -> list[Object]:
+    """The two classes that system components name (upstream's scheduling bootstrap)."""
+    return [
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "description": description,
+        }
+        for name, value, description in (
+            ("system-node-critical", 2000001000, "For pods a node cannot do without; they are never moved away."),
+            ("system-cluster-critical", 2000000000, "For pods the cluster cannot do without; they may be moved."),
+        )
+    ]
+
+
+def _kubernetes_service(registry: Registry, url: str) -> list[Object]:
+    """The service through which pods find the API server, and where it really is."""
+    place = urlsplit(url)
+    host, port = place.hostname or "127.0.0.1", place.port or 443
+    addresses = registry.allocators[("", "services")]
+    assert isinstance(addresses, ServiceAllocator)
+    metadata = {"name": "kubernetes", "namespace": "default"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**metadata, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": addresses.first,
+            "clusterIPs": [addresses.first],
+            "ipFamilies": ["IPv4"],
+            "ipFamilyPolicy": "SingleStack",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
+            "sessionAffinity": "None",
+            "type": "ClusterIP",
+        },
+    }
+    endpoints = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {**metadata, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
+    }
+    piece = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {**metadata, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv6" if ":" in host else "IPv4",
+        "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
+        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+    }
+    return [service, endpoints, piece]

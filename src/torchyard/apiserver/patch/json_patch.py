@@ -1,0 +1,216 @@
+"""JSON patch (RFC 6902) as kube-apiserver applies it. The document is never changed; the result may share its parts.
+
+Upstream's library is more lenient than the RFC, and clients rely on it: a negative index counts from the end of a
+list, `replace` of a missing member adds it, `copy` of a missing member copies null, a missing `value` is null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from torchyard.api.errors import StatusError, bad_request
+from torchyard.apiserver.patch.gotext import json_type
+from torchyard.apiserver.patch.refusals import unprocessable
+
+MAX_OPERATIONS = 10_000
+# Bytes that all `copy` operations of one patch may add: the server's limit on a request's body.
+MAX_COPIED = 3 * 1024 * 1024
+
+Operation = dict[str, Any]
+_index = re.compile(r"[+-]?[0-9]+").fullmatch
+
+
+class _Unfit(Exception):
+    """An operation that does not fit the document."""
+
+
+def check(operations: Any, *, lenient: bool = False) -> list[Operation]:
+    """The operations of a decoded patch, or a refusal that says what is wrong with it.
+
+    `lenient` is fieldValidation=Ignore: upstream then decodes into other types and words its refusals accordingly.
+    """
+    prefix, whole, one = (
+        ("json: cannot unmarshal", "jsonpatch.Patch", "jsonpatch.Operation")
+        if lenient
+        else ("error decoding patch: json: cannot unmarshal", "[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
+    )
+    if operations is None:
+        return []
+    if not isinstance(operations, list):
+        raise bad_request(f"{prefix} {json_type(operations)} into Go value of type {whole}")
+    for operation in operations:
+        if operation is None:
+            continue
+        if not isinstance(operation, dict):
+            raise bad_request(f"{prefix} {json_type(operation)} into Go value of type {one}")
+        for name in () if lenient else ("op", "path", "from"):
+            value = operation.get(name)
+            if value is not None and not isinstance(value, str):
+                raise bad_request(f"{prefix} {json_type(value)} into Go struct field jsonPatchOp.{name} of type string")
+    if len(operations) > MAX_OPERATIONS:
+        message = (
+            f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, "
+            f"got {len(operations)}"
+        )
+        raise StatusError(413, "RequestEntityTooLarge", message)
+    return [operation or {} for operation in operations]
+
+
+def unknown_members(operations: list[Operation]) -> list[str]:
+    """`unknown field "[0].x"` for each member that no operation has."""
+    return [
+        f'unknown field "[{place}].{name}"'
+        for place, operation in enumerate(operations)
+        for name in operation
+        if name not in ("op", "path", "from", "value")
+    ]
+
+
+def patched(document: Any, operations: list[Operation]) -> Any:
+    """The document after all operations, or 422 when one does not fit."""
+    run = _Run(document)
+    try:
+        for operation in operations:
+            run.step(operation)
+    except _Unfit:
+        raise unprocessable() from None
+    return run.root
+
+
+class _Run:
+    """One patch being applied. A container is copied before its first change, so the document stays as it was."""
+
+    def __init__(self, document: Any) -> None:
+        self.root = _copy(document)
+        self._own: dict[int, Any] = {id(self.root): self.root}
+        self._copied = 0
+
+    def step(self, operation: Operation) -> None:
+        do = _OPERATIONS.get(operation.get("op", ""))
+        if do is None:
+            raise _Unfit
+        do(self, operation)
+
+    def add(self, operation: Operation) -> None:
+        self._add(operation.get("path"), operation.get("value"))
+
+    def remove(self, operation: Operation) -> None:
+        self._remove(operation.get("path"))
+
+    def replace(self, operation: Operation) -> None:
+        if operation.get("path") == "" and "value" in operation:
+            self._replace_all(operation["value"])
+            return
+        parent, key = self._parent(operation.get("path"))
+        value = operation.get("value")
+        if isinstance(parent, dict):
+            parent[key] = value
+        else:
+            parent[_position(key, len(parent))] = value
+
+    def _replace_all(self, value: Any) -> None:
+        """As upstream, where an error gets lost: what is neither an object nor a list changes nothing."""
+        if isinstance(value, dict | list):
+            self.root = _copy(value)
+            self._own[id(self.root)] = self.root
+
+    def move(self, operation: Operation) -> None:
+        value = self._get(operation.get("from"))
+        self._remove(operation.get("from"))
+        self._add(operation.get("path"), value)
+
+    def copy(self, operation: Operation) -> None:
+        text = orjson.dumps(self._get(operation.get("from")))
+        self._copied += len(text)
+        if self._copied > MAX_COPIED:
+            raise _Unfit
+        self._add(operation.get("path"), orjson.loads(text))
+
+    def test(self, operation: Operation) -> None:
+        if not _same(self._get(operation.get("path")), operation.get("value")):
+            raise _Unfit
+
+    def _add(self, path: Any, value: Any) -> None:
+        parent, key = self._parent(path)
+        if isinstance(parent, dict):
+            parent[key] = value
+        elif key == "-":
+            parent.append(value)
+        else:
+            parent.insert(_position(key, len(parent) + 1), value)
+
+    def _remove(self, path: Any) -> None:
+        parent, key = self._parent(path)
+        if isinstance(parent, list):
+            del parent[_position(key, len(parent))]
+        elif key in parent:
+            del parent[key]
+        else:
+            raise _Unfit
+
+    def _get(self, path: Any) -> Any:
+        parent, key = self._parent(path)
+        if isinstance(parent, list):
+            return parent[_position(key, len(parent))]
+        return parent.get(key)
+
+    def _parent(self, path: Any) -> tuple[Any, str]:
+        """The container a path's last step looks into, safe to change, and that step."""
+        if not isinstance(path, str) or "/" not in path:
+            raise _Unfit
+        _, *steps, last = path.split("/")
+        container = self.root
+        for step in steps:
+            key = _unescaped(step)
+            place: Any = _position(key, len(container)) if isinstance(container, list) else key
+            try:
+                inner = container[place]
+            except KeyError:
+                raise _Unfit from None
+            if not isinstance(inner, dict | list):
+                raise _Unfit
+            if id(inner) not in self._own:
+                inner = container[place] = _copy(inner)
+                self._own[id(inner)] = inner
+            container = inner
+        return container, _unescaped(last)
+
+
+_OPERATIONS: dict[str, Callable[[_Run, Operation], None]] = {
+    "add": _Run.add,
+    "remove": _Run.remove,
+    "replace": _Run.replace,
+    "move": _Run.move,
+    "copy": _Run.copy,
+    "test": _Run.test,
+}
+
+
+def _copy(container: Any) -> Any:
+    return container.copy() if isinstance(container, dict | list) else container
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
+
+
+def _position(key: str, length: int) -> int:
+    if not _index(key):
+        raise _Unfit
+    position = int(key)
+    if not -length <= position < length:
+        raise _Unfit
+    return position + length if position < 0 else position
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equality of JSON values: unlike in Python, 1 is neither true nor 1.0."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return type(left) is type(right) and bool(left == right)

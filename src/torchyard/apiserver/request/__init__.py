@@ -1,0 +1,7 @@
+"""A request and its response, independent of the transport.
+
+Read in this order:
+- `request`: method, path, query, headers, body and user;
+- `response`: status, body or stream, warnings;
+- `context`: what a request asks of a resource, with its options. Every verb gets one.
+"""

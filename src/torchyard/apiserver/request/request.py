@@ -1,0 +1,81 @@
+"""An HTTP request without its transport: connections and in-process clients build the same type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+from torchyard.api import errors
+from torchyard.apiserver.access.users import User
+
+
+class Query:
+    """Query parameters. Booleans are read as Go's ParseBool reads them: Python clients send `True`."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, text: str = "", values: Mapping[str, list[str]] | None = None) -> None:
+        self._values: dict[str, list[str]] = dict(values) if values else {}
+        if text:
+            for name, value in _pairs(text):
+                self._values.setdefault(name, []).append(value)
+
+    def get(self, name: str, default: str = "") -> str:
+        values = self._values.get(name)
+        return values[0] if values else default
+
+    def all(self, name: str) -> list[str]:
+        return self._values.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        return self.get(name) in _TRUE
+
+    def number(self, name: str) -> int:
+        """A whole number, as Go's ParseInt reads it; 0 where nothing is said, 400 where it is no number."""
+        said = self.get(name)
+        if not said:
+            return 0
+        digits = said[1:] if said[0] in "+-" else said
+        if not (digits.isascii() and digits.isdigit()):
+            raise errors.bad_request(f"strconv.ParseInt: parsing {_quoted(said)}: invalid syntax")
+        # Leading zeros count for nothing, and int() itself refuses thousands of digits.
+        if len(digits.lstrip("0")) > 19 or not -(2**63) <= int(said) < 2**63:
+            raise errors.bad_request(f"strconv.ParseInt: parsing {_quoted(said)}: value out of range")
+        return int(said)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __bool__(self) -> bool:
+        return bool(self._values)
+
+
+@lru_cache(maxsize=1024)
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Most requests end as many others do: `fieldManager=kubectl`."""
+    return parse_qsl(text, keep_blank_values=True)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+
+
+@dataclass(slots=True)
+class Request:
+    method: str
+    path: str
+    query: Query
+    headers: Mapping[str, str]  # case-insensitive
+    body: bytes
+    user: User
+    # The transport's own request, for streams that upgrade the connection; None for in-process clients.
+    incoming: Any = None
+    # Set by clients in this process, which receive watch events as objects instead of bytes.
+    takes_objects: bool = False

@@ -1,0 +1,21 @@
+"""An HTTP response without its transport: a whole body, a stream of bytes, or watch events as objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from typing import Any
+
+JSON = "application/json"
+
+
+@dataclass(slots=True)
+class Response:
+    status: int = 200
+    body: bytes | AsyncGenerator[bytes, None] = b""  # whole, or in chunks
+    content_type: str = JSON
+    events: AsyncGenerator[list[dict[str, Any]], None] | None = None  # replaces the body for in-process clients
+    headers: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    # The transport's own response of a request that upgraded its connection.
+    upgraded: Any = None

@@ -1,0 +1,117 @@
+"""What a watcher is told: one change of one object, and the queue in which a watcher's changes wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+import orjson
+
+from torchyard.apiserver.store.cache import Record
+
+Change = Literal["ADDED", "MODIFIED", "DELETED"]
+Filter = Callable[[Record], bool]
+Encoder = Callable[[Change, Record], Any]  # an event as the watcher's client is told it: bytes, or an object
+
+
+class StoreEvent:
+    """A change: `record` is the new state (for a deletion the last one), `previous` the one before."""
+
+    __slots__ = ("_encoded", "change", "previous", "record")
+
+    def __init__(self, change: Change, record: Record, previous: Record | None) -> None:
+        self.change = change
+        self.record = record
+        self.previous = previous
+        self._encoded: dict[tuple[Change, Encoder], Any] = {}
+
+    def seen_through(self, matches: Filter | None) -> Change | None:
+        """The change as a watcher with this selector sees it: an object that stops matching is gone for it."""
+        if matches is None:
+            return self.change
+        was = self.previous is not None and self.change != "ADDED" and matches(self.previous)
+        now = self.change != "DELETED" and matches(self.record)
+        if was:
+            return "MODIFIED" if now else "DELETED"
+        return "ADDED" if now else None
+
+    def encoded(self, change: Change, encoder: Encoder) -> Any:
+        """What is told; encoded once for all watchers that share the encoder."""
+        key = (change, encoder)
+        data = self._encoded.get(key)
+        if data is None:
+            data = self._encoded[key] = encoder(change, self._shown(change))
+        return data
+
+    def _shown(self, change: Change) -> Record:
+        """Who loses sight of an object sees it last as it was, at the revision that took it away."""
+        if change == self.change or change != "DELETED" or self.previous is None:
+            return self.record
+        last = self.previous.object()
+        last["metadata"]["resourceVersion"] = str(self.record.rev)
+        return Record(self.record.key, self.record.rev, orjson.dumps(last))
+
+
+class Watcher:
+    """One subscription. A watcher that falls too far behind is ended; its client lists or watches again."""
+
+    MAX_EVENTS = 20_000
+    MAX_BYTES = 32 << 20
+
+    __slots__ = ("_bytes", "_encoder", "_first", "_queue", "_wake", "ended", "matches", "overrun", "prefix")
+
+    def __init__(self, prefix: str, matches: Filter | None, encoder: Encoder, first: Encoder | None = None) -> None:
+        self.prefix = prefix
+        self.matches = matches
+        self._encoder = encoder
+        self._first = first  # for the first event only, where that is special
+        self.ended = False
+        self.overrun = False
+        self._queue: list[Any] = []
+        self._bytes = 0
+        self._wake: asyncio.Future[None] | None = None
+
+    def offer(self, event: StoreEvent) -> None:
+        if self.ended or not event.record.key.startswith(self.prefix):
+            return
+        change = event.seen_through(self.matches)
+        if change is None:
+            return
+        encoder, self._first = self._first or self._encoder, None
+        self._queue.append(event.encoded(change, encoder))
+        self._bytes += len(event.record.data)
+        if self._bytes > self.MAX_BYTES or len(self._queue) > self.MAX_EVENTS:
+            self.overrun = True
+            self.end()
+        elif self._wake is not None:
+            self._release()
+
+    def end(self) -> None:
+        """No more events: what is queued is dropped if the watcher was overrun, delivered otherwise."""
+        self.ended = True
+        if self.overrun:
+            self._queue = []
+        self._release()
+
+    async def take(self, within: float) -> list[Any] | None:
+        """The queued events, or an empty list after `within` seconds without any, or None at the end."""
+        if not self._queue and not self.ended:
+            loop = asyncio.get_running_loop()
+            self._wake = loop.create_future()
+            timer = loop.call_later(within, self._release)
+            try:
+                await self._wake
+            finally:
+                timer.cancel()
+                self._wake = None
+        return self.left() or (None if self.ended else [])
+
+    def left(self) -> list[Any]:
+        """The queued events, of which there may be none."""
+        queue, self._queue, self._bytes = self._queue, [], 0
+        return queue
+
+    def _release(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)

@@ -1,0 +1,186 @@
+"""patch: an object changed by a description of the change. `apply` also creates what is not there."""
+
+from __future__ import annotations
+
+import orjson
+
+from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionKind
+from torchyard.api.objects import Object
+from torchyard.api.schema import document
+from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.types import Type
+from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.apply.endpoint import endpoint_of
+from torchyard.apiserver.apply.managed import apply
+from torchyard.apiserver.patch.content import (
+    APPLY,
+    MERGE,
+    STRATEGIC,
+    Patch,
+    check_options,
+    patch_type,
+    read_patch,
+)
+from torchyard.apiserver.patch.gotext import type_name
+from torchyard.apiserver.patch.merge import merged
+from torchyard.apiserver.registry.registry import Registry
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.verbs.create import create
+from torchyard.apiserver.verbs.update import change
+
+_ABOUT_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_STATUS_ALONE = frozenset({"status"})
+_OF_A_REVISION = frozenset({"metadata", "status"})
+_REVISION_ALONE = frozenset({"resourceVersion"})
+
+_NO_KIND = (
+    "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
+    r'{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+)
+
+
+async def patch(registry: Registry, ctx: RequestContext, body: bytes, content_type: str) -> tuple[Record, bool]:
+    """Answers the record and whether it is new."""
+    read = requested(ctx, body, content_type)
+    if read.type == APPLY:
+        return await _apply(registry, ctx, read)
+    if _is_about_status(ctx, read):
+        return await change(registry, ctx, lambda obj: _status_patched(ctx, read, obj), replaces=True), False
+    return await change(registry, ctx, lambda obj: patched(ctx, read, obj)), False
+
+
+def _is_about_status(ctx: RequestContext, patch: Patch) -> bool:
+    """Whether all that a patch can change in place later is the status: what merging leaves alone stays shared."""
+    is_status = ctx.resource.custom is not None and ctx.subresource == "status"
+    return is_status and patch.type == MERGE and patch.read.keys() <= _ABOUT_STATUS
+
+
+def _status_patched(ctx: RequestContext, patch: Patch, obj: Object) -> Object:
+    """What most patches of a status leave needs no look beyond the first, and so may share its parts with others."""
+    read = patch.read
+    if _is_status_alone(read) and not patch.errs:
+        status = merged(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
+        if ctx.resource.custom.settles(status):
+            ctx.settled = status
+            return {**obj, "metadata": obj["metadata"] | read.get("metadata", {}), "status": status}
+    ctx.settled = None
+    return patched(ctx, patch, _with_own_status(obj))
+
+
+def _is_status_alone(read: Object) -> bool:
+    """Whether a patch says nothing but a status, and perhaps which revision it is meant for."""
+    if read.keys() == _STATUS_ALONE:
+        return True
+    metadata = read.get("metadata")
+    return (
+        read.keys() == _OF_A_REVISION
+        and metadata.__class__ is dict
+        and metadata.keys() == _REVISION_ALONE
+        and metadata["resourceVersion"].__class__ is str
+    )
+
+
+def _with_own_status(obj: Object) -> Object:
+    return {**obj, "status": orjson.loads(orjson.dumps(obj["status"]))} if "status" in obj else obj
+
+
+def requested(ctx: RequestContext, body: bytes, content_type: str) -> Patch:
+    """The patch of a request, read and checked once however often it is tried."""
+    kind = patch_type(content_type, custom=ctx.resource.custom is not None)
+    check_options(kind, ctx.manager, force=ctx.force if "force" in ctx.query else None)
+    return read_patch(kind, body, ctx.validation)
+
+
+def patched(
+    ctx: RequestContext, patch: Patch, obj: Object, *, gvk: GroupVersionKind | None = None, type: Type | None = None
+) -> Object:
+    """What a patch makes of an object (of the call's kind, or of `gvk`), read like something that was sent whole."""
+    kind = type or ctx.resource.type
+    assert kind is not None, f"no type for {ctx.resource.gvk}"
+    return _read(ctx, patch, patch.applied_to(obj, kind), gvk or ctx.resource.gvk, kind, before=obj)
+
+
+def _read(
+    ctx: RequestContext,
+    patch: Patch,
+    result: Object,
+    gvk: GroupVersionKind,
+    type: Type,
+    *,
+    before: Object | None = None,
+) -> Object:
+    _check_kind(patch, result, gvk)
+    if ctx.resource.custom is not None and not result.get("kind"):
+        raise patch.refusal(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
+    try:
+        if ctx.resource.custom is not None and gvk == ctx.resource.gvk:
+            result, unknown = _pruned(ctx, result, before or {})
+            found = [f'unknown field "{path}"' for path in unknown]
+        else:
+            result, found = decode(result, type)
+    except Undecodable as error:
+        raise patch.refusal(result, error.unconverted if patch.type == STRATEGIC else error.message) from None
+    except StatusError as error:
+        # metadata of a custom resource that is none: a patch is told the reason, without the words around it
+        raise patch.refusal(
+            result, error.message.partition(f" handled as a {gvk.kind}: ")[2] or error.message
+        ) from None
+    errs = [*patch.errs, *found] if ctx.validation != "Ignore" else []
+    if errs and ctx.validation == "Strict":
+        raise patch.refusal(result, document.strict_error(errs))
+    for sentence in errs:
+        ctx.warn(sentence)
+    return result
+
+
+def _pruned(ctx: RequestContext, result: Object, before: Object) -> tuple[Object, list[str]]:
+    """What the schema does not name is dropped; a change of status need look only at what it touches."""
+    custom = ctx.resource.custom
+    assert custom is not None
+    kept: Object = {}
+    if ctx.subresource == "status":
+        kept = {name: part for name, part in before.items() if name != "status" and result.get(name) is part}
+        if "metadata" in kept:
+            kept["metadata"] = dict(kept["metadata"])  # which the verbs write into
+    part = {name: value for name, value in result.items() if name not in kept}
+    unknown = custom.prune(part)
+    return {**kept, **part}, unknown
+
+
+def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
+    """A patch may not make something else of an object. A strategic one works on the type, which has no say in it."""
+    if patch.type == STRATEGIC:
+        for name in ("apiVersion", "kind"):
+            if not isinstance(result.get(name), str | None):
+                raise patch.refusal(result, f"cannot convert {type_name(result[name])} to string")
+        result["apiVersion"], result["kind"] = gvk.api_version, gvk.kind
+    elif not isinstance(result, dict):  # a JSON patch may replace the whole document
+        raise patch.refusal(result, _NO_KIND)
+    elif reason := document.wrong_kind(result, gvk):
+        raise patch.refusal(result, reason)
+
+
+async def _apply(registry: Registry, ctx: RequestContext, patch: Patch) -> tuple[Record, bool]:
+    namespace = ctx.namespace if ctx.resource.namespaced else ""
+    while True:
+        if ctx.subresource or registry.store.get(registry.key(ctx.resource, namespace, ctx.name)) is not None:
+            return await change(registry, ctx, lambda live: applied(ctx, patch, live), recorded=True), False
+        try:
+            return await create(registry, ctx, applied(ctx, patch, None), recorded=True), True
+        except StatusError as error:
+            if error.reason != "AlreadyExists":  # somebody else was faster: apply on what they made
+                raise
+
+
+def applied(ctx: RequestContext, patch: Patch, live: Object | None, config: Object | None = None) -> Object:
+    """What a server-side apply makes of the object, or of nothing, managed fields included.
+
+    `config` is what to apply where that is not what the patch says itself.
+    """
+    kind = ctx.resource.type
+    assert kind is not None, f"no type for {ctx.resource.gvk}"
+    endpoint, now = endpoint_of(ctx.resource, ctx.subresource), to_rfc3339(ctx.now)
+    made = apply(endpoint, live, config or patch.document, manager=ctx.manager, now=now, force=ctx.force)
+    return _read(ctx, patch, made, ctx.resource.gvk, kind)

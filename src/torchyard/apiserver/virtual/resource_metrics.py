@@ -1,0 +1,55 @@
+"""metrics.k8s.io: what pods and nodes really use, answered by the plane's node and never stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+
+from torchyard.api import errors, selectors
+from torchyard.api.objects import Object
+from torchyard.api.resources import Resource
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+
+if TYPE_CHECKING:
+    from torchyard.apiserver.routing.router import Router
+
+GROUP, VERSION = "metrics.k8s.io", "v1beta1"
+RESOURCES = (
+    Resource(GROUP, VERSION, "nodes", "", "NodeMetrics", namespaced=False, verbs=("get", "list")),
+    Resource(GROUP, VERSION, "pods", "", "PodMetrics", namespaced=True, verbs=("get", "list")),
+)
+
+
+class Usage(Protocol):
+    """Figures by kind: objects with metadata (labels too), timestamp, window and usage."""
+
+    def figures(self, kind: str) -> list[Object]: ...
+
+
+async def answer(server: Router, ctx: RequestContext, request: Request) -> Response:
+    usage = server.registry.usage
+    if usage is None:
+        raise errors.unavailable("the metrics API needs a node: start the plane with `yard up --node`")
+    if ctx.verb not in ("get", "list"):
+        raise errors.method_not_allowed()
+    resource = ctx.resource
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    found = [one for one in usage.figures(resource.plural) if _is_meant(one, ctx)]
+    if ctx.name:
+        if not found:
+            raise errors.not_found(resource.plural, GROUP, ctx.name)
+        return Response(200, orjson.dumps({**head, **found[0]}))
+    listing = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": {}, "items": found}
+    return Response(200, orjson.dumps(listing))
+
+
+def _is_meant(one: Object, ctx: RequestContext) -> bool:
+    metadata = one["metadata"]
+    if ctx.namespace and metadata.get("namespace") != ctx.namespace:
+        return False
+    if ctx.name and metadata["name"] != ctx.name:
+        return False
+    return selectors.parse_labels(ctx.query.get("labelSelector")).matches(metadata.get("labels") or {})

@@ -1,0 +1,32 @@
+"""Events for clients in this process: objects as they are, which need not be written and read in between."""
+
+from __future__ import annotations
+
+import orjson
+
+from torchyard.api.objects import Object
+from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.watch import Change
+from torchyard.apiserver.wire.encode import ObjectEncoder
+
+
+class InProcessEncoder:
+    """What `ObjectEncoder` is for clients elsewhere. One for each watch: what one is given, nobody else has."""
+
+    def __init__(self, encoder: ObjectEncoder) -> None:
+        self._encoder = encoder
+
+    def event(self, change: Change, record: Record) -> Object:
+        return {"type": change, "object": self._encoder.handed_over(record)}
+
+    first_event = event
+
+    def piece(self, events: list[Object]) -> list[Object]:
+        return events
+
+    def error(self, status: Object) -> Object:
+        return {"type": "ERROR", "object": status}
+
+    def bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> Object:
+        read: Object = orjson.loads(self._encoder.bookmark(revision, annotations=annotations))
+        return read

@@ -1,0 +1,269 @@
+"""The front's two ways: plain requests are answered without aiohttp, all others by it, and clients cannot tell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from torchyard.api import errors
+from torchyard.apiserver.access.users import User
+from torchyard.apiserver.http.head import BODY_LIMIT, read_head
+from torchyard.apiserver.http.server import HttpServer
+from torchyard.apiserver.request.request import Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.routing.router import Router
+
+WITHIN = 30.0
+
+
+class Echo:
+    """A server that answers what it was asked; `/stream` never ends, `/slow` waits to be released."""
+
+    def __init__(self) -> None:
+        self.guard = SimpleNamespace(identify=self._identify)
+        self.released = asyncio.Event()
+        self.asked = 0
+        self.streams_ended = 0
+
+    def _identify(self, headers: Mapping[str, str], certificate: bytes | None) -> User:
+        if headers.get("Authorization") == "Bearer wrong":
+            raise errors.unauthorized()
+        return User("somebody")
+
+    async def handle(self, request: Request) -> Response:
+        self.asked += 1
+        if request.path == "/stream":
+            return Response(body=self._stream(), content_type="text/plain")
+        if request.path == "/slow":
+            await self.released.wait()
+        if request.path == "/none":
+            return Response(status=204)
+        said = f"{request.method} {request.path}?{request.query.get('q')} {len(request.body)}"
+        return Response(body=said.encode(), content_type="text/plain", warnings=['a "word"'])
+
+    async def _stream(self) -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"first"
+            yield b""
+            yield b"second"
+            await asyncio.Event().wait()
+        finally:
+            self.streams_ended += 1
+
+
+class Peer:
+    """A client that speaks bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def answer(self, *, bodyless: bool = False) -> tuple[int, dict[str, str], bytes]:
+        head = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), WITHIN)).decode()
+        line, *fields = head.strip().split("\r\n")
+        headers = dict(field.split(": ", 1) for field in fields)
+        size = 0 if bodyless else int(headers.get("Content-Length", 0))
+        return int(line.split()[1]), headers, await asyncio.wait_for(self._reader.readexactly(size), WITHIN)
+
+    async def until(self, end: bytes) -> bytes:
+        return await asyncio.wait_for(self._reader.readuntil(end), WITHIN)
+
+    async def rest(self) -> bytes:
+        return await asyncio.wait_for(self._reader.read(), WITHIN)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[tuple[Echo, HttpServer, int]]:
+    server = Echo()
+    front = HttpServer(cast(Router, server))
+    port = await front.start("127.0.0.1", 0, None)
+    try:
+        yield server, front, port
+    finally:
+        await front.stop()
+
+
+@asynccontextmanager
+async def connected() -> AsyncGenerator[tuple[Echo, HttpServer, Peer]]:
+    async with serving() as (server, front, port):
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        try:
+            yield server, front, peer
+        finally:
+            peer.close()
+
+
+def _request(line: str, *headers: str, body: bytes = b"") -> bytes:
+    return "\r\n".join([line, "Host: x", *headers, "", ""]).encode() + body
+
+
+PLAIN = [
+    pytest.param(_request("GET /a?q=1 HTTP/1.1"), b"GET /a?1 0", id="get"),
+    pytest.param(_request("POST /a HTTP/1.1", "content-length: 5", body=b"hello"), b"POST /a? 5", id="body"),
+    pytest.param(_request("PUT /a HTTP/1.1", "Connection:  Keep-Alive\t"), b"PUT /a? 0", id="keep-alive"),
+]
+UNUSUAL = [
+    pytest.param(
+        _request("POST /a HTTP/1.1", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+        b"POST /a? 5",
+        id="chunked",
+    ),
+    pytest.param(_request("GET /a HTTP/1.1", "Upgrade: h2c", "Connection: Upgrade"), b"GET /a? 0", id="upgrade"),
+    pytest.param(_request("GET /a HTTP/1.0", "Connection: keep-alive"), b"GET /a? 0", id="old version"),
+    pytest.param(_request("OPTIONS /a HTTP/1.1"), b"OPTIONS /a? 0", id="other method"),
+]
+
+
+@pytest.mark.parametrize(("request_bytes", "body"), [*PLAIN, *UNUSUAL])
+async def test_every_request_is_answered_and_the_connection_stays(request_bytes: bytes, body: bytes) -> None:
+    async with connected() as (_, _, peer):
+        for _ in range(2):
+            await peer.send(request_bytes)
+            status, headers, got = await peer.answer()
+            assert (status, got) == (200, body)
+            assert headers["Warning"] == '299 - "a \\"word\\""'
+        await peer.send(_request("GET /last HTTP/1.1"))
+        assert (await peer.answer())[2] == b"GET /last? 0"
+
+
+@pytest.mark.parametrize("request_bytes", [one.values[0] for one in UNUSUAL])
+def test_only_plain_requests_take_the_short_way(request_bytes: Any) -> None:
+    assert read_head(request_bytes[: request_bytes.index(b"\r\n\r\n") + 4]) is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "GET  /a HTTP/1.1\r\n\r\n",
+        "GET a HTTP/1.1\r\n\r\n",
+        "GET /a\x7f HTTP/1.1\r\n\r\n",
+        "GET /a HTTP/1.1\r\nName : x\r\n\r\n",
+        "GET /a HTTP/1.1\r\nName: x\r\n folded\r\n\r\n",
+        "GET /a HTTP/1.1\r\nName: x\ny\r\n\r\n",
+        "GET /a HTTP/1.1\r\nName: \0\r\n\r\n",
+        "GET /a HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: ٣\r\n\r\n",
+        f"POST /a HTTP/1.1\r\nContent-Length: {BODY_LIMIT + 1}\r\n\r\n",
+        "GET /a HTTP/1.1\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n",
+    ],
+)
+def test_a_doubtful_head_is_left_to_the_full_parser(head: str) -> None:
+    assert read_head(head.encode()) is None
+
+
+async def test_a_request_may_come_byte_by_byte_and_several_may_come_at_once() -> None:
+    async with connected() as (_, _, peer):
+        for byte in _request("POST /slowly HTTP/1.1", "Content-Length: 3", body=b"abc"):
+            await peer.send(bytes([byte]))
+        assert (await peer.answer())[2] == b"POST /slowly? 3"
+        one = _request("POST /a HTTP/1.1", "Content-Length: 1", body=b"x")
+        await peer.send(one + _request("GET /b HTTP/1.1") + one)
+        assert [(await peer.answer())[2] for _ in range(3)] == [b"POST /a? 1", b"GET /b? 0", b"POST /a? 1"]
+
+
+async def test_requests_sent_ahead_wait_for_their_turn_and_none_is_lost() -> None:
+    async with connected() as (server, _, peer):
+        await peer.send(_request("GET /slow HTTP/1.1"))
+        many = 3000
+        sending = asyncio.ensure_future(peer.send(_request("GET /a HTTP/1.1") * many))
+        while server.asked == 0:
+            await asyncio.sleep(0.01)
+        server.released.set()
+        assert (await peer.answer())[2] == b"GET /slow? 0"
+        for _ in range(many):
+            assert (await peer.answer())[0] == 200
+        await sending
+
+
+async def test_answers_without_body_and_answers_that_close() -> None:
+    async with connected() as (_, _, peer):
+        await peer.send(_request("GET /none HTTP/1.1"))
+        status, headers, _ = await peer.answer()
+        assert status == 204
+        assert "Content-Length" not in headers
+        await peer.send(_request("HEAD /a HTTP/1.1"))
+        _, headers, _ = await peer.answer(bodyless=True)
+        assert headers["Content-Length"] == "10"
+        await peer.send(_request("GET /a HTTP/1.1", "Connection: close"))
+        _, headers, body = await peer.answer()
+        assert (headers["Connection"], body) == ("close", b"GET /a? 0")
+        assert await peer.rest() == b""
+
+
+async def test_credentials_that_nobody_knows_are_refused() -> None:
+    async with connected() as (server, _, peer):
+        await peer.send(_request("GET /a HTTP/1.1", "Authorization: Bearer wrong"))
+        assert (await peer.answer())[0] == 401
+        assert server.asked == 0
+
+
+@pytest.mark.parametrize("bad", [b"\x16\x03\x01 hello\r\n\r\n", b"GET /a HTTP/1.1\r\nbad header\r\n\r\n"])
+async def test_what_is_no_http_gets_400(bad: bytes) -> None:
+    async with connected() as (_, _, peer):
+        await peer.send(bad)
+        assert (await peer.answer())[0] == 400
+
+
+async def test_a_body_too_large_is_refused_before_it_is_read() -> None:
+    async with connected() as (server, _, peer):
+        await peer.send(_request("POST /a HTTP/1.1", f"Content-Length: {BODY_LIMIT + 1}", body=b"{"))
+        assert (await peer.answer())[0] == 413
+        assert server.asked == 0
+
+
+async def test_a_stream_is_sent_in_chunks_and_ends_with_its_client() -> None:
+    async with connected() as (server, front, peer):
+        await peer.send(_request("GET /stream HTTP/1.1"))
+        _, headers, _ = await peer.answer()
+        assert headers["Transfer-Encoding"] == "chunked"
+        assert await peer.until(b"second\r\n") == b"5\r\nfirst\r\n6\r\nsecond\r\n"
+        peer.close()
+        async with asyncio.timeout(WITHIN):
+            while not server.streams_ended or front.connections:
+                await asyncio.sleep(0.01)
+
+
+async def test_stopping_ends_streams_and_lets_requests_under_way_finish() -> None:
+    async with serving() as (server, front, port):
+        streaming, asking = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(2)]
+        await streaming.send(_request("GET /stream HTTP/1.1"))
+        await streaming.until(b"second\r\n")
+        await asking.send(_request("GET /slow HTTP/1.1"))
+        while server.asked < 2:
+            await asyncio.sleep(0.01)
+        stopping = asyncio.ensure_future(front.stop())
+        await asyncio.sleep(0)
+        server.released.set()
+        assert (await asking.answer())[2] == b"GET /slow? 0"
+        await stopping
+        assert server.streams_ended == 1
+        assert await asking.rest() == b""
+        asking.close()
+        streaming.close()
+
+
+async def test_a_connection_is_dropped_when_the_full_parser_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("torchyard.apiserver.http.server.importlib.import_module", broken)
+    async with connected() as (server, _, peer):
+        await peer.send(_request("GET /a HTTP/1.0"))
+        with contextlib.suppress(ConnectionResetError):
+            assert await peer.rest() == b""
+        assert server.asked == 0

@@ -1,0 +1,42 @@
+"""From paths to what is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchyard.apiserver.routing.route import Route, parse
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("GET", "/api/v1/pods", Route("list", "", "v1", "pods")),
+        ("GET", "/api/v1/namespaces/n/pods", Route("list", "", "v1", "pods", "n")),
+        ("GET", "/api/v1/namespaces/n/pods/p/", Route("get", "", "v1", "pods", "n", "p")),
+        ("POST", "/apis/batch/v1/namespaces/n/jobs", Route("create", "batch", "v1", "jobs", "n")),
+        (
+            "PUT",
+            "/apis/batch/v1/namespaces/n/jobs/j/status",
+            Route("update", "batch", "v1", "jobs", "n", "j", "status"),
+        ),
+        ("DELETE", "/api/v1/namespaces/n/pods", Route("deletecollection", "", "v1", "pods", "n")),
+        ("GET", "/api/v1/namespaces/n", Route("get", "", "v1", "namespaces", "n", "n")),
+        ("PUT", "/api/v1/namespaces/n/finalize", Route("update", "", "v1", "namespaces", "n", "n", "finalize")),
+        ("GET", "/api/v1/nodes/a%2Fb", Route("get", "", "v1", "nodes", "", "a/b")),
+        ("GET", "/api/v1/watch/pods", Route("watch", "", "v1", "pods")),
+        ("GET", "/api/v1/namespaces/n/pods/p/proxy/a/b", Route("get", "", "v1", "pods", "n", "p", "proxy", "a/b")),
+        ("GET", "/api/v1", Route("get", "", "v1")),
+        ("GET", "/apis/batch/v1/", Route("get", "batch", "v1")),
+    ],
+)
+def test_a_path_says_what_is_asked_of_which_resource(method: str, path: str, route: Route) -> None:
+    assert parse(method, path) == route
+
+
+@pytest.mark.parametrize("path", ["/", "/version", "/apis", "/apis/batch", "/api", "/openapi/v3/api/v1"])
+def test_other_paths_are_no_resources(path: str) -> None:
+    assert parse("GET", path) is None
+
+
+def test_the_watch_parameter_makes_a_list_a_watch() -> None:
+    assert parse("GET", "/api/v1/pods", watch=True) == Route("watch", "", "v1", "pods")
