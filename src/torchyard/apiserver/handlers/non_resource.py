@@ -15,7 +15,7 @@ from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import JSON, Response
-from torchyard.apiserver.routing.route import Route
+from torchyard.apiserver.request.route import Route
 
 # A check says what is wrong with a part of the server, or nothing.
 Check = Callable[[], str]
@@ -54,7 +54,7 @@ class NonResourceHandler:
         """Let /healthz, /livez and /readyz ask `check` too."""
         self._checks[name] = check
 
-    async def answer(self, request: Request, route: Route | None) -> Response:
+    async def handle(self, request: Request, route: Route | None) -> Response:
         path = request.path.rstrip("/") or "/"
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()

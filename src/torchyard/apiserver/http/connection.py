@@ -18,8 +18,8 @@ from torchyard.apiserver.access.tls import peer_certificate
 from torchyard.apiserver.http.head import Head, answer_head, length_line, read_head
 from torchyard.apiserver.http.write_buffer import WriteBuffer
 from torchyard.apiserver.request.request import Query, Request
-from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.router import Router, refusal
+from torchyard.apiserver.request.response import Response, error_response
+from torchyard.apiserver.routing.router import Router
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
         try:
             user = server.guard.identify(headers, self._certificate)
         except StatusError as error:
-            return refusal(error)
+            return error_response(error)
         return await server.handle(Request(head.method, path, Query(query), headers, body, user))
 
     async def _write(self, head: Head, response: Response, body: bytes) -> None:

@@ -20,8 +20,8 @@ from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.tls import peer_certificate
 from torchyard.apiserver.http.head import BODY_LIMIT, answer_fields, answer_head, length_line
 from torchyard.apiserver.request.request import Query, Request
-from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.router import Router, refusal
+from torchyard.apiserver.request.response import Response, error_response
+from torchyard.apiserver.routing.router import Router
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class FallbackHandler:
             user = self._guard.identify(incoming.headers, _certificate(incoming))
             body = await _body(incoming) if incoming.body_exists else b""
         except StatusError as error:
-            return await _write(incoming, refusal(error))
+            return await _write(incoming, error_response(error))
         request = Request(
             method=incoming.method,
             path=path,

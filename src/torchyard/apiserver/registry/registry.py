@@ -17,7 +17,6 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.store.store import Store
-from torchyard.apiserver.virtual.resource_metrics import Usage
 from torchyard.core.pod.logs import LogOptions
 
 # The revisions of all that a verdict rests on, beside the object in question.
@@ -59,6 +58,14 @@ class PodStreams(Protocol):
     async def answer(self, ctx: RequestContext, request: Request, pod: Object) -> Response: ...
 
 
+class UsageSource(Protocol):
+    """The resource usage of pods and nodes, for metrics.k8s.io."""
+
+    def figures(self, kind: str) -> list[Object]:
+        """By plural: objects with metadata (labels included), timestamp, window and usage."""
+        ...
+
+
 class NoAdmission:
     async def mutate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
@@ -87,7 +94,7 @@ class Registry:
     streams: PodStreams | None = None
     # Logs of pods that no node runs, because parts of this process are behind them: by namespace and name.
     own_logs: dict[tuple[str, str], Callable[[LogOptions], AsyncGenerator[bytes, None]]] = field(default_factory=dict)
-    usage: Usage | None = None
+    usage: UsageSource | None = None
     clock: Callable[[], datetime] = utc_now
     random: Random = field(default_factory=Random)
     # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing

@@ -3,5 +3,6 @@
 Read in this order:
 - `request`: method, path, query, headers, body and user;
 - `response`: status, body or stream, warnings;
+- `route`: the URL grammar, from a path to a verb and a resource;
 - `context`: what a request asks of a resource, with its options. Every verb gets one.
 """

@@ -6,6 +6,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
+from torchyard.api.errors import StatusError
+
 JSON = "application/json"
 
 
@@ -19,3 +23,8 @@ class Response:
     warnings: list[str] = field(default_factory=list)
     # The transport's own response of a request that upgraded its connection.
     upgraded: Any = None
+
+
+def error_response(error: StatusError) -> Response:
+    """The Status of an error."""
+    return Response(error.status, orjson.dumps(error.body()), JSON, headers=dict(error.headers))

@@ -1,6 +1,1 @@
-"""From a request to the handler that answers it.
-
-Read in this order:
-- `route`: the URL grammar;
-- `router`: authorization, dispatch, and errors as Status responses.
-"""
+"""`router`: from a request to its handler, with authorization, metrics and errors as Status responses."""

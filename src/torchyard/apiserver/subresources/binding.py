@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 
 from torchyard.api import errors, field_errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.subresources.eviction import CREATED
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
-
-
 GVK = GroupVersionKind("", "v1", "Binding")
 
 
-async def bind(server: Router, ctx: RequestContext, request: Request, _route: Route | None = None) -> Response:
+async def bind(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
     binding = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
@@ -36,11 +30,11 @@ async def bind(server: Router, ctx: RequestContext, request: Request, _route: Ro
         raise errors.invalid(GVK.kind, "", ctx.name, [error])
     if not target.get("name"):
         raise errors.invalid(GVK.kind, "", ctx.name, [field_errors.required("target.name")])
-    pods = server.registry.catalog.find("", "v1", "pods")
+    pods = resources.registry.catalog.find("", "v1", "pods")
     assert pods is not None
     ctx.resource, ctx.subresource = pods, "binding"
     await change(
-        server.registry,
+        resources.registry,
         ctx,
         lambda pod: _bound(ctx, pod, binding),
         recorded=True,

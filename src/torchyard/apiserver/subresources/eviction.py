@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 
 from torchyard.api import errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.selectors import from_object
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.verbs.delete import delete, read_delete_options
 from torchyard.apiserver.verbs.get import find
 from torchyard.apiserver.wire import body as bodies
-
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
-
 
 CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 GVK = GroupVersionKind("policy", "v1", "Eviction")
 
 
-async def evict(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
+async def evict(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "create":
         raise errors.method_not_allowed()
     eviction = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
     options = read_delete_options(eviction.get("deleteOptions"), Query())
-    pod = find(server.registry, ctx).object()
+    pod = find(resources.registry, ctx).object()
     if _counts(pod):
-        _check_budgets(server, ctx, pod)
+        _check_budgets(resources, ctx, pod)
     ctx.subresource = ""
-    await delete(server.registry, ctx, options)
+    await delete(resources.registry, ctx, options)
     return Response(201, orjson.dumps(CREATED))
 
 
@@ -45,11 +39,11 @@ def _counts(pod: Object) -> bool:
     return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
 
 
-def _check_budgets(server: Router, ctx: RequestContext, pod: Object) -> None:
+def _check_budgets(resources: ResourceHandler, ctx: RequestContext, pod: Object) -> None:
     labels = pod["metadata"].get("labels") or {}
     budgets = [
         one
-        for one in server.registry.lookup.list("policy", "poddisruptionbudgets", ctx.namespace)
+        for one in resources.registry.lookup.list("policy", "poddisruptionbudgets", ctx.namespace)
         if from_object((one.get("spec") or {}).get("selector")).matches(labels)
     ]
     if len(budgets) > 1:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchyard.api import errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
-
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
 
 
 def _anything(_new: Object, _old: Object) -> list[FieldError]:
     return []
 
 
-async def finalize(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
+async def finalize(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     if ctx.verb != "update":
         raise errors.method_not_allowed()
     wanted = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
@@ -35,4 +30,4 @@ async def finalize(server: Router, ctx: RequestContext, request: Request, _route
         obj["spec"] = {"finalizers": finalizers} if finalizers else {}
         return obj
 
-    return server.answer(ctx, request, await change(server.registry, ctx, compute, validate=_anything))
+    return resources.respond(ctx, request, await change(resources.registry, ctx, compute, validate=_anything))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 
 from torchyard.api import errors
@@ -11,14 +9,11 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.resources import Resource, Subresource
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.core.queue.visibility import places
-
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
 
 GROUP = "visibility.kueue.x-k8s.io"
 PENDING = "pendingworkloads"
@@ -40,11 +35,11 @@ RESOURCES = tuple(
 )
 
 
-async def pending(server: Router, ctx: RequestContext, _request: Request, _route: Route) -> Response:
+async def pending(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
     """The workloads that wait, first in line first; `offset` and `limit` choose a part of them."""
     if ctx.verb != "get":
         raise errors.method_not_allowed()
-    lookup = server.registry.lookup
+    lookup = resources.registry.lookup
     resource = ctx.resource
     if lookup.get(names.GROUP, resource.plural, ctx.namespace, ctx.name) is None:
         raise errors.not_found(resource.plural, names.GROUP, ctx.name)

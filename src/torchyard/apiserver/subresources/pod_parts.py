@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from torchyard.api import errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.updates import resized, validate_ephemeral_containers, validate_resize
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.patch.content import APPLY
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.verbs.get import find
 from torchyard.apiserver.verbs.patch import applied, patched, requested
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
-
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
 
 
 def _with_debuggers(pod: Object, sent: Object) -> Object:
@@ -34,15 +30,15 @@ _PARTS: dict[str, tuple[Callable[[Object, Object], Object], Callable[[Object, Ob
 }
 
 
-async def change_part(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
+async def change_part(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     """GET shows the pod; PUT and PATCH change the one part, whatever else they say."""
     with_part, rules = _PARTS[ctx.subresource]
     content_type = request.headers.get("Content-Type", "")
     if ctx.verb == "get":
-        return server.answer(ctx, request, find(server.registry, ctx))
+        return resources.respond(ctx, request, find(resources.registry, ctx))
     if ctx.verb == "update":
         sent = bodies.read_object(ctx, request.body, content_type)
-        record = await change(server.registry, ctx, lambda pod: _pinned(pod, sent, with_part), validate=rules)
+        record = await change(resources.registry, ctx, lambda pod: _pinned(pod, sent, with_part), validate=rules)
     elif ctx.verb == "patch":
         read = requested(ctx, request.body, content_type)
 
@@ -54,10 +50,10 @@ async def change_part(server: Router, ctx: RequestContext, request: Request, _ro
             result["metadata"]["managedFields"] = sent["metadata"].get("managedFields")
             return result
 
-        record = await change(server.registry, ctx, compute, recorded=read.type == APPLY, validate=rules)
+        record = await change(resources.registry, ctx, compute, recorded=read.type == APPLY, validate=rules)
     else:
         raise errors.method_not_allowed()
-    return server.answer(ctx, request, record)
+    return resources.respond(ctx, request, record)
 
 
 def _pinned(pod: Object, sent: Object, with_part: Callable[[Object, Object], Object]) -> Object:

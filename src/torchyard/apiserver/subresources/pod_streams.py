@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torchyard.api import errors
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.streams.log_options import log_options
 from torchyard.apiserver.streams.pods import PLAIN, begun, choose_container
 from torchyard.apiserver.verbs.get import find
 
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
 
-
-async def stream(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
+async def stream(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     """Hand the request to the node agent of this plane, if the pod is on a node and there is one."""
     if ctx.subresource == "log":
         # as upstream: what is asked for is looked at before the pod is
         options = log_options(request.query, ctx.name)
-    pod = find(server.registry, ctx).object()
+    pod = find(resources.registry, ctx).object()
     if ctx.subresource != "portforward":
         # as upstream: a container that does not exist is refused before a node that does not
         choose_container(pod, request.query.get("container"), init=True)
     node = (pod.get("spec") or {}).get("nodeName")
     if not node and ctx.subresource == "log":
-        own = server.registry.own_logs.get((ctx.namespace, ctx.name))
+        own = resources.registry.own_logs.get((ctx.namespace, ctx.name))
         if own is None:
             return Response(204)  # as upstream: nothing was written yet
         return Response(body=await begun(own(options)), content_type=PLAIN)
     if not node:
         raise errors.bad_request(f"pod {ctx.name} does not have a host assigned")
-    streams = server.registry.streams
+    streams = resources.registry.streams
     if streams is None:
         raise errors.not_implemented(f"{ctx.subresource} without a node agent")
     return await streams.answer(ctx, request, pod)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING
 
 import orjson
 
@@ -15,26 +14,22 @@ from torchyard.api.selectors import from_map, from_object
 from torchyard.apiserver.apply.endpoint import Endpoint
 from torchyard.apiserver.apply.managed import check_applied
 from torchyard.apiserver.crd.scale import ScalePaths, read_path, write_path
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.patch.content import APPLY
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.apiserver.routing.route import Route
 from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.verbs.get import find
 from torchyard.apiserver.verbs.patch import applied, patched, requested
 from torchyard.apiserver.verbs.update import change
 from torchyard.apiserver.wire import body as bodies
 
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
-
-
 GVK = GroupVersionKind("autoscaling", "v1", "Scale")
 
 
-async def scale(server: Router, ctx: RequestContext, request: Request, _route: Route) -> Response:
-    registry, content_type = server.registry, request.headers.get("Content-Type", "")
+async def scale(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
+    registry, content_type = resources.registry, request.headers.get("Content-Type", "")
     if ctx.verb == "get":
         return _answer(ctx, find(registry, ctx))
     if ctx.verb == "update":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import orjson
 
 from torchyard.api import errors
 from torchyard.api.objects import Object
 from torchyard.apiserver.access import reviews
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
@@ -17,21 +17,18 @@ from torchyard.apiserver.subresources.binding import bind
 from torchyard.apiserver.virtual import resource_metrics
 from torchyard.apiserver.wire import body as bodies
 
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
-
-Handler = Callable[["Router", RequestContext, Request], Awaitable[Response]]
-Answer = Callable[["Router", RequestContext, Object], Object]
+Handler = Callable[[ResourceHandler, RequestContext, Request], Awaitable[Response]]
+Answer = Callable[[ResourceHandler, RequestContext, Object], Object]
 
 
 def _reviewed(answer: Answer) -> Handler:
     """A handler that answers a posted review with its status filled in."""
 
-    async def handle(server: Router, ctx: RequestContext, request: Request) -> Response:
+    async def handle(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
         if ctx.verb != "create":
             raise errors.method_not_allowed()
         review = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
-        review["status"] = answer(server, ctx, review)
+        review["status"] = answer(resources, ctx, review)
         review.setdefault("metadata", {"creationTimestamp": None})
         return Response(201, orjson.dumps(review))
 
@@ -43,21 +40,23 @@ VIRTUAL_HANDLERS: dict[tuple[str, str], Handler] = {
     (resource_metrics.GROUP, "nodes"): resource_metrics.answer,
     (resource_metrics.GROUP, "pods"): resource_metrics.answer,
     ("authentication.k8s.io", "selfsubjectreviews"): _reviewed(
-        lambda _server, ctx, _review: reviews.self_subject_review(ctx.user)
+        lambda _resources, ctx, _review: reviews.self_subject_review(ctx.user)
     ),
     ("authentication.k8s.io", "tokenreviews"): _reviewed(
-        lambda server, _ctx, review: server.guard.authentication.review(review.get("spec") or {})
+        lambda resources, _ctx, review: resources.guard.authentication.review(review.get("spec") or {})
     ),
     ("authorization.k8s.io", "selfsubjectaccessreviews"): _reviewed(
-        lambda server, ctx, review: reviews.self_subject_access_review(review, ctx.user, server.guard.authorizer)
+        lambda resources, ctx, review: reviews.self_subject_access_review(review, ctx.user, resources.guard.authorizer)
     ),
     ("authorization.k8s.io", "selfsubjectrulesreviews"): _reviewed(
-        lambda server, ctx, review: reviews.self_subject_rules_review(review, ctx.user, server.guard.authorizer)
+        lambda resources, ctx, review: reviews.self_subject_rules_review(review, ctx.user, resources.guard.authorizer)
     ),
     ("authorization.k8s.io", "subjectaccessreviews"): _reviewed(
-        lambda server, _ctx, review: reviews.subject_access_review(review, server.guard.authorizer)
+        lambda resources, _ctx, review: reviews.subject_access_review(review, resources.guard.authorizer)
     ),
     ("authorization.k8s.io", "localsubjectaccessreviews"): _reviewed(
-        lambda server, ctx, review: reviews.local_subject_access_review(review, ctx.namespace, server.guard.authorizer)
+        lambda resources, ctx, review: reviews.local_subject_access_review(
+            review, ctx.namespace, resources.guard.authorizer
+        )
     ),
 }

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
 import orjson
 
 from torchyard.api import errors, selectors
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
+from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-
-if TYPE_CHECKING:
-    from torchyard.apiserver.routing.router import Router
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 RESOURCES = (
@@ -23,14 +19,8 @@ RESOURCES = (
 )
 
 
-class Usage(Protocol):
-    """Figures by kind: objects with metadata (labels too), timestamp, window and usage."""
-
-    def figures(self, kind: str) -> list[Object]: ...
-
-
-async def answer(server: Router, ctx: RequestContext, request: Request) -> Response:
-    usage = server.registry.usage
+async def answer(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
+    usage = resources.registry.usage
     if usage is None:
         raise errors.unavailable("the metrics API needs a node: start the plane with `yard up --node`")
     if ctx.verb not in ("get", "list"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.apiserver.routing.route import Route, parse
+from torchyard.apiserver.request.route import Route, parse
 
 
 @pytest.mark.parametrize(
