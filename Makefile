@@ -2,17 +2,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 TRAIN_VENV ?= .venv-train
+DOCS_VENV ?= .venv-docs
 BIN := $(VENV)/bin
 TESTS ?= tests
 TRAIN_TESTS ?= tests/elastic
+# Tests that need neither torch nor a node: coverage measures these, in the test's own process and in the planes they start.
+COVERAGE_TESTS ?= tests/api tests/core tests/kube tests/apiserver tests/controllers
 WORKERS ?= 2
+FLAKY := build/flaky-tests.txt
 
-.PHONY: venv train-venv test check demo lock clean
+.PHONY: venv train-venv test run-tests test-long check coverage demo docs reference lock clean
 .DEFAULT_GOAL := test
 
 venv: $(VENV)/.ready
 
-# The lock file decides every version; the package itself is linked in place.
+# The lock file pins every version; the package itself is an editable install.
 $(VENV)/.ready: requirements/dev.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
@@ -25,16 +29,33 @@ check: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Thousands of tests with real processes share two cores with whatever else the machine does. What fails beside the others
-# runs once more alone: what fails there too is broken, and what passes only there is in the output, to be mended.
-AGAIN := --last-failed --last-failed-no-failures none
+# The tests start thousands of real processes on a machine that may be busy. A test that fails runs once more, alone. If it
+# fails again, it is broken. If it passes, it is flaky: its name goes into $(FLAKY), which is printed at the end.
+AGAIN := --last-failed --last-failed-no-failures none -p tests.support.flaky --flaky-file $(FLAKY)
 TRAIN_PYTEST := PYTHONPATH=src $(TRAIN_VENV)/bin/python -m pytest --confcutdir=tests/elastic -m train
 
 test: check train-venv
+	@mkdir -p $(dir $(FLAKY)) && : > $(FLAKY)
+	@status=0; $(MAKE) --no-print-directory run-tests || status=$$?; \
+	if test -s $(FLAKY); then echo "Flaky tests (failed, then passed alone):"; cat $(FLAKY); else echo "No flaky tests."; fi; \
+	exit $$status
+
+run-tests:
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS) || $(BIN)/python -m pytest $(AGAIN) $(TESTS)
 	@if test -e $(TRAIN_VENV)/.ready; then \
 	    $(TRAIN_PYTEST) $(TRAIN_TESTS) || $(TRAIN_PYTEST) $(AGAIN) $(TRAIN_TESTS); \
-	else echo "SKIPPED the training tests: torch is neither here nor installable ($(TRAIN_VENV))"; fi
+	else echo "SKIPPED the training tests: torch is not installed and pip cannot install it ($(TRAIN_VENV))"; fi
+
+# Every client version, the long fuzz runs and the long crash tests: hours.
+test-long: check train-venv
+	TORCHYARD_TESTS=full $(MAKE) test
+
+# The floor is in pyproject.toml. Raise it when the figure rises; never lower it.
+coverage: venv
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n $(WORKERS) $(COVERAGE_TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 # The environment of training programs: the machine's own torch if it has one, otherwise the pinned CPU build.
 train-venv: $(TRAIN_VENV)/.tried
@@ -57,9 +78,25 @@ $(TRAIN_VENV)/.tried: requirements/train.txt requirements/train-tests.txt requir
 demo: venv train-venv
 	@$(BIN)/python tools/demo.py $(DEMO)
 
+# The documentation site, in site/. The build needs no network, and a broken link fails it.
+docs: $(DOCS_VENV)/.ready
+	@$(DOCS_VENV)/bin/mkdocs build --strict --quiet
+	@echo "the documentation is in site/index.html"
+
+$(DOCS_VENV)/.ready: requirements/docs.lock
+	@test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	@$(DOCS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/docs.lock
+	@touch $@
+
+# The page docs/reference/cli.md from the commands themselves.
+reference: venv
+	@$(BIN)/python tools/generate_cli_reference.py
+
+COMPILE := uv pip compile --quiet --no-header --no-annotate --universal --python-version 3.11 --generate-hashes --no-emit-index-url
+
 lock:
-	uv pip compile --quiet --no-header --no-annotate --group dev --universal --python-version 3.11 \
-	    --generate-hashes --no-emit-index-url pyproject.toml -o requirements/dev.lock
+	$(COMPILE) --group dev pyproject.toml -o requirements/dev.lock
+	$(COMPILE) --group docs --no-sources -o requirements/docs.lock
 
 clean:
-	rm -rf $(VENV) $(TRAIN_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) $(TRAIN_VENV) $(DOCS_VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist site
