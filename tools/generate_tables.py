@@ -277,7 +277,7 @@ def main() -> None:
     discovery = json.loads(next(source.glob("discovery-*.json")).read_text())
     target.mkdir(exist_ok=True)
     (target / "types.txt").write_text(types_text(schemas, structs_of(binary)))
-    (target / "messages.txt").write_text(messages_text(messages, set(schemas)))
+    (target / "protobuf.txt").write_text(messages_text(messages, set(schemas)))
     (target / "resources.json").write_text(resources_text(discovery))
 
 

@@ -11,7 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 def _by_job(pod: Object) -> list[str]:
@@ -23,7 +23,7 @@ class Kubelet:
 
     def __init__(self, client: Client, namespace: str, *, replicas: int, at_once: int) -> None:
         self._client, self._replicas = client, replicas
-        self._informers = Informers(client, namespace=namespace)
+        self._informers = InformerFactory(client, namespace=namespace)
         ours = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
         self._pods = self._informers.of(PODS, labels=ours, indexes={"job": _by_job})
         self._jobs = self._informers.of(JOBS)

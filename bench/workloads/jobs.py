@@ -19,8 +19,8 @@ from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key
-from torchyard.kube.informers import Informers
-from torchyard.kube.process import calm_collector
+from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.process import tune_garbage_collector
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -108,13 +108,13 @@ class Clock:
 async def measure(jobs: int, workers: int) -> str:
     clock = Clock()
     clock.watch_reconciles()
-    calm_collector()  # as the plane's own process does
+    tune_garbage_collector()  # as the plane's own process does
     with tempfile.TemporaryDirectory() as directory:
         async with Plane(Settings(state=Path(directory), port=0, node=False)) as plane:
             client = plane.client("bench")
             await client.create(NODES, node())
             await _account(client)
-            informers = Informers(client)
+            informers = InformerFactory(client)
             scheduler = Scheduler(
                 client, informers, clock=plane.registry.clock
             )  # a plane has one only with its own node

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.kubernetes import ROOT
 
-from torchyard.api.manifests import ManifestError, lost_indentation, read
+from torchyard.api.manifests import ManifestError, find_misplaced_lines, read
 
 # The gloo demo as its document prints it.
 PRINTED = """\
@@ -60,7 +60,7 @@ def test_the_printed_demo_is_told_which_line_is_the_likely_cause() -> None:
 def test_a_whole_manifest_is_read_and_nothing_in_it_is_suspected(path: Path) -> None:
     text = path.read_text()
     assert read(text, "x")
-    assert lost_indentation(text) == []
+    assert find_misplaced_lines(text) == []
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.api.differences import differences, same
+from torchyard.api.diff import format_diff, semantically_equal
 from torchyard.api.kinds import STRATEGIES
 from torchyard.api.objects import Object
 from torchyard.api.pod.defaults import pull_policy
 from torchyard.api.pod.qos import quality_of_service
-from torchyard.api.pod.updates import resized
+from torchyard.api.pod.updates import apply_resize
 
 
 @pytest.mark.parametrize(
@@ -58,20 +58,20 @@ def test_the_class_of_service_follows_from_cpu_and_memory(resources: list[Object
 
 def test_a_pod_is_resized_by_its_resources_and_nothing_else() -> None:
     sent = {"spec": {"containers": [{"name": "c0", "image": "other", "resources": {"limits": WHOLE}}]}}
-    assert resized(pod({}), sent)["spec"]["containers"] == [{"name": "c0", "resources": {"limits": WHOLE}}]
+    assert apply_resize(pod({}), sent)["spec"]["containers"] == [{"name": "c0", "resources": {"limits": WHOLE}}]
 
 
 def test_differences_name_the_path_and_both_values() -> None:
     old = {"a": [{"b": 1}], "c": "x", "gone": {}}
     new = {"a": [{"b": 2}], "c": "x", "empty": None}
-    assert differences(old, new) == "  a[0].b: - 1 + 2"
-    assert not same(old, new)
-    assert same({"a": None, "b": []}, {"c": {}, "d": ""})
-    assert not same({"a": 0}, {})
+    assert format_diff(old, new) == "  a[0].b: - 1 + 2"
+    assert not semantically_equal(old, new)
+    assert semantically_equal({"a": None, "b": []}, {"c": {}, "d": ""})
+    assert not semantically_equal({"a": 0}, {})
 
 
 def test_a_long_list_of_differences_is_cut() -> None:
-    told = differences({str(n): n for n in range(1, 21)}, {})
+    told = format_diff({str(n): n for n in range(1, 21)}, {})
     assert told.splitlines()[-1] == "  … and 12 more"
 
 

@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 from tests.support.yard import Yard
 
 from torchyard.kube import kubeconfig
-from torchyard.kube.connect import connected
+from torchyard.kube.connect import open_client
 from torchyard.node.agent import Agent
 from torchyard.node.runtime.probe import Machine
 from torchyard.node.settings import NodeSettings
@@ -90,7 +90,7 @@ def _look_after_pods(root: Path, name: str, config: Path, machine: Machine) -> N
     settings = NodeSettings(root=root, name=name, python=sys.executable)
 
     async def serve() -> None:
-        async with connected(kubeconfig.load(config), "torchyard-node") as client:
+        async with open_client(kubeconfig.load(config), "torchyard-node") as client:
             await Agent(client, settings, machine=machine).run()
 
     asyncio.run(serve())

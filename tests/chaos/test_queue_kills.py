@@ -12,7 +12,7 @@ from tests.support import queues
 from tests.support.effort import FULL, rounds
 from tests.support.yard import Yard
 
-from torchyard.api.conditions import holds, is_true
+from torchyard.api.conditions import has_true_condition, is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
@@ -107,7 +107,7 @@ class Load:
 
     async def _end(self, name: str) -> None:
         obj = await self.client.get(WORKLOADS, name, "default")
-        if holds(obj, "Finished"):
+        if has_true_condition(obj, "Finished"):
             return  # the answer to the write was lost in a kill
         end = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": ""}
         conditions = [*obj["status"]["conditions"], {**end, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
@@ -125,7 +125,11 @@ def held_by(obj: Object) -> int:
 async def _look_at_all(client: Client) -> int:
     """What a plane that has just come back holds, by its own word."""
     found = (await client.list(WORKLOADS, "default")).items
-    return sum(held_by(one) for one in found if holds(one, "QuotaReserved") and not holds(one, "Finished"))
+    return sum(
+        held_by(one)
+        for one in found
+        if has_true_condition(one, "QuotaReserved") and not has_true_condition(one, "Finished")
+    )
 
 
 async def _kill(yard: Yard, load: Load, kills: int) -> None:

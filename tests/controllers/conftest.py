@@ -19,7 +19,7 @@ from torchyard.api.objects import Object
 from torchyard.controllers.scheduler import Scheduler
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
@@ -135,7 +135,7 @@ async def _embedded(directory: Path) -> AsyncIterator[Place]:
     async with Plane(Settings(state=directory / "state", port=0, node_name="here")) as plane:
         client = plane.client("test")
         # It comes with a node otherwise; the nodes of these tests are only objects.
-        informers = Informers(client)
+        informers = InformerFactory(client)
         scheduler = Scheduler(client, informers)
         tasks = [asyncio.create_task(work) for work in (scheduler.run(), informers.run())]
         try:

@@ -17,7 +17,7 @@ from torchyard.api.times import to_rfc3339_micro
 from torchyard.controllers.node_lifecycle import NodeLifecycle
 from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
 from torchyard.core.service.slices import is_ready
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 AT_ONCE = [
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}
@@ -34,7 +34,7 @@ async def hurried(place: Place) -> AsyncIterator[Place]:
         place.patience = 240
         yield place
         return
-    informers = Informers(place.client)
+    informers = InformerFactory(place.client)
     parts = [
         NodeLifecycle(place.client, informers, grace=5.0).run(),
         TaintEviction(place.client, informers).run(),

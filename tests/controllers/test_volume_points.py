@@ -22,7 +22,7 @@ from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.controllers.local_volumes import LocalVolumes
 from torchyard.core.volume.local import PROVISIONER
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class Storage:
@@ -90,7 +90,7 @@ async def provisioner(place: Place, root: Path) -> AsyncIterator[Path]:
     if place.state is not None:
         yield place.state / "volumes"
         return
-    informers = Informers(place.client)
+    informers = InformerFactory(place.client)
     maker = LocalVolumes(place.client, informers, root=root, node="here")
     tasks = [asyncio.create_task(work) for work in (maker.run(), informers.run())]
     try:

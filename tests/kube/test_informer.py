@@ -14,9 +14,9 @@ import pytest
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
-from torchyard.kube.client import JSON, Answer, Client, events_in
+from torchyard.kube.client import JSON, ApiResponse, Client, decode_watch_events
 from torchyard.kube.informer import Informer, by_namespace, by_owner
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 def pod(name: str, revision: int, **labels: str) -> dict[str, Any]:
@@ -35,13 +35,13 @@ class ScriptedServer:
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
-    ) -> Answer:
+    ) -> ApiResponse:
         self.lists += 1
         metadata = {"resourceVersion": str(self.revision)}
-        return Answer(200, orjson.dumps({"metadata": metadata, "items": self.items}), {})
+        return ApiResponse(200, orjson.dumps({"metadata": metadata, "items": self.items}), {})
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[dict[str, Any]], None]:
-        return events_in(self.stream(path, accept=accept))
+        return decode_watch_events(self.stream(path, accept=accept))
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         query = parse_qs(urlsplit(path).query)
@@ -154,26 +154,26 @@ async def test_the_cache_leaves_out_managed_fields() -> None:
 
 
 def test_who_asks_for_the_same_selection_gets_the_same_informer() -> None:
-    informers = Informers(Client(ScriptedServer(), manager="test"))
-    pods = informers.of(PODS, indexes={"namespace": by_namespace})
-    assert informers.of(PODS, indexes={"owner": by_owner}) is pods
-    assert informers.of(PODS, labels="a=b") is not pods
+    informers = InformerFactory(Client(ScriptedServer(), manager="test"))
+    pods = informers.for_resource(PODS, indexes={"namespace": by_namespace})
+    assert informers.for_resource(PODS, indexes={"owner": by_owner}) is pods
+    assert informers.for_resource(PODS, labels="a=b") is not pods
     with pytest.raises(ValueError, match="indexed by 'owner' in another way"):
-        informers.of(PODS, indexes={"owner": by_namespace})
+        informers.for_resource(PODS, indexes={"owner": by_namespace})
 
 
 def test_informers_of_one_namespace_see_cluster_scoped_objects_whole() -> None:
-    informers = Informers(Client(ScriptedServer(), manager="test"), namespace="n")
-    assert informers.of(PODS) is informers.of(PODS, namespace="n")
+    informers = InformerFactory(Client(ScriptedServer(), manager="test"), namespace="n")
+    assert informers.for_resource(PODS) is informers.for_resource(PODS, namespace="n")
     nodes = GroupVersionResource("", "v1", "nodes", namespaced=False)
-    assert informers.of(nodes) is informers.of(nodes, namespace="n")
+    assert informers.for_resource(nodes) is informers.for_resource(nodes, namespace="n")
 
 
 async def test_shared_informers_run_together() -> None:
     server = ScriptedServer()
     server.items = [pod("a", 1)]
-    informers = Informers(Client(server, manager="test"))
-    pods, services = informers.of(PODS), informers.of(GroupVersionResource("", "v1", "services"))
+    informers = InformerFactory(Client(server, manager="test"))
+    pods, services = informers.for_resource(PODS), informers.for_resource(GroupVersionResource("", "v1", "services"))
     task = asyncio.create_task(informers.run())
     await asyncio.gather(pods.synced.wait(), services.synced.wait())
     assert len(pods) == 1
@@ -182,7 +182,7 @@ async def test_shared_informers_run_together() -> None:
 
 
 async def test_informers_that_nobody_asked_for_run_until_they_are_cancelled() -> None:
-    running = asyncio.ensure_future(Informers(Client(ScriptedServer(), manager="test")).run())
+    running = asyncio.ensure_future(InformerFactory(Client(ScriptedServer(), manager="test")).run())
     done, _ = await asyncio.wait([running], timeout=0.05)
     assert not done
     running.cancel()

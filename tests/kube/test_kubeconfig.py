@@ -13,7 +13,7 @@ import pytest
 import yaml
 from tests.support.kubectl import need, versions
 
-from torchyard.kube.kubeconfig import ConfigError, Connection, ExecPlugin, in_cluster, load, read
+from torchyard.kube.kubeconfig import Connection, ExecPlugin, KubeconfigError, in_cluster, load, read
 
 Config = dict[str, Any]
 
@@ -150,16 +150,16 @@ def broken(**changes: Any) -> Config:
     ],
 )
 def test_what_is_wrong_is_said_in_plain_words(tmp_path: Path, content: Config | str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(KubeconfigError, match=message):
         load(put(tmp_path / "config", content))
 
 
 def test_a_named_file_must_exist_and_no_config_at_all_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nope does not exist"):
+    with pytest.raises(KubeconfigError, match="nope does not exist"):
         load(tmp_path / "nope")
-    with pytest.raises(ConfigError, match=r"no cluster is named, and there is no .*yard up"):
+    with pytest.raises(KubeconfigError, match=r"no cluster is named, and there is no .*yard up"):
         load(environ=environ(home=tmp_path))
-    with pytest.raises(ConfigError, match=r"there is no context 'far', since there is no .*--kubeconfig"):
+    with pytest.raises(KubeconfigError, match=r"there is no context 'far', since there is no .*--kubeconfig"):
         load(context="far", environ={"HOME": str(tmp_path)})
 
 
@@ -175,9 +175,9 @@ def test_a_pod_uses_its_service_account(tmp_path: Path, host: str, server: str) 
 
 
 def test_outside_a_pod_there_is_no_service_account(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST is not set"):
+    with pytest.raises(KubeconfigError, match="KUBERNETES_SERVICE_HOST is not set"):
         in_cluster({}, directory=tmp_path)
-    with pytest.raises(ConfigError, match="token is missing"):
+    with pytest.raises(KubeconfigError, match="token is missing"):
         in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, directory=tmp_path)
 
 

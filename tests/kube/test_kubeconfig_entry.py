@@ -13,10 +13,10 @@ import yaml
 from tests.support.kubectl import need, versions
 
 from torchyard.kube import kubeconfig_entry
-from torchyard.kube.kubeconfig import ConfigError, load
-from torchyard.kube.kubeconfig_entry import merge, own_config, remove, write
+from torchyard.kube.kubeconfig import KubeconfigError, load
+from torchyard.kube.kubeconfig_entry import build_config, merge, remove, write
 
-OWN = own_config("torchyard", server="https://127.0.0.1:6443", authority=b"ca", token="secret")
+OWN = build_config("torchyard", server="https://127.0.0.1:6443", authority=b"ca", token="secret")
 THEIRS: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -43,7 +43,7 @@ def names(path: Path, kind: str = "contexts") -> list[str]:
 
 def test_a_file_of_its_own_is_for_the_owner_only_and_readable_back(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "kubeconfig"
-    write(path, own_config("torchyard", server="https://x:1", authority=b"ca", certificate=b"crt", key=b"key"))
+    write(path, build_config("torchyard", server="https://x:1", authority=b"ca", certificate=b"crt", key=b"key"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     found = load(path)
     assert (found.server, found.authority, found.certificate, found.key) == ("https://x:1", b"ca", b"crt", b"key")
@@ -75,7 +75,7 @@ def test_merging_keeps_the_rest_and_the_current_context(tmp_path: Path) -> None:
 def test_merging_again_updates_our_entry_in_place(tmp_path: Path) -> None:
     path = put(tmp_path / "config", THEIRS)
     merge(OWN, environ=environ(path))
-    merge(own_config("torchyard", server="https://other", authority=b"ca2", token="t2"), environ=environ(path))
+    merge(build_config("torchyard", server="https://other", authority=b"ca2", token="t2"), environ=environ(path))
     assert names(path) == ["work", "torchyard"]
     assert load(path, context="torchyard").server == "https://other"
 
@@ -93,7 +93,7 @@ def test_somebody_elses_entry_of_our_name_is_not_overwritten_unless_asked(tmp_pa
     foreign = {**THEIRS, "clusters": [{"name": "torchyard", "cluster": {"server": "https://theirs"}}]}
     path = put(tmp_path / "config", foreign)
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match='already has a cluster "torchyard" that is not ours'):
+    with pytest.raises(KubeconfigError, match='already has a cluster "torchyard" that is not ours'):
         merge(OWN, environ=environ(path))
     assert path.read_bytes() == before
     merge(OWN, environ=environ(path), replace=True)
@@ -103,7 +103,7 @@ def test_somebody_elses_entry_of_our_name_is_not_overwritten_unless_asked(tmp_pa
 @pytest.mark.parametrize("content", ["a: [", "[]", "contexts: 3"])
 def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
     path = put(tmp_path / "config", content)
-    with pytest.raises(ConfigError):
+    with pytest.raises(KubeconfigError):
         merge(OWN, environ=environ(path))
     assert path.read_text() == content
     assert [one.name for one in tmp_path.iterdir()] == ["config"]
@@ -131,7 +131,7 @@ def test_a_file_locked_by_kubectl_is_left_alone(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(kubeconfig_entry, "LOCK_PATIENCE", 0.0)
     path = put(tmp_path / "config", THEIRS)
     lock = put(tmp_path / "config.lock", "")
-    with pytest.raises(ConfigError, match=r"locked by another program .*remove .*config\.lock"):
+    with pytest.raises(KubeconfigError, match=r"locked by another program .*remove .*config\.lock"):
         merge(OWN, environ=environ(path))
     assert lock.exists()
     assert names(path) == ["work"]

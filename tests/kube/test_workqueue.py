@@ -36,9 +36,9 @@ async def test_a_waiting_worker_gets_the_next_key() -> None:
 
 async def test_failures_come_again_with_doubling_pauses_until_one_succeeds() -> None:
     queue: WorkQueue[str] = WorkQueue(first_delay=0.001, longest_delay=0.004)
-    assert [queue.failed("a") for _ in range(4)] == [0.001, 0.002, 0.004, 0.004]
-    queue.succeeded("a")
-    assert queue.failed("a") == 0.001
+    assert [queue.add_rate_limited("a") for _ in range(4)] == [0.001, 0.002, 0.004, 0.004]
+    queue.forget("a")
+    assert queue.add_rate_limited("a") == 0.001
     assert await queue.get() == "a"
     queue.close()
 
@@ -59,7 +59,7 @@ async def test_some_go_ahead_of_the_others_but_every_sixteenth_turn_is_the_other
     for number in range(3):
         queue.add(f"other-{number}")
     for number in range(18):
-        queue.add(f"ahead-{number}", ahead=True)
+        queue.add(f"ahead-{number}", priority=True)
     taken = [await queue.get() for _ in range(21)]
     assert taken[:17] == [*(f"ahead-{number}" for number in range(15)), "other-0", "ahead-15"]
     assert taken[17:] == ["ahead-16", "ahead-17", "other-1", "other-2"]
@@ -68,6 +68,6 @@ async def test_some_go_ahead_of_the_others_but_every_sixteenth_turn_is_the_other
 async def test_a_key_that_waits_keeps_its_place_when_it_is_to_go_ahead() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
-    queue.add("a", ahead=True)
-    queue.add("b", ahead=True)
+    queue.add("a", priority=True)
+    queue.add("b", priority=True)
     assert [await queue.get(), await queue.get()] == ["b", "a"] and len(queue) == 0

@@ -16,11 +16,11 @@ from tests.support.operator import PODS, Installed
 from tests.support.process import Process
 from tests.support.pytorchjobs import job
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.gvr import SERVICES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 pytestmark = pytest.mark.cluster
 JOB_COUNT = rounds(4, 25)
@@ -38,9 +38,9 @@ def operator(kubeconfig: Path, log: Path) -> Process:
 class Kubelet:
     """Moves pods on, and remembers every one that was ever there."""
 
-    def __init__(self, installed: Installed, informers: Informers) -> None:
+    def __init__(self, installed: Installed, informers: InformerFactory) -> None:
         self._client = installed.admin
-        self._pods = informers.of(PODS)
+        self._pods = informers.for_resource(PODS)
         self.made: dict[str, set[str]] = {}
         self._pods.on_change(self._seen)
 
@@ -63,7 +63,7 @@ async def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(
 ) -> None:
     random.seed(7)
     namespace = await installed.namespace("chaos")
-    informers = Informers(installed.admin, namespace=namespace)
+    informers = InformerFactory(installed.admin, namespace=namespace)
     kubelet = Kubelet(installed, informers)
     watching = asyncio.create_task(informers.run())
     await informers.synced()
@@ -84,7 +84,7 @@ async def test_killed_again_and_again_it_loses_no_job_and_makes_nothing_twice(
         async def all_succeeded() -> bool:
             await kubelet.step()
             jobs = (await installed.admin.list(JOBS, namespace)).items
-            return all(holds(one, "Succeeded") for one in jobs) and len(jobs) == JOB_COUNT
+            return all(has_true_condition(one, "Succeeded") for one in jobs) and len(jobs) == JOB_COUNT
 
         await installed.until(all_succeeded, seconds=240)
     finally:

@@ -14,7 +14,7 @@ from tests.support.kubernetes import Server
 from tests.support.operator import PODS, Installed, running
 from tests.support.pytorchjobs import job
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.queue.crd import definitions
@@ -71,7 +71,7 @@ async def test_yard_queue_reads_the_queues_there(installed: Installed, elsewhere
                 raise
 
         async def established(name: str = one["metadata"]["name"]) -> bool:
-            return holds(await installed.admin.get(DEFINITIONS, name), "Established")
+            return has_true_condition(await installed.admin.get(DEFINITIONS, name), "Established")
 
         await installed.until(established)
     done = await yard("queue", *elsewhere, "list", "-n", "nobodys", "-o", "json")

@@ -11,7 +11,7 @@ from tests.support.kubernetes import Server
 from tests.support.operator import INSTALLATION, Installed, denied, installation, running, started
 from tests.support.pytorchjobs import job, replica
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import EVENTS, PODS
@@ -64,7 +64,7 @@ async def _define(installed: Installed, ref: GroupVersionResource) -> None:
             raise
 
     async def served() -> bool:
-        return holds(await installed.admin.get(DEFINITIONS, f"{ref.plural}.{ref.group}"), "Established")
+        return has_true_condition(await installed.admin.get(DEFINITIONS, f"{ref.plural}.{ref.group}"), "Established")
 
     await installed.until(served)
 
@@ -82,7 +82,7 @@ async def _finish(installed: Installed, namespace: str) -> None:
     )
 
     async def succeeded() -> bool:
-        return holds(await installed.admin.get(JOBS, "train", namespace), "Succeeded")
+        return has_true_condition(await installed.admin.get(JOBS, "train", namespace), "Succeeded")
 
     await installed.until(succeeded)
 

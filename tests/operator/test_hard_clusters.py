@@ -20,7 +20,7 @@ from tests.support.kubernetes import Kubernetes
 from tests.support.operator import Installed, denied, installation, running, started
 from tests.support.pytorchjobs import job
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.gvr import CLUSTER_ROLES, PODS, SECRETS
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
@@ -46,7 +46,7 @@ async def _succeeds(installed: Installed, namespace: str, **run: Any) -> Object:
 
     async def succeeded() -> Object | None:
         found = await installed.admin.get(JOBS, "train", namespace)
-        return found if holds(found, "Succeeded") else None
+        return found if has_true_condition(found, "Succeeded") else None
 
     found: Object = await installed.until(succeeded)
     return found

@@ -23,7 +23,7 @@ from torchyard.api.gvr import CLUSTER_ROLES, NAMESPACES
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
-from torchyard.kube.connect import connected
+from torchyard.kube.connect import open_client
 from torchyard.kube.kubeconfig import load
 from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.install import install, uninstall
@@ -70,7 +70,7 @@ async def test_an_operator_of_one_namespace_has_rights_there_only(kube: Server) 
 
 @contextlib.asynccontextmanager
 async def administered(kube: Server) -> AsyncIterator[Client]:
-    async with connected(load(kube.kubeconfig), "test") as admin:
+    async with open_client(load(kube.kubeconfig), "test") as admin:
         yield admin
     await asyncio.sleep(0.25)  # connections take a moment to close
 

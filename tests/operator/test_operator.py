@@ -10,7 +10,7 @@ import pytest
 from tests.support.operator import INSTALLATION, NAMESPACES, PODS, Installed, running, started
 from tests.support.pytorchjobs import job
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import SECRETS
@@ -74,7 +74,7 @@ async def test_a_job_runs_to_its_end_under_the_operators_own_role(
         await finish(installed, namespace, len(pods))
 
         async def succeeded() -> bool:
-            return holds(await installed.admin.get(JOBS, made["metadata"]["name"], namespace), "Succeeded")
+            return has_true_condition(await installed.admin.get(JOBS, made["metadata"]["name"], namespace), "Succeeded")
 
         await installed.until(succeeded)
         url = f"http://127.0.0.1:{operator.ports['metrics']}/metrics"

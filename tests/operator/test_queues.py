@@ -13,7 +13,7 @@ from tests.support.kubernetes import Server
 from tests.support.operator import INSTALLATION, Installed, denied, installation, running
 from tests.support.pytorchjobs import job
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import CONFIG_MAPS, PODS
 from torchyard.api.objects import Object
@@ -46,7 +46,7 @@ async def installed(kube: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             name = one["metadata"]["name"]
 
             async def established(name: str = name) -> bool:
-                return holds(await found.admin.get(DEFINITIONS, name), "Established")
+                return has_true_condition(await found.admin.get(DEFINITIONS, name), "Established")
 
             await found.until(established)
         yield found
@@ -169,7 +169,7 @@ async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and
         await admin.create(JOBS, queued(namespace, suspend=True))  # as Kueue's webhook has it
 
         async def suspended() -> bool:
-            return holds(await admin.get(JOBS, "train", namespace), "Suspended")
+            return has_true_condition(await admin.get(JOBS, "train", namespace), "Suspended")
 
         await installed.until(suspended)
         assert await installed.pods(namespace, 0) == []

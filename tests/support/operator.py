@@ -17,7 +17,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.kube.client import Client
-from torchyard.kube.connect import connected
+from torchyard.kube.connect import open_client
 from torchyard.kube.kubeconfig import Connection, load
 from torchyard.operator.certificates import MUTATING, VALIDATING
 from torchyard.operator.clock import local
@@ -62,7 +62,7 @@ class Installed:
 @contextlib.asynccontextmanager
 async def installation(kube: Server, to: Installation = INSTALLATION) -> AsyncIterator[Installed]:
     connection = load(kube.kubeconfig)
-    async with connected(connection, "test") as admin:
+    async with open_client(connection, "test") as admin:
         await _forget_webhooks(admin)  # as another test left them
         while ((await admin.find(NAMESPACES, NAMESPACE)) or {"metadata": {}})["metadata"].get("deletionTimestamp"):
             await asyncio.sleep(0.05)

@@ -29,7 +29,7 @@ _is_url_path = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+").fullmatch
 _has_letter = re.compile(r"[a-z]").search
 
 
-def within(low: int, high: int) -> str:
+def in_range(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
@@ -43,19 +43,19 @@ def nonnegative_fields(holder: Mapping[str, Any], fields: Iterable[str], at: str
         nonnegative(holder.get(name), f"{at}.{name}", errs)
 
 
-def told(problems: Iterable[str], field: str, value: Any, errs: list[FieldError]) -> None:
+def report_problems(problems: Iterable[str], field: str, value: Any, errs: list[FieldError]) -> None:
     """One fault per problem of a name."""
     errs.extend(field_errors.invalid(field, value, problem) for problem in problems)
 
 
-def one_of(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
+def required_enum(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
     """A choice that must be made."""
     if value in allowed:
         return
     errs.append(field_errors.not_supported(field, value, allowed) if value else field_errors.required(field))
 
 
-def choice(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
+def optional_enum(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
     """A choice that may be left open."""
     if value is not None and value not in allowed:
         errs.append(field_errors.not_supported(field, value, allowed))
@@ -68,7 +68,7 @@ def immutable(new: Any, old: Any, field: str, errs: list[FieldError]) -> None:
 
 def port_number(value: int, field: str, errs: list[FieldError]) -> None:
     if not 1 <= value <= 65535:
-        errs.append(field_errors.invalid(field, value, within(1, 65535)))
+        errs.append(field_errors.invalid(field, value, in_range(1, 65535)))
 
 
 def port_name_problems(name: str) -> list[str]:
@@ -90,7 +90,7 @@ def port_name_problems(name: str) -> list[str]:
 
 def port_number_or_name(port: int | str | None, field: str, errs: list[FieldError]) -> None:
     if isinstance(port, str):
-        told(port_name_problems(port), field, port, errs)
+        report_problems(port_name_problems(port), field, port, errs)
     else:
         port_number(port or 0, field, errs)
 
@@ -156,7 +156,7 @@ def cidr(text: str, field: str, errs: list[FieldError]) -> bool:
     return False
 
 
-def ordinary_ip(text: str, field: str, errs: list[FieldError]) -> None:
+def non_special_ip(text: str, field: str, errs: list[FieldError]) -> None:
     """An address that another host can reach: what endpoints and external addresses must be."""
     address = parse_ip(text)
     if address is None:
@@ -174,7 +174,7 @@ def ordinary_ip(text: str, field: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.invalid(field, text, detail))
 
 
-def descending_path(path: str, field: str, errs: list[FieldError]) -> None:
+def local_descending_path(path: str, field: str, errs: list[FieldError]) -> None:
     """A path that stays below where it starts."""
     if path.startswith("/"):
         errs.append(field_errors.invalid(field, path, "must be a relative path"))
@@ -186,9 +186,9 @@ def no_backsteps(path: str, field: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.invalid(field, path, "must not contain '..'"))
 
 
-def unreserved_path(path: str, field: str, errs: list[FieldError]) -> None:
+def local_non_reserved_path(path: str, field: str, errs: list[FieldError]) -> None:
     """A path in a projected volume, whose own files begin with two dots."""
-    descending_path(path, field, errs)
+    local_descending_path(path, field, errs)
     if path.startswith("..") and not path.startswith("../"):
         errs.append(field_errors.invalid(field, path, "must not start with '..'"))
 
@@ -225,7 +225,7 @@ def at_most_100_percent(value: int | str, field: str, errs: list[FieldError]) ->
 
 def user_id(value: int | None, field: str, errs: list[FieldError]) -> None:
     if value is not None and not 0 <= value <= MAX_INT32:
-        errs.append(field_errors.invalid(field, value, within(0, MAX_INT32)))
+        errs.append(field_errors.invalid(field, value, in_range(0, MAX_INT32)))
 
 
 def domain_path(text: str, field: str, errs: list[FieldError]) -> None:
@@ -237,7 +237,7 @@ def domain_path(text: str, field: str, errs: list[FieldError]) -> None:
         detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
         errs.append(field_errors.invalid(field, text, detail))
     else:
-        told(names.subdomain_problems(domain), field, domain, errs)
+        report_problems(names.subdomain_problems(domain), field, domain, errs)
         if not _is_url_path(path):
             detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')"
             errs.append(field_errors.invalid(field, path, detail))

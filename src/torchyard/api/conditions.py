@@ -21,7 +21,7 @@ def is_true(conditions: Iterable[Object], type: str) -> bool:
     return False
 
 
-def holds(obj: Object, type: str) -> bool:
+def has_true_condition(obj: Object, type: str) -> bool:
     """Whether an object's status says so."""
     return is_true((obj.get("status") or {}).get("conditions") or (), type)
 

@@ -149,7 +149,7 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusError:
     """422 with one cause per fault; the message lists them all, as kubectl prints it."""
     # the same fault found twice is two causes but one sentence, as upstream has it
-    lines = list(dict.fromkeys(error.line() for error in errs))
+    lines = list(dict.fromkeys(str(error) for error in errs))
     said = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, group, name, causes=[error.cause() for error in errs])
     return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {said}', details=details)

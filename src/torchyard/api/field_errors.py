@@ -16,7 +16,7 @@ class FieldError(NamedTuple):
     field: str
     message: str
 
-    def line(self) -> str:
+    def __str__(self) -> str:
         return f"{self.field}: {self.message}" if self.field else self.message
 
     def cause(self) -> dict[str, str]:
@@ -26,7 +26,7 @@ class FieldError(NamedTuple):
         return cause
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as it appears in a message: strings quoted, everything else as JSON."""
     if value is None:
         return "null"
@@ -42,16 +42,16 @@ def required(field: str, detail: str = "") -> FieldError:
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueInvalid", field, _with_detail(f"Invalid value: {shown(value)}", detail))
+    return FieldError("FieldValueInvalid", field, _with_detail(f"Invalid value: {format_value(value)}", detail))
 
 
 def wrong_type(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError("FieldValueTypeInvalid", field, _with_detail(f"Invalid value: {shown(value)}", detail))
+    return FieldError("FieldValueTypeInvalid", field, _with_detail(f"Invalid value: {format_value(value)}", detail))
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
-    detail = "supported values: " + ", ".join(shown(one) for one in allowed)
-    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: {detail}")
+    detail = "supported values: " + ", ".join(format_value(one) for one in allowed)
+    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {format_value(value)}: {detail}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
@@ -59,11 +59,11 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {shown(value)}")
+    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {format_value(value)}")
 
 
 def not_found(field: str, value: Any) -> FieldError:
-    return FieldError("FieldValueNotFound", field, f"Not found: {shown(value)}")
+    return FieldError("FieldValueNotFound", field, f"Not found: {format_value(value)}")
 
 
 def too_long(field: str, limit: int) -> FieldError:

@@ -15,8 +15,8 @@ from torchyard.api.service import strategy as service
 from torchyard.api.strategy import Strategy
 from torchyard.api.volume import strategy as volume
 from torchyard.api.workload import strategy as workload
-from torchyard.api.workload.autoscaler import AutoscalerStrategy
-from torchyard.api.workload.budget import BudgetStrategy
+from torchyard.api.workload.autoscaler import HorizontalPodAutoscalerStrategy
+from torchyard.api.workload.budget import PodDisruptionBudgetStrategy
 
 _ADMISSION = "admissionregistration.k8s.io"
 _NETWORKING = "networking.k8s.io"
@@ -30,18 +30,18 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("", "limitranges"): quota.LimitRangeStrategy(),
     ("", "namespaces"): cluster.NamespaceStrategy(),
     ("", "nodes"): cluster.NodeStrategy(),
-    ("", "persistentvolumeclaims"): volume.ClaimStrategy(),
-    ("", "persistentvolumes"): volume.VolumeStrategy(),
+    ("", "persistentvolumeclaims"): volume.PersistentVolumeClaimStrategy(),
+    ("", "persistentvolumes"): volume.PersistentVolumeStrategy(),
     ("", "pods"): pod.PodStrategy(),
     ("", "podtemplates"): pod.PodTemplateStrategy(),
     ("", "replicationcontrollers"): workload.ReplicationControllerStrategy(),
-    ("", "resourcequotas"): quota.QuotaStrategy(),
+    ("", "resourcequotas"): quota.ResourceQuotaStrategy(),
     ("", "secrets"): cluster.SecretStrategy(),
     ("", "serviceaccounts"): cluster.ServiceAccountStrategy(),
     ("", "services"): service.ServiceStrategy(),
     (_ADMISSION, "mutatingwebhookconfigurations"): webhooks.MutatingWebhookStrategy(),
-    (_ADMISSION, "validatingadmissionpolicies"): policies.AdmissionPolicyStrategy(),
-    (_ADMISSION, "validatingadmissionpolicybindings"): policies.AdmissionPolicyBindingStrategy(),
+    (_ADMISSION, "validatingadmissionpolicies"): policies.ValidatingAdmissionPolicyStrategy(),
+    (_ADMISSION, "validatingadmissionpolicybindings"): policies.ValidatingAdmissionPolicyBindingStrategy(),
     (_ADMISSION, "validatingwebhookconfigurations"): webhooks.ValidatingWebhookStrategy(),
     ("apiregistration.k8s.io", "apiservices"): webhooks.APIServiceStrategy(),
     ("apps", "controllerrevisions"): workload.ControllerRevisionStrategy(),
@@ -49,22 +49,22 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("apps", "deployments"): workload.DeploymentStrategy(),
     ("apps", "replicasets"): workload.ReplicaSetStrategy(),
     ("apps", "statefulsets"): workload.StatefulSetStrategy(),
-    ("autoscaling", "horizontalpodautoscalers"): AutoscalerStrategy(),
+    ("autoscaling", "horizontalpodautoscalers"): HorizontalPodAutoscalerStrategy(),
     ("batch", "cronjobs"): job.CronJobStrategy(),
     ("batch", "jobs"): job.JobStrategy(),
-    ("certificates.k8s.io", "certificatesigningrequests"): requests.SigningRequestStrategy(),
+    ("certificates.k8s.io", "certificatesigningrequests"): requests.CertificateSigningRequestStrategy(),
     ("coordination.k8s.io", "leases"): cluster.LeaseStrategy(),
     ("discovery.k8s.io", "endpointslices"): service.EndpointSliceStrategy(),
-    ("events.k8s.io", "events"): event.NewEventStrategy(),
+    ("events.k8s.io", "events"): event.EventsV1Strategy(),
     ("flowcontrol.apiserver.k8s.io", "flowschemas"): requests.FlowSchemaStrategy(),
-    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): requests.PriorityLevelStrategy(),
+    ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"): requests.PriorityLevelConfigurationStrategy(),
     (_NETWORKING, "ingressclasses"): service.IngressClassStrategy(),
     (_NETWORKING, "ingresses"): service.IngressStrategy(),
     (_NETWORKING, "ipaddresses"): addresses.IPAddressStrategy(),
     (_NETWORKING, "networkpolicies"): service.NetworkPolicyStrategy(),
     (_NETWORKING, "servicecidrs"): addresses.ServiceCIDRStrategy(),
     ("node.k8s.io", "runtimeclasses"): cluster.RuntimeClassStrategy(),
-    ("policy", "poddisruptionbudgets"): BudgetStrategy(),
+    ("policy", "poddisruptionbudgets"): PodDisruptionBudgetStrategy(),
     (_RBAC, "clusterrolebindings"): access.ClusterRoleBindingStrategy(),
     (_RBAC, "clusterroles"): access.ClusterRoleStrategy(),
     (_RBAC, "rolebindings"): access.RoleBindingStrategy(),
@@ -74,10 +74,10 @@ STRATEGIES: dict[tuple[str, str], Strategy] = {
     ("resource.k8s.io", "resourceclaimtemplates"): device.ResourceClaimTemplateStrategy(),
     ("resource.k8s.io", "resourceslices"): device.ResourceSliceStrategy(),
     ("scheduling.k8s.io", "priorityclasses"): cluster.PriorityClassStrategy(),
-    (_STORAGE, "csidrivers"): volume.DriverStrategy(),
+    (_STORAGE, "csidrivers"): volume.CSIDriverStrategy(),
     (_STORAGE, "csinodes"): volume.CSINodeStrategy(),
-    (_STORAGE, "csistoragecapacities"): volume.CapacityStrategy(),
+    (_STORAGE, "csistoragecapacities"): volume.CSIStorageCapacityStrategy(),
     (_STORAGE, "storageclasses"): volume.StorageClassStrategy(),
-    (_STORAGE, "volumeattachments"): volume.AttachmentStrategy(),
-    (_STORAGE, "volumeattributesclasses"): volume.AttributesClassStrategy(),
+    (_STORAGE, "volumeattachments"): volume.VolumeAttachmentStrategy(),
+    (_STORAGE, "volumeattributesclasses"): volume.VolumeAttributesClassStrategy(),
 }

@@ -28,7 +28,7 @@ class ManifestError(YardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class MisplacedLine:
     """A line that should stand further right, and below what."""
 
     line: int
@@ -60,7 +60,7 @@ def read(text: str, origin: str) -> list[Object]:
     return objects
 
 
-def lost_indentation(text: str) -> list[Shift]:
+def find_misplaced_lines(text: str) -> list[MisplacedLine]:
     """The lines that stand beside what they belong under."""
     lines = [
         (number, found)
@@ -72,13 +72,13 @@ def lost_indentation(text: str) -> list[Shift]:
         indent, here = _column(parent), len(child["indent"])
         empty = not parent["value"].split("#")[0].strip()
         if parent["key"] in _HOLDERS and empty and not child["dash"] and here == indent:
-            shifts.append(Shift(number, child["key"], parent["key"], above, 2))
+            shifts.append(MisplacedLine(number, child["key"], parent["key"], above, 2))
         elif parent["dash"] and not child["dash"] and here == len(parent["indent"]):
-            shifts.append(Shift(number, child["key"], f"- {parent['key']}", above, len(parent["dash"])))
+            shifts.append(MisplacedLine(number, child["key"], f"- {parent['key']}", above, len(parent["dash"])))
     return shifts
 
 
-def indentation_hint(shifts: list[Shift]) -> str:
+def indentation_hint(shifts: list[MisplacedLine]) -> str:
     """What to do about them."""
     first, *others = shifts
     more = f"; the same holds for line {', '.join(str(one.line) for one in others)}" if others else ""
@@ -90,7 +90,7 @@ def _column(found: re.Match[str]) -> int:
 
 
 def _unreadable(text: str, origin: str, problem: str) -> ManifestError:
-    shifts = lost_indentation(text)
+    shifts = find_misplaced_lines(text)
     if not shifts:
         return ManifestError(f"{origin}: {problem}", hint="compare it with `kubectl explain KIND --recursive`")
     return ManifestError(

@@ -364,7 +364,7 @@ def validate_metadata_update(
     if old.get("deletionTimestamp"):
         added = sorted(set(finalizers) - set(old.get("finalizers") or ()))
         if added:
-            named = ", ".join(field_errors.shown(name) for name in added)
+            named = ", ".join(field_errors.format_value(name) for name in added)
             detail = (
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{named}}}"

@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import Literal
 
 from torchyard.api.access import columns as access
-from torchyard.api.cells import CREATED_AT, NAME, name_of
 from torchyard.api.cluster import columns as cluster
 from torchyard.api.columns import Cell, Columns
 from torchyard.api.device import columns as device
 from torchyard.api.errors import bad_request
-from torchyard.api.field_errors import shown
+from torchyard.api.field_errors import format_value
 from torchyard.api.job import columns as job
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns as pod
 from torchyard.api.service import columns as service
+from torchyard.api.table_cells import CREATED_AT, NAME, name_of
 from torchyard.api.volume import columns as volume
 from torchyard.api.workload import columns as workload
 
@@ -101,7 +101,7 @@ def include_object(asked: str) -> IncludeObject:
             return asked
     raise bad_request(
         "Unable to convert to Table as requested: includeObject:"
-        f" Invalid value: {shown(asked)}: must be 'Metadata', 'Object', 'None', or empty"
+        f" Invalid value: {format_value(asked)}: must be 'Metadata', 'Object', 'None', or empty"
     )
 
 

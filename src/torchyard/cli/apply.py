@@ -9,12 +9,12 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.core.run.outcome import RUNNABLE, outcome
 from torchyard.kube.client import Client
-from torchyard.kube.resources import resource_of
+from torchyard.kube.discovery import find_resource
 
 
 async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -> tuple[GroupVersionResource, Object]:
     """Server-side apply, as this command; an object without a name is created."""
-    ref = await resource_of(client, obj["apiVersion"], obj["kind"])
+    ref = await find_resource(client, obj["apiVersion"], obj["kind"])
     metadata = obj["metadata"]
     where = (metadata.get("namespace") or namespace) if ref.namespaced else ""
     if "name" not in metadata:

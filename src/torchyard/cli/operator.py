@@ -61,7 +61,7 @@ def operator(
 ) -> None:
     """Look after the PyTorchJobs of a cluster. Runs until it is stopped."""
     from torchyard.kube.kubeconfig import load
-    from torchyard.kube.process import calm_collector, prefer_uvloop
+    from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
     from torchyard.operator.logs import set_up
     from torchyard.operator.operator import Operator
 
@@ -87,7 +87,7 @@ def operator(
     logging.getLogger(__name__).info("%s looks after %s", settings.identity, connection.server)
 
     async def run() -> None:
-        calm_collector()
+        tune_garbage_collector()
         await _until_signal(Operator(connection, settings).run)
 
     prefer_uvloop()

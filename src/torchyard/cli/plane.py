@@ -155,7 +155,7 @@ def kubeconfig(
 ) -> None:
     """Print the kubeconfig of the plane, or its path, or merge it into yours."""
     from torchyard.kube import kubeconfig_entry
-    from torchyard.kube.kubeconfig import parsed
+    from torchyard.kube.kubeconfig import parse_file
 
     settings = Settings(state=(state or default_state()).absolute())
     file = settings.kubeconfig
@@ -164,6 +164,6 @@ def kubeconfig(
     if path:
         say(str(file))
     elif merge:
-        say(f"merged into {kubeconfig_entry.merge(parsed(file, required=True), replace=replace, switch=True)}")
+        say(f"merged into {kubeconfig_entry.merge(parse_file(file, required=True), replace=replace, switch=True)}")
     else:
         typer.echo(file.read_text(), nl=False)

@@ -64,10 +64,10 @@ async def _run(
     found: Connection, objects: list[Object], text: str, namespace: str, *, on_interrupt: OnInterrupt, replace: bool
 ) -> int:
     from torchyard.cli.screen import screen as make_screen
-    from torchyard.kube.connect import connected
+    from torchyard.kube.connect import open_client
 
     running: list[tuple[GroupVersionResource, Object]] = []
-    async with connected(found, "yard-run") as client:
+    async with open_client(found, "yard-run") as client:
         screen = make_screen()
         work = asyncio.ensure_future(
             _apply_and_follow(client, objects, namespace or found.namespace, running, screen, replace)
@@ -81,7 +81,7 @@ async def _run(
             await _interrupted(client, running, screen, on_interrupt)
             return INTERRUPTED
         except StatusError as error:
-            shifts = manifests.lost_indentation(text)
+            shifts = manifests.find_misplaced_lines(text)
             if error.status in (400, 422) and shifts:
                 raise YardError(
                     f"{error.message}\nlikely cause: {shifts[0]}", hint=manifests.indentation_hint(shifts)

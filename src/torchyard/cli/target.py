@@ -30,10 +30,10 @@ def chosen(kubeconfig: Path | None, context: str, state: Path | None) -> Connect
 
 def ask(connection: Connection, work: Callable[[Client], Awaitable[T]]) -> T:
     """What `work` answers when it is given a client."""
-    from torchyard.kube.connect import connected
+    from torchyard.kube.connect import open_client
 
     async def run() -> T:
-        async with connected(connection, "yard") as client:
+        async with open_client(connection, "yard") as client:
             return await work(client)
 
     return asyncio.run(run())

@@ -10,18 +10,18 @@ from torchyard.controllers.loop import Controller
 from torchyard.core.account.secrets import TYPE, account_of, filled, is_for
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class AccountSecrets:
     """`sign` makes the token of an account for a secret of a name."""
 
     def __init__(
-        self, client: Client, informers: Informers, *, authority: str, sign: Callable[[Object, str], str]
+        self, client: Client, informers: InformerFactory, *, authority: str, sign: Callable[[Object, str], str]
     ) -> None:
         self._client, self._authority, self._sign = client, authority, sign
-        self._accounts = informers.of(SERVICE_ACCOUNTS)
-        self._secrets = informers.of(SECRETS, fields=f"type={TYPE}", indexes={"account": _index})
+        self._accounts = informers.for_resource(SERVICE_ACCOUNTS)
+        self._secrets = informers.for_resource(SECRETS, fields=f"type={TYPE}", indexes={"account": _index})
         sources = (self._accounts, self._secrets)
         self.controller = Controller("serviceaccount-token-controller", self._reconcile, sources)
         self._secrets.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))

@@ -18,9 +18,9 @@ from torchyard.controllers.loop import Controller
 from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
 from torchyard.core.autoscaler.pace import History
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 USAGE = GroupVersionResource("metrics.k8s.io", "v1beta1", "pods")
 # kube-controller-manager's --horizontal-pod-autoscaler-sync-period
@@ -33,15 +33,15 @@ class AutoscalerController:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         *,
         target: Callable[[str, str], GroupVersionResource | None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         period: float = PERIOD_SECONDS,
     ) -> None:
         self._client, self._target, self._clock, self._period = client, target, clock, period
-        self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
-        self._autoscalers = informers.of(HORIZONTAL_POD_AUTOSCALERS)
+        self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
+        self._autoscalers = informers.for_resource(HORIZONTAL_POD_AUTOSCALERS)
         self._histories: dict[str, History] = {}
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._autoscalers], workers=1)
         self._autoscalers.on_change(self._changed)

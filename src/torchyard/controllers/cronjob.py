@@ -14,21 +14,21 @@ from torchyard.controllers.loop import Controller
 from torchyard.controllers.written import Written
 from torchyard.core.cronjob.decide import Decision, decide, note_start
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class CronJobController:
     """`run` until cancelled."""
 
     def __init__(
-        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._client, self._clock = client, clock
-        self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
-        self._crons = informers.of(CRON_JOBS, indexes={"key": by_key})
-        self._jobs = informers.of(JOBS, indexes={"owner": by_owner})
+        self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
+        self._crons = informers.for_resource(CRON_JOBS, indexes={"key": by_key})
+        self._jobs = informers.for_resource(JOBS, indexes={"owner": by_owner})
         self._newest_crons = Written(self._crons, "key", by_key)
         self._newest_jobs = Written(self._jobs, "owner", by_owner)
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._crons, self._jobs])

@@ -11,14 +11,14 @@ from torchyard.core.service.endpoints import MANAGED_BY, MANAGER, OVER_CAPACITY,
 from torchyard.core.service.slices import has_slices
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class EndpointsController:
-    def __init__(self, client: Client, informers: Informers) -> None:
+    def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
         self._known = ServicePods(informers)
-        self._made = informers.of(ENDPOINTS)
+        self._made = informers.for_resource(ENDPOINTS)
         sources = (self._known.services, self._known.pods, self._made)
         self.controller = Controller("endpoints-controller", self._reconcile, sources)
         self._known.feed(self.controller.queue)

@@ -10,14 +10,16 @@ from torchyard.controllers.service_pods import ServicePods
 from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, has_slices, wanted_slices
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class EndpointSliceController:
-    def __init__(self, client: Client, informers: Informers) -> None:
+    def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
         self._known = ServicePods(informers)
-        self._slices = informers.of(ENDPOINT_SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of})
+        self._slices = informers.for_resource(
+            ENDPOINT_SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of}
+        )
         sources = (self._known.services, self._known.pods, self._slices)
         self.controller = Controller("endpointslice-controller", self._reconcile, sources)
         self._known.feed(self.controller.queue)

@@ -9,13 +9,13 @@ from torchyard.controllers.loop import Controller
 from torchyard.core.volume.ephemeral import ephemeral_claims
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class EphemeralVolumes:
-    def __init__(self, client: Client, informers: Informers) -> None:
+    def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
-        self._claims, self._pods = informers.of(PERSISTENT_VOLUME_CLAIMS), informers.of(PODS)
+        self._claims, self._pods = informers.for_resource(PERSISTENT_VOLUME_CLAIMS), informers.for_resource(PODS)
         self.controller = Controller("ephemeral-volume-controller", self._reconcile, (self._claims, self._pods))
         self._pods.on_change(self._pod_changed)
         self._claims.on_change(self._claim_changed)

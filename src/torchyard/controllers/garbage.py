@@ -12,7 +12,7 @@ from torchyard.api.objects import Object
 from torchyard.core.garbage.decide import Delete, DropOwners, OrphanDependents, OwnerState, RemoveFinalizer, decide
 from torchyard.core.garbage.graph import ORPHAN, Graph, Node, Owner, node_of
 from torchyard.kube.client import Client
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class GarbageCollector:
     """
 
     def __init__(
-        self, client: Client, resource_of: Callable[[str, str], GroupVersionResource | None], recorder: Recorder
+        self, client: Client, resource_of: Callable[[str, str], GroupVersionResource | None], recorder: EventRecorder
     ) -> None:
         self._client = client
         self._resource_of = resource_of
@@ -55,9 +55,9 @@ class GarbageCollector:
             uid = await self._queue.get()
             try:
                 await self._collect(uid)
-                self._queue.succeeded(uid)
+                self._queue.forget(uid)
             except YardError as error:
-                log.debug("garbage collector: %s; again in %.2f s", error, self._queue.failed(uid))
+                log.debug("garbage collector: %s; again in %.2f s", error, self._queue.add_rate_limited(uid))
             finally:
                 self._queue.done(uid)
 

@@ -18,9 +18,9 @@ from torchyard.core.job.decide import Decision, decide, is_managed_here
 from torchyard.core.job.status import with_fewer_active
 from torchyard.core.job.view import View, has_ended, is_tracked, phase
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class JobController:
@@ -29,15 +29,15 @@ class JobController:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         workers: int = 8,
     ) -> None:
         self._client, self._clock = client, clock
-        self._recorder = Recorder(client, messages.CONTROLLER, clock=clock)
-        self._jobs = informers.of(JOBS, indexes={"namespace": by_namespace, "key": by_key})
-        self._pods = informers.of(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
+        self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
+        self._jobs = informers.for_resource(JOBS, indexes={"namespace": by_namespace, "key": by_key})
+        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
         self._newest_jobs = Written(self._jobs, "key", by_key)
         self._newest_pods = Written(self._pods, "owner", by_owner)
         self._writer = PodWriter(client, self._recorder, self._newest_pods)

@@ -15,7 +15,7 @@ from torchyard.controllers.written import Written
 from torchyard.core.job.crew import Deletion
 from torchyard.core.job.pods import owner_reference
 from torchyard.kube.client import Client
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.event_recorder import EventRecorder
 
 _WRITES_AT_ONCE = 32
 _DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}
@@ -27,7 +27,7 @@ class Made(NamedTuple):
 
 
 class PodWriter:
-    def __init__(self, client: Client, recorder: Recorder, written: Written) -> None:
+    def __init__(self, client: Client, recorder: EventRecorder, written: Written) -> None:
         self._client, self._recorder, self._written = client, recorder, written
         self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
 

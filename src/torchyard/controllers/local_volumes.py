@@ -17,9 +17,9 @@ from torchyard.controllers.loop import Controller
 from torchyard.core.volume import local
 from torchyard.core.volume.view import CLAIM, VOLUME, class_of, phase, size, storage_class, wanted_size
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 _TRY_AGAIN = 15.0
 
@@ -27,12 +27,12 @@ _TRY_AGAIN = 15.0
 class LocalVolumes:
     """Directories under `root`, for claims of pods on `node`."""
 
-    def __init__(self, client: Client, informers: Informers, *, root: Path, node: str) -> None:
+    def __init__(self, client: Client, informers: InformerFactory, *, root: Path, node: str) -> None:
         self._client, self._root, self._node = client, root, node
-        self.recorder = Recorder(client, local.PROVISIONER)
-        self._claims = informers.of(PERSISTENT_VOLUME_CLAIMS)
-        self._volumes = informers.of(PERSISTENT_VOLUMES)
-        self._classes = informers.of(STORAGE_CLASSES)
+        self.recorder = EventRecorder(client, local.PROVISIONER)
+        self._claims = informers.for_resource(PERSISTENT_VOLUME_CLAIMS)
+        self._volumes = informers.for_resource(PERSISTENT_VOLUMES)
+        self._classes = informers.for_resource(STORAGE_CLASSES)
         sources = (self._claims, self._volumes, self._classes)
         self.claims = Controller(f"{local.PROVISIONER} claims", self._look_at_claim, sources)
         self.volumes = Controller(f"{local.PROVISIONER} volumes", self._look_at_volume, sources)

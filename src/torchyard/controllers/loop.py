@@ -57,17 +57,21 @@ class Controller:
             try:
                 again = await self._reconcile(key)
             except StatusError as error:
-                pause = self.queue.failed(key)
+                pause = self.queue.add_rate_limited(key)
                 # Somebody else was faster: the informer will bring what they wrote.
                 level = logging.DEBUG if error.status in (404, 409) else logging.WARNING
                 log.log(level, "%s %s: %s; again in %.2f s", self.name, "/".join(key), error, pause)
             except YardError as error:
-                log.warning("%s %s: %s; again in %.2f s", self.name, "/".join(key), error, self.queue.failed(key))
+                log.warning(
+                    "%s %s: %s; again in %.2f s", self.name, "/".join(key), error, self.queue.add_rate_limited(key)
+                )
             except Exception:
-                log.exception("%s %s failed; again in %.2f s", self.name, "/".join(key), self.queue.failed(key))
+                log.exception(
+                    "%s %s failed; again in %.2f s", self.name, "/".join(key), self.queue.add_rate_limited(key)
+                )
             else:
                 result = "success" if again is None else "requeue_after"
-                self.queue.succeeded(key)
+                self.queue.forget(key)
                 if again is not None:
                     self.queue.add_after(key, again)
             finally:

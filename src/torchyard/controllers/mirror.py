@@ -17,7 +17,7 @@ from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 # A new namespace has no account for its pods yet.
 _ACCOUNT_SECONDS = 0.2
@@ -27,9 +27,9 @@ LABELS = {"control-plane": "kubeflow-training-operator"}
 
 
 class OperatorMirror:
-    def __init__(self, client: Client, informers: Informers, clock: Callable[[], datetime]) -> None:
+    def __init__(self, client: Client, informers: InformerFactory, clock: Callable[[], datetime]) -> None:
         self._client, self._clock = client, clock
-        self._pods = informers.of(PODS, namespace=NAMESPACE, fields=f"metadata.name={NAME}")
+        self._pods = informers.for_resource(PODS, namespace=NAMESPACE, fields=f"metadata.name={NAME}")
         self.controller = Controller("operator-mirror", self._reconcile, [self._pods], workers=1)
         self._pods.on_change(lambda _change, _obj, _before: self.controller.queue.add((NAMESPACE, NAME)))
         self.controller.queue.add((NAMESPACE, NAME))

@@ -9,7 +9,7 @@ from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 ROOT_CA = "kube-root-ca.crt"
 
@@ -18,14 +18,14 @@ class NamespaceContent:
     """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
 
     def __init__(
-        self, name: str, client: Client, informers: Informers, ref: GroupVersionResource, wanted: Object
+        self, name: str, client: Client, informers: InformerFactory, ref: GroupVersionResource, wanted: Object
     ) -> None:
         self._client = client
-        self._namespaces = informers.of(NAMESPACES)
+        self._namespaces = informers.for_resource(NAMESPACES)
         self._ref = ref
         self._wanted = wanted
         fields = f"metadata.name={wanted['metadata']['name']}"
-        self._made = informers.of(ref, fields=fields)
+        self._made = informers.for_resource(ref, fields=fields)
         self.controller = Controller(name, self._reconcile, [self._namespaces, self._made])
         self._namespaces.on_change(
             lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"]))
@@ -55,12 +55,12 @@ class NamespaceContent:
         return None
 
 
-def default_account(client: Client, informers: Informers) -> NamespaceContent:
+def default_account(client: Client, informers: InformerFactory) -> NamespaceContent:
     wanted = {"metadata": {"name": "default"}}
     return NamespaceContent("serviceaccount", client, informers, SERVICE_ACCOUNTS, wanted)
 
 
-def root_authority(client: Client, informers: Informers, authority: str) -> NamespaceContent:
+def root_authority(client: Client, informers: InformerFactory, authority: str) -> NamespaceContent:
     description = {
         "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver"
         " when using internal endpoints such as the internal service IP or kubernetes.default.svc."

@@ -14,7 +14,7 @@ from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ class NamespaceController:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         resources: Callable[[], Iterable[GroupVersionResource]],
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._resources = resources
         self._clock = clock
-        self._namespaces = informers.of(NAMESPACES)
+        self._namespaces = informers.for_resource(NAMESPACES)
         self.controller = Controller("namespace", self._reconcile, [self._namespaces])
         self._namespaces.on_change(
             lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"]))

@@ -15,9 +15,9 @@ from torchyard.core.node.health import GRACE_SECONDS, ready, silent_conditions, 
 from torchyard.core.node.taints import taints
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 _LEASE_NAMESPACE = "kube-node-lease"
 
@@ -28,16 +28,16 @@ class NodeLifecycle:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         *,
         grace: float = GRACE_SECONDS,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client, self._grace, self._clock = client, grace, clock
-        self.recorder = Recorder(client, "node-controller", clock=clock)
-        self._nodes = informers.of(NODES)
-        self._leases = informers.of(LEASES, namespace=_LEASE_NAMESPACE)
-        self._pods = informers.of(PODS, indexes={"node": by_node})
+        self.recorder = EventRecorder(client, "node-controller", clock=clock)
+        self._nodes = informers.for_resource(NODES)
+        self._leases = informers.for_resource(LEASES, namespace=_LEASE_NAMESPACE)
+        self._pods = informers.for_resource(PODS, indexes={"node": by_node})
         self._heard: dict[str, tuple[tuple[str, ...], float]] = {}
         sources = (self._nodes, self._leases, self._pods)
         self.controller = Controller("node-lifecycle-controller", self._reconcile, sources, workers=1)

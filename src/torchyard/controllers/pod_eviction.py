@@ -15,9 +15,9 @@ from torchyard.controllers.loop import Controller
 from torchyard.controllers.node_lifecycle import by_node
 from torchyard.core.node.eviction import ended_beyond, ending_without_node, leaves_at, orphans
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ class TaintEviction:
     """Deletes a pod when its toleration of a NoExecute taint has run out."""
 
     def __init__(
-        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._client, self._clock = client, clock
-        self.recorder = Recorder(client, "taint-eviction-controller", clock=clock)
-        self._nodes = informers.of(NODES)
-        self._pods = informers.of(PODS, indexes={"node": by_node})
+        self.recorder = EventRecorder(client, "taint-eviction-controller", clock=clock)
+        self._nodes = informers.for_resource(NODES)
+        self._pods = informers.for_resource(PODS, indexes={"node": by_node})
         self.controller = Controller("taint-eviction-controller", self._reconcile, (self._nodes, self._pods))
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
@@ -74,7 +74,7 @@ class PodCollector:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         *,
         period: float = 20.0,
         quarantine: float = 40.0,  # a node may be made again at once
@@ -82,7 +82,7 @@ class PodCollector:
     ) -> None:
         self._client, self._clock = client, clock
         self._period, self._quarantine = period, quarantine
-        self._nodes, self._pods = informers.of(NODES), informers.of(PODS, indexes={"node": by_node})
+        self._nodes, self._pods = informers.for_resource(NODES), informers.for_resource(PODS, indexes={"node": by_node})
         self._missing: dict[str, float] = {}  # node → since when it is gone
 
     async def run(self) -> None:

@@ -23,10 +23,10 @@ from torchyard.core.events import Event
 from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
 from torchyard.core.pytorchjob.view import VOLCANO, Settings, View, is_terminating
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
-from torchyard.kube.slim import slim
+from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.transform import strip_and_intern
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class PyTorchJobController:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         settings: Settings,
         *,
         selector: str = "",
@@ -92,16 +92,16 @@ class PyTorchJobController:
     ) -> None:
         """`selector` limits the jobs looked after, `writes` how many objects are made or deleted at once."""
         self._client, self._settings, self._clock = client, settings, clock
-        self.recorder = Recorder(
+        self.recorder = EventRecorder(
             client, names.CONTROLLER, clock=clock, limit=_EVENTS, is_busy=lambda: len(self.controller.queue) > 0
         )
         owner = {_OWNER: by_owner}
-        self._jobs = informers.of(JOBS, labels=selector, indexes={"key": by_key})
-        self._pods = informers.of(PODS, labels=_OURS, indexes=owner, keep=_of_pod)
-        self._services = informers.of(SERVICES, labels=_OURS, indexes=owner, keep=_of_service)
-        self._autoscalers = informers.of(HORIZONTAL_POD_AUTOSCALERS, indexes=owner)
+        self._jobs = informers.for_resource(JOBS, labels=selector, indexes={"key": by_key})
+        self._pods = informers.for_resource(PODS, labels=_OURS, indexes=owner, transform=_of_pod)
+        self._services = informers.for_resource(SERVICES, labels=_OURS, indexes=owner, transform=_of_service)
+        self._autoscalers = informers.for_resource(HORIZONTAL_POD_AUTOSCALERS, indexes=owner)
         groups = groups_of(settings.gang_scheduler)
-        self._groups = informers.of(groups, indexes=owner) if settings.uses_pod_groups else None
+        self._groups = informers.for_resource(groups, indexes=owner) if settings.uses_pod_groups else None
         self._children = [
             self._pods,
             self._services,
@@ -145,7 +145,7 @@ class PyTorchJobController:
 
     def _look_at(self, job: Object) -> None:
         """One that nobody has looked at has no pods yet, and goes ahead of those of which there is only more to say."""
-        self.controller.queue.add(key_of(job), ahead=not job.get("status"))
+        self.controller.queue.add(key_of(job), priority=not job.get("status"))
 
     def _child_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         if change == "ADDED" and _is_as_made(obj):
@@ -321,14 +321,14 @@ class _NotDone(Exception):
 
 
 def _of_service(service: Object) -> Object:
-    return slim({"metadata": _of_child(service["metadata"])})
+    return strip_and_intern({"metadata": _of_child(service["metadata"])})
 
 
 def _of_pod(pod: Object) -> Object:
     """What is looked at of a pod. Its spec is most of it, and came from the job."""
     node = (pod.get("spec") or {}).get("nodeName")
     metadata, spec = _of_child(pod["metadata"]), {"nodeName": node} if node else {}
-    return slim({"metadata": metadata, "spec": spec, "status": pod.get("status") or {}})
+    return strip_and_intern({"metadata": metadata, "spec": spec, "status": pod.get("status") or {}})
 
 
 def _of_child(metadata: Object) -> Object:

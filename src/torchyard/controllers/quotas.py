@@ -11,7 +11,7 @@ from torchyard.controllers.loop import Controller
 from torchyard.core.quota.status import counted, quota_status
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_namespace, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 # Many objects come and go together; they are counted once.
 PAUSE = 0.2
@@ -23,14 +23,14 @@ class QuotaController:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         resource: Callable[[str, str], GroupVersionResource | None],
         clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._resource = resource
         self._clock = clock
-        self._quotas = informers.of(RESOURCE_QUOTAS, indexes={"namespace": by_namespace})
+        self._quotas = informers.for_resource(RESOURCE_QUOTAS, indexes={"namespace": by_namespace})
         self.controller = Controller("resourcequota", self._reconcile, [self._quotas], workers=1)
         self._quotas.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
 

@@ -10,13 +10,13 @@ from torchyard.api.gvr import CLUSTER_ROLES
 from torchyard.controllers.loop import Controller
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class RoleAggregationController:
-    def __init__(self, client: Client, informers: Informers) -> None:
+    def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
-        self._roles = informers.of(CLUSTER_ROLES)
+        self._roles = informers.for_resource(CLUSTER_ROLES)
         self.controller = Controller("clusterrole-aggregation", self._reconcile, [self._roles], workers=1)
         self._roles.on_change(lambda _change, _role, _before: self._look_at_all())
 

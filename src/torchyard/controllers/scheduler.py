@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
@@ -19,8 +19,8 @@ from torchyard.core.placement.view import NodeView, is_finished
 from torchyard.core.volume.placement import Storage
 from torchyard.core.volume.view import CLAIM
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.informer_factory import InformerFactory
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,14 @@ class Scheduler:
     """One pass looks at everything that waits; passes follow changes, not a clock."""
 
     def __init__(
-        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._client, self._clock = client, clock
-        self.recorder = Recorder(client, NAME)
-        self._nodes = informers.of(NODES)
-        self._pods = informers.of(PODS, indexes={_CLAIM: by_claim, _PLACE: _place_of, _GANG: _gangs_of})
+        self.recorder = EventRecorder(client, NAME)
+        self._nodes = informers.for_resource(NODES)
+        self._pods = informers.for_resource(PODS, indexes={_CLAIM: by_claim, _PLACE: _place_of, _GANG: _gangs_of})
         self._claims, self._volumes, self._classes = (
-            informers.of(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
+            informers.for_resource(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
         )
         self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
         self._storage = Storage(
@@ -225,7 +225,7 @@ def _urgency(pod: Object) -> tuple[int, str, str]:
 
 def _usable(node: Object) -> bool:
     """A node that was heard of lately; a silent one gets no new pods."""
-    return holds(node, "Ready")
+    return has_true_condition(node, "Ready")
 
 
 def _about(pod: Object) -> Object:

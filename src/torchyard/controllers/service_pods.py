@@ -12,7 +12,7 @@ from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.workqueue import WorkQueue
 
 # What a service with many pods costs to look at grows with them, so it is looked at less often: seconds per pod.
@@ -21,9 +21,9 @@ _LONGEST_PAUSE = 1.0
 
 
 class ServicePods:
-    def __init__(self, informers: Informers) -> None:
-        self.services = informers.of(SERVICES, indexes={"selector": _selector})
-        self.pods = informers.of(PODS, indexes={"label": _labels})
+    def __init__(self, informers: InformerFactory) -> None:
+        self.services = informers.for_resource(SERVICES, indexes={"selector": _selector})
+        self.pods = informers.for_resource(PODS, indexes={"label": _labels})
         # The sets of label names that selectors use; few, whatever the number of services.
         self._shapes: set[tuple[str, ...]] = set()
         self.services.on_change(lambda _change, obj, _before: self._shapes.add(tuple(sorted(_selector_of(obj)))))

@@ -11,17 +11,17 @@ from torchyard.controllers.loop import Controller
 from torchyard.core.job.ttl import seconds_left
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class TtlController:
     """`run` until cancelled."""
 
     def __init__(
-        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._client, self._clock = client, clock
-        self._jobs = informers.of(JOBS)
+        self._jobs = informers.for_resource(JOBS)
         self._controller = Controller("ttl-after-finished-controller", self._reconcile, [self._jobs])
         self._jobs.on_change(lambda _change, job, _before: self._controller.queue.add(key_of(job)))
 

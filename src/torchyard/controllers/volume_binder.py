@@ -17,9 +17,9 @@ from torchyard.core.volume.claims import ClaimView, decide_claim
 from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Write, claims_of, phase
 from torchyard.core.volume.volumes import VolumeView, decide_volume
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # as its events say
@@ -29,14 +29,14 @@ _AGAIN = 15.0
 
 class VolumeBinder:
     def __init__(
-        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._client, self._clock = client, clock
-        self.recorder = Recorder(client, NAME, clock=clock)
-        self._claims = informers.of(PERSISTENT_VOLUME_CLAIMS, indexes={"unbound": unbound})
-        self._volumes = informers.of(PERSISTENT_VOLUMES)
-        self._classes = informers.of(STORAGE_CLASSES)
-        self._pods = informers.of(PODS, indexes={"claim": by_claim})
+        self.recorder = EventRecorder(client, NAME, clock=clock)
+        self._claims = informers.for_resource(PERSISTENT_VOLUME_CLAIMS, indexes={"unbound": unbound})
+        self._volumes = informers.for_resource(PERSISTENT_VOLUMES)
+        self._classes = informers.for_resource(STORAGE_CLASSES)
+        self._pods = informers.for_resource(PODS, indexes={"claim": by_claim})
         sources = (self._claims, self._volumes, self._classes, self._pods)
         self.claims = Controller("persistentvolume-binder-controller claims", self._look_at_claim, sources)
         self.volumes = Controller("persistentvolume-binder-controller volumes", self._look_at_volume, sources)

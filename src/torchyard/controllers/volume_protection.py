@@ -13,7 +13,7 @@ from torchyard.core.volume.protection import released_claim, released_volume
 from torchyard.core.volume.view import claims_of
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class _Protection:
@@ -38,14 +38,14 @@ class _Protection:
             await self._client.update(self._ref, changed)
 
 
-def claim_protection(client: Client, informers: Informers) -> _Protection:
-    pods = informers.of(PODS, indexes={"claim": by_claim})
+def claim_protection(client: Client, informers: InformerFactory) -> _Protection:
+    pods = informers.for_resource(PODS, indexes={"claim": by_claim})
 
     def released(claim: Object) -> Object | None:
         return released_claim(claim, pods.by("claim", "/".join(key_of(claim))))
 
     name = "persistentvolumeclaim-protection-controller"
-    made = _Protection(name, client, (informers.of(PERSISTENT_VOLUME_CLAIMS), pods), released)
+    made = _Protection(name, client, (informers.for_resource(PERSISTENT_VOLUME_CLAIMS), pods), released)
 
     def pod_changed(_change: str, pod: Object, _before: Object | None) -> None:
         for claim in claims_of(pod).values():
@@ -55,6 +55,6 @@ def claim_protection(client: Client, informers: Informers) -> _Protection:
     return made
 
 
-def volume_protection(client: Client, informers: Informers) -> _Protection:
+def volume_protection(client: Client, informers: InformerFactory) -> _Protection:
     name = "persistentvolume-protection-controller"
-    return _Protection(name, client, (informers.of(PERSISTENT_VOLUMES),), released_volume)
+    return _Protection(name, client, (informers.for_resource(PERSISTENT_VOLUMES),), released_volume)

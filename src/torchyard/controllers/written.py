@@ -21,7 +21,7 @@ class Written:
     def remember(self, obj: Object) -> None:
         """What a server answered to a write."""
         if not self._informer.has_seen(obj):
-            obj = self._informer.keep(obj)
+            obj = self._informer.transform(obj)
             for value in self._group(obj):
                 self._newer.setdefault(value, {})[key_of(obj)] = obj
 

@@ -18,7 +18,7 @@ from torchyard.elasticdl import flags, pods, zoo
 from torchyard.elasticdl.strings import BadFlag
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
-from torchyard.kube.connect import connected
+from torchyard.kube.connect import open_client
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,7 +108,7 @@ def _train(given: argparse.Namespace) -> int:
 
 def _with_client(work: Callable[[Client], Awaitable[str]]) -> int:
     async def run() -> str:
-        async with connected(kubeconfig.load(), "elasticdl") as client:
+        async with open_client(kubeconfig.load(), "elasticdl") as client:
             return await work(client)
 
     print(asyncio.run(run()))  # noqa: T201

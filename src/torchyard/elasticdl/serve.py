@@ -20,7 +20,7 @@ from torchyard.api.errors import YardError
 from torchyard.elasticdl import flags, pods
 from torchyard.elasticdl.master import Master, say
 from torchyard.kube import kubeconfig
-from torchyard.kube.connect import connected
+from torchyard.kube.connect import open_client
 
 AT_WORK = "TORCHYARD_ELASTICDL_MASTER"
 """Set in the process that does the work."""
@@ -70,5 +70,5 @@ def state_directory() -> Path:
 
 
 async def _work(given: argparse.Namespace) -> int:
-    async with connected(kubeconfig.load(), "elasticdl-master") as client:
+    async with open_client(kubeconfig.load(), "elasticdl-master") as client:
         return await Master(given, client, state_directory()).run()

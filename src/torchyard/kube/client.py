@@ -31,7 +31,7 @@ _PATCH_MEDIA: dict[PatchType, str] = {
 }
 
 
-class Answer(NamedTuple):
+class ApiResponse(NamedTuple):
     status: int
     body: bytes
     headers: Mapping[str, str]  # names in lower case
@@ -42,7 +42,7 @@ class Transport(Protocol):
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
-    ) -> Answer: ...
+    ) -> ApiResponse: ...
 
     def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         """The pieces of a streamed answer; raises the Status of a refusal."""
@@ -62,7 +62,7 @@ class Unreachable(YardError):
     temporary = True
 
 
-class Listing(NamedTuple):
+class ObjectList(NamedTuple):
     items: list[Object]
     revision: str
 
@@ -106,7 +106,7 @@ class Client:
         fields: str = "",
         page: int | None = None,
         metadata_only: bool = False,
-    ) -> Listing:
+    ) -> ObjectList:
         """Everything that matches, read page by page."""
         query: dict[str, str] = {"limit": str(self.PAGE if page is None else page)}
         if labels:
@@ -121,7 +121,7 @@ class Client:
             metadata = answer.get("metadata") or {}
             token = metadata.get("continue")
             if not token:
-                return Listing(items, metadata.get("resourceVersion", ""))
+                return ObjectList(items, metadata.get("resourceVersion", ""))
             query["continue"] = token
 
     async def watch(
@@ -223,12 +223,12 @@ class Client:
             method, path, body=data, content_type=content_type if data else "", accept=accept
         )
         if answer.status >= 400:
-            raise error_of(answer)
+            raise status_error(answer)
         read: Object = orjson.loads(answer.body) if answer.body else {}
         return read
 
 
-async def events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[Object], None]:
+async def decode_watch_events(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[Object], None]:
     """The events of a watch that comes as bytes, one on a line."""
     rest = b""
     async with aclosing(pieces):
@@ -237,7 +237,7 @@ async def events_in(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[
             yield [orjson.loads(line) for line in lines if line]
 
 
-def error_of(answer: Answer) -> StatusError:
+def status_error(answer: ApiResponse) -> StatusError:
     """The Status of a refusal as an exception; an answer that is no Status (a proxy's page) still says what it said."""
     try:
         status = orjson.loads(answer.body)

@@ -11,7 +11,7 @@ from torchyard.kube.kubeconfig import Connection
 
 
 @asynccontextmanager
-async def connected(connection: Connection, name: str) -> AsyncIterator[Client]:
+async def open_client(connection: Connection, name: str) -> AsyncIterator[Client]:
     """A client of this API server, closed at the end. `name`: who the server hears from, and notes as writer."""
     client = Client(HttpTransport(connection, user_agent=name), manager=name)
     try:

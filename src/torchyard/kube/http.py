@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from torchyard.api.objects import Object
-from torchyard.kube.client import JSON, Answer, Unreachable, error_of, events_in
+from torchyard.kube.client import JSON, ApiResponse, Unreachable, decode_watch_events, status_error
+from torchyard.kube.concurrency import ConcurrencyLimiter
 from torchyard.kube.credentials import Credential, CredentialError, Credentials, ssl_context
-from torchyard.kube.exchange import Wires
+from torchyard.kube.http_connection import ConnectionPool
 from torchyard.kube.kubeconfig import Connection
-from torchyard.kube.pace import Pace
 
 CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
@@ -30,7 +30,7 @@ Observe = Callable[[str, int, float], None]  # method, status, seconds
 class HttpTransport:
     """Keeps connections open; renews credentials when the server no longer takes them.
 
-    `pace` bounds what is under way at once, `observe` is told of every answer; streams are in neither.
+    `limiter` bounds what is under way at once, `observe` is told of every answer; streams are in neither.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class HttpTransport:
         *,
         user_agent: str,
         limit: int = 100,
-        pace: Pace | None = None,
+        limiter: ConcurrencyLimiter | None = None,
         observe: Observe | None = None,
     ) -> None:
-        self._pace, self._observe = pace or Pace(most=limit), observe
+        self._limiter, self._observe = limiter or ConcurrencyLimiter(maximum=limit), observe
         self._connection = connection
         self._credentials = Credentials(connection)
         self._agent = user_agent
@@ -51,7 +51,7 @@ class HttpTransport:
         self._host, self._prefix = parts.hostname or "", parts.path.rstrip("/")
         self._port, self._is_plain = parts.port or (80 if parts.scheme == "http" else 443), parts.scheme == "http"
         self._own = (f"Host: {parts.netloc.rpartition('@')[2]}", f"User-Agent: {user_agent}")
-        self._wires: Wires | None = None
+        self._wires: ConnectionPool | None = None
         self._wires_of: tuple[bytes | None, bytes | None] = (None, None)
         self._session: aiohttp.ClientSession | None = None
         self._session_of: tuple[bytes | None, bytes | None] = (None, None)
@@ -59,14 +59,14 @@ class HttpTransport:
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
-    ) -> Answer:
+    ) -> ApiResponse:
         headers = {"Accept": accept}
         if body:
             headers["Content-Type"] = content_type
         exchanged = self._by_proxy if self._connection.proxy else self._directly
         renewed = False
         for attempt in range(RETRIES + 1):
-            async with self._pace:
+            async with self._limiter:
                 begun = time.perf_counter()
                 answer = await exchanged(method, path, headers, body)
             if self._observe is not None:
@@ -78,10 +78,10 @@ class HttpTransport:
             wait = _pause(answer)
             if wait is None or attempt == RETRIES:
                 return answer
-            self._pace.slower(wait)  # its next turn comes after the pause, as everybody's
+            self._limiter.back_off(wait)  # its next turn comes after the pause, as everybody's
         return answer
 
-    async def _directly(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def _directly(self, method: str, path: str, headers: dict[str, str], body: bytes) -> ApiResponse:
         credential = await self._credentials.current()
         fields = {**headers, **credential.headers, "Content-Length": str(len(body))}
         head = [f"{method} {self._prefix}{path} HTTP/1.1", *self._own, *(f"{name}: {fields[name]}" for name in fields)]
@@ -93,9 +93,9 @@ class HttpTransport:
                 reply = await self._wires_for(credential).ask(request, repeatable=method in ("GET", "PUT", "DELETE"))
         except OSError as error:
             raise self._unreachable(error) from error
-        return Answer(reply.status, reply.body, reply.headers)
+        return ApiResponse(reply.status, reply.body, reply.headers)
 
-    async def _by_proxy(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+    async def _by_proxy(self, method: str, path: str, headers: dict[str, str], body: bytes) -> ApiResponse:
         timeout = aiohttp.ClientTimeout(total=READ_SECONDS, connect=CONNECT_SECONDS)
         async with self._sent(method, path, headers, body, timeout) as response:
             return await _answer(response)
@@ -104,7 +104,7 @@ class HttpTransport:
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS)
         async with self._sent("GET", path, {"Accept": accept}, b"", timeout) as response:
             if response.status >= 400:
-                raise error_of(await _answer(response))
+                raise status_error(await _answer(response))
             try:
                 async for piece in response.content.iter_any():
                     yield piece
@@ -112,7 +112,7 @@ class HttpTransport:
                 raise self._unreachable(error) from error
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
-        return events_in(self.stream(path, accept=accept))
+        return decode_watch_events(self.stream(path, accept=accept))
 
     async def close(self) -> None:
         for session in [*self._retired, *([self._session] if self._session else [])]:
@@ -142,7 +142,7 @@ class HttpTransport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
 
-    def _wires_for(self, credential: Credential) -> Wires:
+    def _wires_for(self, credential: Credential) -> ConnectionPool:
         """Connections belong to a client certificate; what is under way on others ends as it began."""
         wanted = credential.certificate, credential.key
         if self._wires is None or self._wires_of != wanted:
@@ -150,7 +150,7 @@ class HttpTransport:
                 self._wires.close()
             tls: ssl.SSLContext | None = None if self._is_plain else ssl_context(self._connection, credential)
             name = self._connection.server_name
-            self._wires = Wires(self._host, self._port, tls=tls, server_name=name, seconds=CONNECT_SECONDS)
+            self._wires = ConnectionPool(self._host, self._port, tls=tls, server_name=name, seconds=CONNECT_SECONDS)
             self._wires_of = wanted
         return self._wires
 
@@ -179,12 +179,12 @@ class HttpTransport:
         )
 
 
-async def _answer(response: aiohttp.ClientResponse) -> Answer:
+async def _answer(response: aiohttp.ClientResponse) -> ApiResponse:
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Answer(response.status, await response.read(), headers)
+    return ApiResponse(response.status, await response.read(), headers)
 
 
-def _pause(answer: Answer) -> float | None:
+def _pause(answer: ApiResponse) -> float | None:
     """How long a server that is too busy asks us to wait; None if the answer is final."""
     if answer.status not in (429, 503) or "retry-after" not in answer.headers:
         return None

@@ -17,19 +17,19 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client, WatchEvent
-from torchyard.kube.slim import slim, unmanaged
+from torchyard.kube.transform import strip_and_intern, strip_managed_fields
 
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # namespace, name
-Handler = Callable[[str, Object, Object | None], None]  # change, object, the one before
-Index = Callable[[Object], Iterable[str]]
-Keep = Callable[[Object], Object]  # what is kept of an object; metadata always, but for managedFields
+ResourceEventHandler = Callable[[str, Object, Object | None], None]  # change, object, the one before
+IndexFunc = Callable[[Object], Iterable[str]]
+Transform = Callable[[Object], Object]  # what is kept of an object; metadata always, but for managedFields
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 30.0
 # Shorter than the idle limits of common proxies, so that a dead connection is noticed.
 _WATCH_SECONDS = 300
-_OF_A_WHOLE = (slim, unmanaged)  # they keep the spec as it is
+_OF_A_WHOLE = (strip_and_intern, strip_managed_fields)  # they keep the spec as it is
 # Longer than any watch that the server ends as asked: then nobody is at the other end.
 _SILENCE_SECONDS = _WATCH_SECONDS + 60
 
@@ -64,29 +64,29 @@ class Informer:
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        indexes: Mapping[str, Index] | None = None,
-        keep: Keep = slim,
+        indexes: Mapping[str, IndexFunc] | None = None,
+        transform: Transform = strip_and_intern,
     ) -> None:
-        self.ref, self.keep = ref, keep
+        self.ref, self.transform = ref, transform
         self.synced = asyncio.Event()
         self._client = client
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._objects: dict[Key, Object] = {}
-        self._handlers: list[Handler] = []
-        self._index_of: dict[str, Index] = {}
+        self._handlers: list[ResourceEventHandler] = []
+        self._index_of: dict[str, IndexFunc] = {}
         self._indexes: dict[str, dict[str, dict[Key, Object]]] = {}
         for name, index in (indexes or {}).items():
             self.add_index(name, index)
         self._watch_list = True  # until the server says that it has none
         self._revision = ""
 
-    def add_index(self, name: str, index: Index) -> None:
+    def add_index(self, name: str, index: IndexFunc) -> None:
         """Before `run`: what `by(name, value)` finds objects by."""
         if self._index_of.setdefault(name, index) is not index:
             raise ValueError(f"{self.ref.plural} are indexed by {name!r} in another way already")
         self._indexes.setdefault(name, {})
 
-    def on_change(self, handler: Handler) -> None:
+    def on_change(self, handler: ResourceEventHandler) -> None:
         self._handlers.append(handler)
 
     def get(self, namespace: str, name: str) -> Object | None:
@@ -139,7 +139,7 @@ class Informer:
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        self._replace({key_of(obj): self.keep(obj) for obj in listing.items}, listing.revision)
+        self._replace({key_of(obj): self.transform(obj) for obj in listing.items}, listing.revision)
         return None
 
     async def _fill_by_watch(self) -> None:
@@ -155,7 +155,7 @@ class Informer:
                 elif change == "DELETED":
                     found.pop(key_of(obj), None)
                 else:
-                    found[key_of(obj)] = self.keep(obj)
+                    found[key_of(obj)] = self.transform(obj)
             else:
                 return
             async for change, obj in stream:
@@ -197,10 +197,10 @@ class Informer:
     def _kept(self, obj: Object, before: Object | None) -> Object:
         """Most changes are of a status: a spec that is what it was need be neither kept twice nor looked through."""
         spec = obj.get("spec")
-        if spec is None or before is None or self.keep not in _OF_A_WHOLE or before.get("spec") != spec:
-            return self.keep(obj)
+        if spec is None or before is None or self.transform not in _OF_A_WHOLE or before.get("spec") != spec:
+            return self.transform(obj)
         obj["spec"] = None
-        obj = self.keep(obj)
+        obj = self.transform(obj)
         obj["spec"] = before["spec"]
         return obj
 

@@ -23,7 +23,7 @@ ENTRIES = ("clusters", "users", "contexts")
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class ConfigError(YardError):
+class KubeconfigError(YardError):
     """A kubeconfig that is missing, damaged, or does not say what is needed."""
 
     code = "KubeconfigError"
@@ -76,10 +76,10 @@ def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, s
     where = ", ".join(str(one) for one in files)
     if not any(one.exists() for one in files):
         if context:
-            raise ConfigError(
+            raise KubeconfigError(
                 f"there is no context {context!r}, since there is no {where}", hint="name its file with --kubeconfig"
             )
-        raise ConfigError(f"no cluster is named, and there is no {where}", hint="start a plane: yard up")
+        raise KubeconfigError(f"no cluster is named, and there is no {where}", hint="start a plane: yard up")
     return connection(config, context, where=where)
 
 
@@ -95,7 +95,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     token_file = directory / "token"
     if not host or not token_file.exists():
-        raise ConfigError(
+        raise KubeconfigError(
             "this is no pod with a service account: "
             + (f"{token_file} is missing" if host else "KUBERNETES_SERVICE_HOST is not set"),
             hint="give a kubeconfig, or let the pod have its service account's token",
@@ -114,12 +114,12 @@ def read(files: list[Path], *, required: bool = False) -> Config:
     """Several files as one: the first to set a value, or to name an entry, wins. Missing ones are passed over."""
     merged: Config = {"current-context": "", **{kind: {} for kind in ENTRIES}}
     for path in files:
-        content = parsed(path, required=required)
+        content = parse_file(path, required=required)
         merged["current-context"] = merged["current-context"] or content.get("current-context") or ""
         for kind in ENTRIES:
             for entry in content.get(kind) or ():
                 if not isinstance(entry, dict) or not entry.get("name"):
-                    raise ConfigError(f"{path}: an entry of {kind} has no name")
+                    raise KubeconfigError(f"{path}: an entry of {kind} has no name")
                 found = entry.get(kind[:-1]) or {}
                 merged[kind].setdefault(entry["name"], {**found, "directory": path.parent})
     return merged
@@ -129,7 +129,7 @@ def connection(config: Config, context: str = "", *, where: str = "the kubeconfi
     """What a merged config says about one context."""
     name = context or config["current-context"]
     if not name:
-        raise ConfigError(
+        raise KubeconfigError(
             f"{where} names no current context",
             hint="choose one: kubectl config use-context NAME" if config["contexts"] else "start a plane: yard up",
         )
@@ -137,9 +137,9 @@ def connection(config: Config, context: str = "", *, where: str = "the kubeconfi
     cluster = _entry(config, "clusters", chosen.get("cluster", ""), where)
     user = _entry(config, "users", chosen["user"], where) if chosen.get("user") else {}
     if not cluster.get("server"):
-        raise ConfigError(f'{where}: cluster "{chosen["cluster"]}" has no server')
+        raise KubeconfigError(f'{where}: cluster "{chosen["cluster"]}" has no server')
     if "auth-provider" in user:
-        raise ConfigError(
+        raise KubeconfigError(
             f'{where}: user "{chosen["user"]}" uses an auth-provider, which Kubernetes removed in 1.26',
             hint="use an exec plugin, a token or a client certificate",
         )
@@ -166,7 +166,7 @@ def _entry(config: Config, kind: str, name: str, where: str) -> Config:
     found: Config | None = config[kind].get(name)
     if found is None:
         known = ", ".join(sorted(config[kind])) or "none"
-        raise ConfigError(f'{where} has no {kind[:-1]} "{name}"', hint=f"it has: {known}")
+        raise KubeconfigError(f'{where} has no {kind[:-1]} "{name}"', hint=f"it has: {known}")
     return found
 
 
@@ -177,7 +177,7 @@ def _material(entry: Config, name: str, where: str) -> bytes | None:
         try:
             return base64.b64decode(inline, validate=True)
         except (binascii.Error, TypeError) as error:
-            raise ConfigError(f"{where}: {name}-data is not base64: {error}") from error
+            raise KubeconfigError(f"{where}: {name}-data is not base64: {error}") from error
     return _file(entry["directory"] / entry[name]) if entry.get(name) else None
 
 
@@ -185,19 +185,19 @@ def _file(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        raise KubeconfigError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _plugin(user: Config, where: str) -> ExecPlugin:
     said = user["exec"]
     version, command = said.get("apiVersion", ""), said.get("command", "")
     if version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
-        raise ConfigError(
+        raise KubeconfigError(
             f'{where}: exec plugin version "{version}" is not known',
             hint="client.authentication.k8s.io/v1 and v1beta1 are",
         )
     if not command:
-        raise ConfigError(f"{where}: an exec plugin has no command")
+        raise KubeconfigError(f"{where}: an exec plugin has no command")
     if "/" in command:
         command = str(user["directory"] / command)
     return ExecPlugin(
@@ -225,18 +225,18 @@ def _impersonate(user: Config) -> dict[str, tuple[str, ...]]:
     return headers
 
 
-def parsed(path: Path, *, required: bool) -> Config:
+def parse_file(path: Path, *, required: bool) -> Config:
     """One file as it is; nothing when it is missing, unless it is required."""
     try:
         content = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     except FileNotFoundError:
         if required:
-            raise ConfigError(f"{path} does not exist") from None
+            raise KubeconfigError(f"{path} does not exist") from None
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read as a kubeconfig: {error}") from error
+        raise KubeconfigError(f"{path} cannot be read as a kubeconfig: {error}") from error
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(content.get(kind) or [], list) for kind in ENTRIES):
-        raise ConfigError(f"{path} is not a kubeconfig")
+        raise KubeconfigError(f"{path} is not a kubeconfig")
     return content

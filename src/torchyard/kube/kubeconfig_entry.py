@@ -16,14 +16,14 @@ from typing import Any
 
 import yaml
 
-from torchyard.kube.kubeconfig import ENTRIES, Config, ConfigError, default_files, parsed
+from torchyard.kube.kubeconfig import ENTRIES, Config, KubeconfigError, default_files, parse_file
 
 # How we know our own entries in a user's file: kubeconfigs have a place for such notes.
 MARK = {"name": "torchyard", "extension": {"provider": "torchyard"}}
 LOCK_PATIENCE = 5.0
 
 
-def own_config(
+def build_config(
     name: str, *, server: str, authority: bytes, token: str = "", certificate: bytes = b"", key: bytes = b""
 ) -> Config:
     """A config with one cluster, user and context, all called `name` and marked as ours."""
@@ -72,7 +72,7 @@ def merge(
     path = _writable(default_files(os.environ if environ is None else environ))
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path):
-        merged = _merged(parsed(path, required=False), own, path, replace=replace)
+        merged = _merged(parse_file(path, required=False), own, path, replace=replace)
         if switch or not merged.get("current-context"):
             merged["current-context"] = own["current-context"]
         write(path, merged)
@@ -86,7 +86,7 @@ def remove(name: str, *, environ: Mapping[str, str] | None = None) -> list[Path]
         if not path.exists():
             continue
         with _locked(path):
-            config = parsed(path, required=False)
+            config = parse_file(path, required=False)
             kept = {
                 kind: [one for one in config.get(kind) or () if one.get("name") != name or not _is_ours(one, kind)]
                 for kind in ENTRIES
@@ -117,7 +117,7 @@ def _merged(config: Config, own: Config, path: Path, *, replace: bool) -> Config
         elif replace or _is_ours(entries[index], kind):
             entries[index] = mine
         else:
-            raise ConfigError(
+            raise KubeconfigError(
                 f'{path} already has a {kind[:-1]} "{mine["name"]}" that is not ours',
                 hint="rename it there, or ask for it to be overwritten",
             )
@@ -141,7 +141,7 @@ def _locked(path: Path) -> Iterator[None]:
             break
         except FileExistsError:
             if time.monotonic() > until:
-                raise ConfigError(
+                raise KubeconfigError(
                     f"{path} is locked by another program", hint=f"if none is running, remove {lock}"
                 ) from None
             time.sleep(0.05)

@@ -10,10 +10,10 @@ from contextlib import aclosing
 from typing import NamedTuple, Protocol
 
 from torchyard.api.objects import Object
-from torchyard.kube.client import JSON, Answer, error_of, events_in
+from torchyard.kube.client import JSON, ApiResponse, decode_watch_events, status_error
 
 
-class Handled(NamedTuple):
+class HandlerResponse(NamedTuple):
     """What the server answers: a whole body, or its pieces, or the events of a watch."""
 
     status: int
@@ -22,31 +22,31 @@ class Handled(NamedTuple):
     events: AsyncGenerator[list[Object], None] | None = None
 
 
-class Handler(Protocol):
+class RequestHandler(Protocol):
     async def __call__(
         self, method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = JSON
-    ) -> Handled:
+    ) -> HandlerResponse:
         """`path` with its query."""
         ...
 
 
 class LocalTransport:
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
-    ) -> Answer:
+    ) -> ApiResponse:
         status, answer, headers, _ = await self._handler(method, path, body, content_type, accept)
         if not isinstance(answer, bytes):
             answer = b"".join([piece async for piece in answer])
-        return Answer(status, answer, headers)
+        return ApiResponse(status, answer, headers)
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         status, answer, headers, _ = await self._handler("GET", path, accept=accept)
         if isinstance(answer, bytes):
             if status >= 400:
-                raise error_of(Answer(status, answer, headers))
+                raise status_error(ApiResponse(status, answer, headers))
             yield answer
             return
         async with aclosing(answer) as pieces:
@@ -58,8 +58,8 @@ class LocalTransport:
         status, answer, headers, events = await self._handler("GET", path, accept=accept)
         if events is None:
             if isinstance(answer, bytes):
-                raise error_of(Answer(status, answer, headers))
-            events = events_in(answer)
+                raise status_error(ApiResponse(status, answer, headers))
+            events = decode_watch_events(answer)
         async with aclosing(events) as told:
             async for some in told:
                 yield some

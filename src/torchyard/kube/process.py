@@ -15,7 +15,7 @@ def prefer_uvloop() -> None:
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
-def calm_collector() -> None:
+def tune_garbage_collector() -> None:
     """Spare Python's cycle collector what lives for ever, and let it look less often: objects here are trees.
 
     The later it looks, the more is gone by itself: a workload's next state soon replaces the one before. With 10,000

@@ -28,14 +28,14 @@ class WorkQueue(Generic[K]):
         self._arrived = asyncio.Event()
         self.adds = self.retries = 0  # so far
 
-    def add(self, key: K, *, ahead: bool = False) -> None:
+    def add(self, key: K, *, priority: bool = False) -> None:
         """`ahead`: before those that are not; a key that waits already keeps its place."""
         if key in self._dirty:
             return
         self._dirty.add(key)
         self.adds += 1
         if key not in self._busy:
-            (self._ahead if ahead else self._waiting).append(key)
+            (self._ahead if priority else self._waiting).append(key)
             self._arrived.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -77,7 +77,7 @@ class WorkQueue(Generic[K]):
             self._waiting.append(key)
             self._arrived.set()
 
-    def failed(self, key: K) -> float:
+    def add_rate_limited(self, key: K) -> float:
         """Add again after a pause that doubles with every failure; answers the pause."""
         self.retries += 1
         failures = self._failures.get(key, 0)
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
         """Whether the last work on it did."""
         return key in self._failures
 
-    def succeeded(self, key: K) -> None:
+    def forget(self, key: K) -> None:
         self._failures.pop(key, None)
 
     def close(self) -> None:

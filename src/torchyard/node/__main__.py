@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 
 from torchyard.kube import kubeconfig
-from torchyard.kube.connect import connected
+from torchyard.kube.connect import open_client
 from torchyard.node.agent import Agent
 from torchyard.node.settings import NodeSettings
 
@@ -39,7 +39,7 @@ async def _run(settings: NodeSettings, config: Path | None) -> None:
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    async with connected(kubeconfig.load(config), "torchyard-node") as client:
+    async with open_client(kubeconfig.load(config), "torchyard-node") as client:
         with contextlib.suppress(asyncio.CancelledError):
             await Agent(client, settings).run()
 

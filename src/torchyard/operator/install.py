@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import CLUSTER_ROLES, LEASES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, SERVICES
@@ -149,7 +149,7 @@ async def _wait_established(client: Client, definition: Object, say: Say) -> Non
                 if found is None:
                     await _apply(client, definition, say)
                     continue
-                if not found["metadata"].get("deletionTimestamp") and holds(found, "Established"):
+                if not found["metadata"].get("deletionTimestamp") and has_true_condition(found, "Established"):
                     return
                 await asyncio.sleep(0.1)
     except TimeoutError:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.core.pytorchjob.view import Restarts
@@ -113,7 +113,7 @@ class Metrics:
         if before is None:
             return  # new: it counts once we have said so; or known from before this copy began, and counted then
         for condition, what in _COUNTED.items():
-            if holds(job, condition) and not holds(before, condition):
+            if has_true_condition(job, condition) and not has_true_condition(before, condition):
                 count(what)
         restarts = Restarts.of(job).count - Restarts.of(before).count
         if restarts > 0:

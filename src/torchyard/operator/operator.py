@@ -16,11 +16,11 @@ from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, groups_of
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client
+from torchyard.kube.concurrency import ConcurrencyLimiter
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import Connection
-from torchyard.kube.lease import Election
-from torchyard.kube.pace import Pace
+from torchyard.kube.leader_election import LeaderElector
 from torchyard.operator import rights
 from torchyard.operator.certificates import WebhookCertificates
 from torchyard.operator.checks import check_alone, check_kind, check_rights, check_served
@@ -43,19 +43,19 @@ class Operator:
     def __init__(self, connection: Connection, settings: Settings, *, clock: Callable[[], datetime] = local) -> None:
         self._settings = settings
         self.metrics, self.health = Metrics(), Health()
-        pace = Pace(most=settings.most_requests)
+        limiter = ConcurrencyLimiter(maximum=settings.most_requests)
         transport = HttpTransport(
             connection,
             user_agent=NAME,
             limit=settings.most_requests + 2,
-            pace=pace,
+            limiter=limiter,
             observe=self.metrics.requested,
         )
         self._client = Client(transport, manager=NAME)
         self.clock = ServerClock(transport, clock)
         # The lease must be renewed however much else waits for its turn.
         self._lease_client = Client(HttpTransport(connection, user_agent=f"{NAME}-lease", limit=2), manager=NAME)
-        self._election = Election(
+        self._election = LeaderElector(
             self._lease_client, name=LEASE, namespace=settings.own_namespace, identity=settings.identity
         )
         self.queues = Queues(
@@ -66,7 +66,7 @@ class Operator:
 
     @property
     def leads(self) -> bool:
-        return self._election.leads or not self._settings.elect
+        return self._election.is_leader or not self._settings.elect
 
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as closing:
@@ -151,7 +151,7 @@ class Operator:
         )
         caches, controllers = [], []
         for namespace in settings.namespaces or ("",):
-            informers = Informers(self._client, namespace=namespace)
+            informers = InformerFactory(self._client, namespace=namespace)
             controllers.append(
                 PyTorchJobController(
                     self._client,
@@ -164,7 +164,7 @@ class Operator:
                     observe=self.metrics.reconciled,
                 )
             )
-            self.metrics.follow(informers.of(JOBS, labels=settings.selector), lambda: self.leads)
+            self.metrics.follow(informers.for_resource(JOBS, labels=settings.selector), lambda: self.leads)
             caches.append(informers)
         self.metrics.watch_queues([one.controller.queue for one in controllers])
         self.metrics.watch_lead(LEASE, lambda: self.leads)
@@ -181,7 +181,7 @@ class Operator:
             self._election.run(lead) if settings.elect else lead(),
         ]
 
-    async def _become_ready(self, caches: list[Informers]) -> None:
+    async def _become_ready(self, caches: list[InformerFactory]) -> None:
         for one in caches:
             await one.synced()
         if self._settings.webhook:

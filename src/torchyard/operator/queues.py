@@ -19,7 +19,7 @@ from torchyard.api.queue import names
 from torchyard.controllers.queue.external import ExternalIntegration
 from torchyard.core.queue.kueue_detection import IntegrationMode, KueueIntegration, detect_kueue
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.operator.certificates import MUTATING
 from torchyard.operator.checks import check_rights
 from torchyard.operator.rights import KUEUE_CONFIGURATION, LOOK_FOR_KUEUE, queue_rights
@@ -108,7 +108,7 @@ class Queues:
     async def integrate(self) -> None:
         while True:
             await self._until(ours=True)
-            informers = [Informers(self._client, namespace=one) for one in self._namespaces]
+            informers = [InformerFactory(self._client, namespace=one) for one in self._namespaces]
             integrations = [ExternalIntegration(self._client, one, clock=self._clock) for one in informers]
             await together(
                 self._until(ours=False), *(one.run() for one in informers), *(one.run() for one in integrations)

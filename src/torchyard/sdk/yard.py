@@ -12,8 +12,8 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.outcome import RUNNABLE
 from torchyard.kube.client import Client
+from torchyard.kube.discovery import find_resource
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.resources import resource_of
 from torchyard.sdk.background import Background
 from torchyard.sdk.job import Job
 from torchyard.yard.target import chosen
@@ -45,7 +45,7 @@ class Yard:
         """A job that is there already."""
 
         async def find() -> Job:
-            ref = await resource_of(self._client, api_version, kind)
+            ref = await find_resource(self._client, api_version, kind)
             return self._job(ref, await self._client.get(ref, name, self.namespace))
 
         return self._background.run(find())
@@ -54,7 +54,7 @@ class Yard:
         """The PyTorchJobs of the namespace."""
 
         async def find() -> list[Job]:
-            ref = await resource_of(self._client, names.API_VERSION, names.KIND)
+            ref = await find_resource(self._client, names.API_VERSION, names.KIND)
             found = (await self._client.list(ref, self.namespace, labels=labels)).items
             return [self._job(ref, {"kind": names.KIND, **one}) for one in found]
 
@@ -75,7 +75,7 @@ class Yard:
     async def _submit(self, objects: list[Object], running: Object) -> Job:
         job: Job | None = None
         for obj in objects:
-            ref = await resource_of(self._client, obj["apiVersion"], obj["kind"])
+            ref = await find_resource(self._client, obj["apiVersion"], obj["kind"])
             where = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if ref.namespaced else ""
             made = await self._client.create(ref, obj, where)
             if obj is running:

@@ -39,8 +39,8 @@ from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
 from torchyard.core.queue.kueue_configuration import load_queue_settings
 from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.yard.settings import Settings
 
 Work = Coroutine[Any, Any, None]
@@ -53,8 +53,8 @@ class Shop:
     """What a controller is built from."""
 
     client: Client
-    informers: Informers
-    recorder: Recorder
+    informers: InformerFactory
+    recorder: EventRecorder
     registry: Registry
     authority: str
     sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of a name
@@ -173,7 +173,9 @@ def controllers(
     sign: Callable[[dict[str, Any], str], str],
 ) -> Iterator[tuple[str, Work]]:
     """The coroutines of the chosen controllers, by name, and what feeds them."""
-    shop = Shop(client, Informers(client), Recorder(client, "torchyard"), registry, authority, sign, settings)
+    shop = Shop(
+        client, InformerFactory(client), EventRecorder(client, "torchyard"), registry, authority, sign, settings
+    )
     for name in sorted(chosen):
         makers = {name: MAKERS[name]} if name in MAKERS else {}
         for each, make in (makers | _WITH.get(name, {})).items():

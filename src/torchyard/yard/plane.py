@@ -57,7 +57,7 @@ from torchyard.apiserver.virtual import resource_metrics
 from torchyard.controllers import mirror
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import JSON, Client
-from torchyard.kube.local import Handled, LocalTransport
+from torchyard.kube.local import HandlerResponse, LocalTransport
 from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
 from torchyard.yard.door import door
 from torchyard.yard.lock import Holder, StateLock
@@ -226,12 +226,12 @@ class Plane:
 
         async def handle(
             method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = JSON
-        ) -> Handled:
+        ) -> HandlerResponse:
             bare, _, query = path.partition("?")
             said = headers(content_type, accept)
             request = Request(method, bare, Query(query), said, body, ADMIN, takes_objects=True)
             response = await self.server.handle(request)
-            return Handled(response.status, response.body, response.headers, response.events)
+            return HandlerResponse(response.status, response.body, response.headers, response.events)
 
         return Client(LocalTransport(handle), manager=manager)
 
@@ -253,7 +253,7 @@ class Plane:
 
     def _write_kubeconfig(self, credentials: certificates.Credentials) -> None:
         authority = credentials.authority.read_bytes()
-        config = kubeconfig_entry.own_config(
+        config = kubeconfig_entry.build_config(
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()
         )
         kubeconfig_entry.write(self.settings.kubeconfig, config)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchyard.api.errors import YardError
-from torchyard.kube.process import calm_collector, prefer_uvloop
+from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
 from torchyard.yard.lock import AlreadyRunning, Holder, running
 from torchyard.yard.settings import Settings, make_state
 
@@ -56,7 +56,7 @@ async def _run(settings: Settings, ready: Callable[[str], None]) -> int:
     for one in (signal.SIGINT, signal.SIGTERM, LEAVE_PODS):
         loop.add_signal_handler(one, told, one)
     async with plane:
-        loop.call_later(CALM_SECONDS, calm_collector)
+        loop.call_later(CALM_SECONDS, tune_garbage_collector)
         ready(plane.url)
         _tell_starter(plane.url)
         stopped, failed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(plane.failed())
@@ -177,11 +177,11 @@ async def _node(settings: Settings, name: str) -> str:
     """How the node is. Like a kubelet, it does not register again when somebody deletes its object."""
     from torchyard.api.gvr import NODES
     from torchyard.core.node.health import ready
-    from torchyard.kube.connect import connected
+    from torchyard.kube.connect import open_client
     from torchyard.kube.kubeconfig import load
 
     try:
-        async with asyncio.timeout(ANSWER_SECONDS), connected(load(settings.kubeconfig), "yard") as client:
+        async with asyncio.timeout(ANSWER_SECONDS), open_client(load(settings.kubeconfig), "yard") as client:
             found = await client.find(NODES, name)
     except (YardError, TimeoutError) as error:
         return f"{name}; the plane does not say how it is: {str(error) or 'it does not answer'}"

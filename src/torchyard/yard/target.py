@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from torchyard.kube.kubeconfig import ConfigError, Connection, load
+from torchyard.kube.kubeconfig import Connection, KubeconfigError, load
 from torchyard.yard.settings import Settings, default_state
 
 
@@ -17,7 +17,7 @@ def chosen(kubeconfig: Path | None = None, context: str = "", state: Path | None
         return load(plane)
     try:
         return load()
-    except ConfigError:
+    except KubeconfigError:
         if plane.exists():
             return load(plane)
         raise

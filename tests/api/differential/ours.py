@@ -14,7 +14,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.admission import add_default_tolerations, resolve_priority
-from torchyard.api.pod.updates import resized, validate_ephemeral_containers, validate_resize
+from torchyard.api.pod.updates import apply_resize, validate_ephemeral_containers, validate_resize
 from torchyard.api.strategy import Strategy
 from torchyard.api.volume.admission import protect
 
@@ -95,12 +95,12 @@ def _rules(strategy: Strategy, part: Part) -> Callable[[Object, Object], list[Fi
 
 
 def _resize(new: Object, old: Object) -> list[FieldError]:
-    new["spec"] = resized(old, new)["spec"]
+    new["spec"] = apply_resize(old, new)["spec"]
     return validate_resize(new, old)
 
 
 def _verdict(found: list[FieldError], obj: Object, strategy: Strategy) -> Verdict:
     if found:
         causes = [(one.field, one.reason, comparable_message(one.message)) for one in found]
-        return Verdict(False, causes, said=str([one.line() for one in found]))
+        return Verdict(False, causes, said=str([str(one) for one in found]))
     return Verdict(True, obj=comparable_object(obj), warnings=strategy.warnings(obj))

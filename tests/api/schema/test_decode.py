@@ -13,7 +13,7 @@ from tests.support.kubectl import Kubectl
 
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.builtin import kinds, type_of
-from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.api.schema.types import Type
 
 
@@ -231,5 +231,5 @@ def test_junk_is_decoded_or_refused(kind: GroupVersionKind) -> None:
     for _ in range(20):
         spoiled = spoil(generate(type, chance), chance)
         if isinstance(spoiled, dict):
-            with contextlib.suppress(Undecodable):
+            with contextlib.suppress(DecodeError):
                 decode(spoiled, type)

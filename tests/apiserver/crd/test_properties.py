@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.apiserver.crd import cases, ours
 
 from torchyard.api.objects import Object
-from torchyard.api.schema.decode import Undecodable
+from torchyard.api.schema.decode import DecodeError
 
 SETTINGS = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
@@ -121,5 +121,5 @@ def test_any_schema_is_taken_or_refused(schema: Any) -> None:
             ours.serve(ours.establish(cases.definition("any", case)))
         except ours.Refused as refusal:
             assert refusal.verdict["code"] == 422
-        except Undecodable:
+        except DecodeError:
             pass  # the server says 400 before we are asked

@@ -15,7 +15,7 @@ from tests.support.http import APPLY, Answer, Client
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
-from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.apply.endpoint import endpoint_of
 from torchyard.apiserver.apply.managed import apply, record_update
 from torchyard.apiserver.patch.content import read_patch
@@ -121,7 +121,7 @@ class Compared:
         validation = answer.status == 422 and answer.json["details"]
         try:
             ours(live)
-        except Undecodable:
+        except DecodeError:
             assert validation, answer
         except StatusError as refusal:
             assert validation or refusal.message == answer.message

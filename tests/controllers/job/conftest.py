@@ -22,7 +22,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import EVENTS, JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.kube.client import JSON, Answer, Client
+from torchyard.kube.client import JSON, ApiResponse, Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(self, client: Client, namespace: str, kubeconfig: Path, *, is_ours: bool) -> None:
         self.client, self.namespace, self.kubeconfig, self.is_ours = client, namespace, kubeconfig, is_ours
 
-    async def ask(self, method: str, *, body: Object | None = None, accept: str = JSON) -> Answer:
+    async def ask(self, method: str, *, body: Object | None = None, accept: str = JSON) -> ApiResponse:
         """A request about jobs over the wire, with everything that comes back."""
         transport = HttpTransport(load(self.kubeconfig), user_agent="test")
         data = b"" if body is None else orjson.dumps(body)

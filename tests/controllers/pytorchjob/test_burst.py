@@ -14,7 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.view import Settings as JobSettings
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.operator.install import install
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
@@ -52,7 +52,7 @@ async def test_pods_of_all_come_before_the_first_word_about_any(tmp_path: Path) 
         cluster = Cluster(client, "burst")
         for number in range(JOB_COUNT):
             await cluster.create(job(f"job-{number}", worker=None))
-        informers = Informers(client, namespace="burst")
+        informers = InformerFactory(client, namespace="burst")
         controller = PyTorchJobController(client, informers, JobSettings(), workers=1)
         tasks = [asyncio.create_task(informers.run())]
         await informers.synced()

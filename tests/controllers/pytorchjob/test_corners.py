@@ -14,7 +14,7 @@ from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.replicas import make_service
 from torchyard.core.pytorchjob.view import Settings, View
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 async def test_u17_c6_a_service_of_somebody_else_is_not_taken(cluster: Cluster) -> None:
@@ -86,7 +86,7 @@ async def test_u17_a_pod_whose_index_cannot_be_read_is_left_alone(cluster: Clust
 
 async def test_u17_two_controllers_at_once_make_every_replica_once(cluster: Cluster) -> None:
     """Whatever a cache knows too late: names are the same for both, and a name that is taken by oneself is no error."""
-    informers = Informers(cluster.client, namespace=cluster.namespace)
+    informers = InformerFactory(cluster.client, namespace=cluster.namespace)
     second = PyTorchJobController(cluster.client, informers, Settings())
     tasks = [asyncio.create_task(work) for work in (second.run(), informers.run())]
     try:

@@ -29,7 +29,7 @@ from torchyard.controllers.queue.refs import (
 )
 from torchyard.controllers.queue.stores import State
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -173,7 +173,7 @@ async def _served(client: Client, ref: GroupVersionResource) -> None:
 
 @pytest.fixture
 async def state(client: Client) -> AsyncIterator[State]:
-    informers = Informers(client)
+    informers = InformerFactory(client)
     state = State(client, informers)
     running = asyncio.create_task(informers.run())
     await informers.synced()

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 
@@ -29,12 +29,12 @@ async def define(client: Client, *definitions: Object) -> None:
             if error.reason != "AlreadyExists":
                 raise
     for one in definitions:
-        while not holds(await client.get(DEFINITIONS, one["metadata"]["name"]), "Established"):
+        while not has_true_condition(await client.get(DEFINITIONS, one["metadata"]["name"]), "Established"):
             await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
-async def running(client: Client, part: Part, informers: Informers) -> AsyncIterator[None]:
+async def running(client: Client, part: Part, informers: InformerFactory) -> AsyncIterator[None]:
     """Both, until the end; then the client is closed."""
     tasks = [asyncio.create_task(part.run()), asyncio.create_task(informers.run())]
     try:

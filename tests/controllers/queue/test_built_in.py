@@ -14,7 +14,7 @@ from tests.support.kubernetes import Server
 from tests.support.pytorchjobs import job as pytorchjob
 from tests.support.waiting import first_answer
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
@@ -23,7 +23,7 @@ from torchyard.controllers.queue.refs import PYTORCHJOBS
 from torchyard.core.pytorchjob.view import Settings
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import load
 
 pytestmark = pytest.mark.cluster
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.cluster
 async def real(kube: Server) -> AsyncIterator[Client]:
     client = Client(HttpTransport(load(kube.kubeconfig), user_agent="test"), manager="test")
     await define(client, definition_object())
-    informers = Informers(client)
+    informers = InformerFactory(client)
     async with running(client, PyTorchJobController(client, informers, Settings()), informers):
         yield client
 
@@ -72,7 +72,7 @@ class Story:
 
     async def says(self, type: str) -> None:
         async def reached() -> bool:
-            return holds(await self.job(), type)
+            return has_true_condition(await self.job(), type)
 
         await first_answer(reached, type)
 
@@ -95,7 +95,7 @@ async def test_what_kueue_reads_of_a_pytorchjob_is_there(real: Client) -> None:
     async def stopped() -> bool:
         status = (await story.job())["status"]
         active = sum((one or {}).get("active") or 0 for one in (status.get("replicaStatuses") or {}).values())
-        return not active and holds({"status": status}, "Suspended")
+        return not active and has_true_condition({"status": status}, "Suspended")
 
     await first_answer(stopped, "the end of everything that used quota")
     await story.patch(suspend=False, selector={"kind": "other"})

@@ -22,7 +22,7 @@ from torchyard.controllers.queue.refs import FLAVORS, PYTORCHJOBS, WORKLOADS
 from torchyard.core.queue.lifecycle import evict
 from torchyard.kube.client import Client, Transport
 from torchyard.kube.http import HttpTransport
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import load
 
 pytestmark = pytest.mark.cluster
@@ -34,7 +34,7 @@ async def real(kube: Server, request: pytest.FixtureRequest) -> AsyncIterator[Cl
     transport: Transport = HttpTransport(load(kube.kubeconfig), user_agent="test")
     client = Client(OlderKueue(transport) if request.param == "v1beta1" else transport, manager="test")
     await define(client, definition_object(), *definitions())
-    informers = Informers(client)
+    informers = InformerFactory(client)
     async with running(client, ExternalIntegration(client, informers), informers):
         yield client
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from torchyard.api.cells import AGE, NAME, NONE, UNSET, created, label_selector, name_of
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
+from torchyard.api.table_cells import AGE, NAME, NONE, UNSET, age_of, format_selector, name_of
 from torchyard.api.times import human_duration
 
 
@@ -16,7 +16,7 @@ def _binding_cells(binding: Object, now: datetime) -> list[Cell]:
     return [
         name_of(binding),
         f"{ref.get('kind', '')}/{ref.get('name', '')}",
-        created(binding, now),
+        age_of(binding, now),
         *(", ".join(one["name"] for one in subjects if one.get("kind") == kind) for kind in ("User", "Group")),
         ", ".join(
             f"{one.get('namespace', '')}/{one['name']}" for one in subjects if one.get("kind") == "ServiceAccount"
@@ -38,7 +38,7 @@ BINDINGS = Columns(
 
 
 def _webhook_cells(configuration: Object, now: datetime) -> list[Cell]:
-    return [name_of(configuration), len(configuration.get("webhooks") or ()), created(configuration, now)]
+    return [name_of(configuration), len(configuration.get("webhooks") or ()), age_of(configuration, now)]
 
 
 WEBHOOKS = Columns((NAME, Column("Webhooks", "integer", description="How many there are in it."), AGE), _webhook_cells)
@@ -48,7 +48,7 @@ def _policy_cells(policy: Object, now: datetime) -> list[Cell]:
     spec = policy.get("spec") or {}
     kind = spec.get("paramKind")
     shown = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
-    return [name_of(policy), len(spec.get("validations") or ()), shown, created(policy, now)]
+    return [name_of(policy), len(spec.get("validations") or ()), shown, age_of(policy, now)]
 
 
 ADMISSION_POLICIES = Columns(
@@ -69,8 +69,8 @@ def _policy_binding_cells(binding: Object, now: datetime) -> list[Cell]:
     if parameter and parameter.get("name"):
         shown = f"{parameter.get('namespace') or '*'}/{parameter['name']}"
     elif parameter:
-        shown = label_selector(parameter.get("selector"))
-    return [name_of(binding), spec.get("policyName") or "", shown, created(binding, now)]
+        shown = format_selector(parameter.get("selector"))
+    return [name_of(binding), spec.get("policyName") or "", shown, age_of(binding, now)]
 
 
 ADMISSION_POLICY_BINDINGS = Columns(
@@ -89,7 +89,7 @@ def _signing_request_cells(request: Object, now: datetime) -> list[Cell]:
     seconds = spec.get("expirationSeconds")
     return [
         name_of(request),
-        created(request, now),
+        age_of(request, now),
         spec.get("signerName") or NONE,
         spec.get("username") or "",
         NONE if seconds is None else human_duration(timedelta(seconds=seconds)),
@@ -125,7 +125,7 @@ def _api_service_cells(found: Object, now: datetime) -> list[Cell]:
             status = one.get("status", "")
             available = status if status == "True" else f"{status} ({one.get('reason', '')})"
     where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
-    return [name_of(found), where, available, created(found, now)]
+    return [name_of(found), where, available, age_of(found, now)]
 
 
 API_SERVICES = Columns(
@@ -150,7 +150,7 @@ def _flow_schema_cells(schema: Object, now: datetime) -> list[Cell]:
         (spec.get("priorityLevelConfiguration") or {}).get("name") or "",
         spec.get("matchingPrecedence") or 0,
         (spec.get("distinguisherMethod") or {}).get("type") or NONE,
-        created(schema, now),
+        age_of(schema, now),
         missing,
     ]
 
@@ -177,7 +177,7 @@ def _priority_level_cells(level: Object, now: datetime) -> list[Cell]:
         spec.get("type") or "",
         limited.get("nominalConcurrencyShares", NONE),
         *(queuing.get(field, NONE) for field in ("queues", "handSize", "queueLengthLimit")),
-        created(level, now),
+        age_of(level, now),
     ]
 
 

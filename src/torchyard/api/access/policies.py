@@ -8,7 +8,7 @@ from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.access.webhooks import check_conditions, check_rule
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -22,7 +22,7 @@ _BOTH_ACTIONS = (
 _is_identifier = re.compile("[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
-class AdmissionPolicyStrategy(StatefulStrategy):
+class ValidatingAdmissionPolicyStrategy(StatusSubresourceStrategy):
     qualified_finalizers = False
     unconditional_update = False
 
@@ -36,7 +36,7 @@ class AdmissionPolicyStrategy(StatefulStrategy):
         return _policy_errors(obj)
 
 
-class AdmissionPolicyBindingStrategy(Strategy):
+class ValidatingAdmissionPolicyBindingStrategy(Strategy):
     qualified_finalizers = False
     unconditional_update = False
 
@@ -65,7 +65,7 @@ def _policy_errors(policy: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     spec = policy["spec"]
     kind, match = spec.get("paramKind"), spec.get("matchConstraints")
-    checks.choice(spec.get("failurePolicy"), ("Fail", "Ignore"), "spec.failurePolicy", errs)
+    checks.optional_enum(spec.get("failurePolicy"), ("Fail", "Ignore"), "spec.failurePolicy", errs)
     if kind is not None:
         errs += [
             field_errors.required(f"spec.paramKind.{name}") for name in ("apiVersion", "kind") if not kind.get(name)
@@ -85,13 +85,13 @@ def _policy_errors(policy: Object) -> list[FieldError]:
         _check_validation(validation, f"spec.validations[{index}]", errs)
     for index, annotation in enumerate(spec.get("auditAnnotations") or ()):
         at, key = f"spec.auditAnnotations[{index}]", f"{policy['metadata'].get('name')}/{annotation.get('key') or ''}"
-        checks.told(names.qualified_name_problems(key), f"{at}.key", key, errs)
+        checks.report_problems(names.qualified_name_problems(key), f"{at}.key", key, errs)
         _check_expression(annotation, "valueExpression", at, errs)
     return errs
 
 
 def _check_match(match: Object, at: str, errs: list[FieldError]) -> None:
-    checks.choice(match.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", errs)
+    checks.optional_enum(match.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", errs)
     for name in ("namespaceSelector", "objectSelector"):
         errs += selectors.validate_object(match.get(name), f"{at}.{name}")
     for kind in ("resourceRules", "excludeResourceRules"):
@@ -100,7 +100,7 @@ def _check_match(match: Object, at: str, errs: list[FieldError]) -> None:
             check_rule(rule, where, errs)
             for number, name in enumerate(named):
                 field = f"{where}.resourceNames[{number}]"
-                checks.told(names.path_segment_problems(name), field, name, errs)
+                checks.report_problems(names.path_segment_problems(name), field, name, errs)
                 if name in named[:number]:
                     errs.append(field_errors.duplicate(field, name))
 
@@ -127,7 +127,7 @@ def _check_validation(validation: Object, at: str, errs: list[FieldError]) -> No
             errs.append(field_errors.invalid(f"{at}.{name}", said, "must be non-empty if specified"))
         elif name == "message" and "\n" in said.strip():
             errs.append(field_errors.invalid(f"{at}.{name}", said, "must not contain line breaks"))
-    checks.choice(validation.get("reason"), _REASONS, f"{at}.reason", errs)
+    checks.optional_enum(validation.get("reason"), _REASONS, f"{at}.reason", errs)
 
 
 def _binding_errors(spec: Object) -> list[FieldError]:
@@ -137,7 +137,7 @@ def _binding_errors(spec: Object) -> list[FieldError]:
     if not policy:
         errs.append(field_errors.required("spec.policyName"))
     else:
-        checks.told(names.subdomain_problems(policy), "spec.policyName", policy, errs)
+        checks.report_problems(names.subdomain_problems(policy), "spec.policyName", policy, errs)
     if reference is not None:
         _check_reference(reference, "spec.paramRef", errs)
     if match is not None:
@@ -145,7 +145,7 @@ def _binding_errors(spec: Object) -> list[FieldError]:
     if not actions:
         errs.append(field_errors.required("spec.validationActions", "at least one validation action is required"))
     for index, action in enumerate(actions):
-        checks.choice(action, _ACTIONS, f"spec.validationActions[{index}]", errs)
+        checks.optional_enum(action, _ACTIONS, f"spec.validationActions[{index}]", errs)
         if action in actions[:index]:
             errs.append(field_errors.duplicate(f"spec.validationActions[{index}]", action))
     if {"Deny", "Warn"} <= set(actions):

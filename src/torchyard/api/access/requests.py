@@ -11,10 +11,10 @@ import binascii
 from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 
 
-class FlowSchemaStrategy(StatefulStrategy):
+class FlowSchemaStrategy(StatusSubresourceStrategy):
     def default(self, obj: Object) -> None:
         spec = obj.setdefault("spec", {})
         if not spec.get("matchingPrecedence"):
@@ -35,7 +35,7 @@ class FlowSchemaStrategy(StatefulStrategy):
         return errs
 
 
-class PriorityLevelStrategy(StatefulStrategy):
+class PriorityLevelConfigurationStrategy(StatusSubresourceStrategy):
     def default(self, obj: Object) -> None:
         limited = obj.setdefault("spec", {}).get("limited")
         if limited is not None:
@@ -52,17 +52,17 @@ class PriorityLevelStrategy(StatefulStrategy):
         errs: list[FieldError] = []
         spec = obj["spec"]
         kind = spec.get("type") or ""
-        checks.choice(kind, ("Exempt", "Limited"), "spec.type", errs)
+        checks.optional_enum(kind, ("Exempt", "Limited"), "spec.type", errs)
         if kind == "Limited":
             if spec.get("limited") is None:
                 errs.append(field_errors.required("spec.limited", "must not be empty when type is Limited"))
             else:
                 response = (spec["limited"].get("limitResponse") or {}).get("type") or ""
-                checks.choice(response, ("Queue", "Reject"), "spec.limited.limitResponse.type", errs)
+                checks.optional_enum(response, ("Queue", "Reject"), "spec.limited.limitResponse.type", errs)
         return errs
 
 
-class SigningRequestStrategy(StatefulStrategy):
+class CertificateSigningRequestStrategy(StatusSubresourceStrategy):
     generation_fields = None
 
     def prepare_update(self, new: Object, old: Object) -> None:
@@ -86,7 +86,7 @@ class SigningRequestStrategy(StatefulStrategy):
             errs.append(field_errors.invalid("spec.signerName", signer, detail))
         else:
             domain = signer.partition("/")[0]
-            checks.told(names.subdomain_problems(domain), "spec.signerName", domain, errs)
+            checks.report_problems(names.subdomain_problems(domain), "spec.signerName", domain, errs)
         seconds = spec.get("expirationSeconds")
         if seconds is not None and seconds < 600:
             detail = "may not specify a duration less than 600 seconds (10 minutes)"

@@ -68,13 +68,13 @@ def validate_binding(binding: Object, *, namespaced: bool) -> list[FieldError]:
     errs: list[FieldError] = []
     role = binding.get("roleRef") or {}
     group, kind, name = role.get("apiGroup") or "", role.get("kind") or "", role.get("name") or ""
-    checks.choice(group, (GROUP,), "roleRef.apiGroup", errs)
+    checks.optional_enum(group, (GROUP,), "roleRef.apiGroup", errs)
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-    checks.choice(kind, kinds, "roleRef.kind", errs)
+    checks.optional_enum(kind, kinds, "roleRef.kind", errs)
     if not name:
         errs.append(field_errors.required("roleRef.name"))
     else:
-        checks.told(names.path_segment_problems(name), "roleRef.name", name, errs)
+        checks.report_problems(names.path_segment_problems(name), "roleRef.name", name, errs)
     for index, subject in enumerate(binding.get("subjects") or ()):
         _check_subject(subject, f"subjects[{index}]", errs, namespaced=namespaced)
     return errs
@@ -86,13 +86,13 @@ def _check_subject(subject: Object, at: str, errs: list[FieldError], *, namespac
         errs.append(field_errors.required(f"{at}.name"))
     if kind == "ServiceAccount":
         if name:
-            checks.told(names.subdomain_problems(name), f"{at}.name", name, errs)
+            checks.report_problems(names.subdomain_problems(name), f"{at}.name", name, errs)
         if group:
             errs.append(field_errors.not_supported(f"{at}.apiGroup", group, ("",)))
         if not namespaced and not subject.get("namespace"):
             errs.append(field_errors.required(f"{at}.namespace"))
     elif kind in ("User", "Group"):
-        checks.choice(group, (GROUP,), f"{at}.apiGroup", errs)
+        checks.optional_enum(group, (GROUP,), f"{at}.apiGroup", errs)
     else:
         errs.append(field_errors.not_supported(f"{at}.kind", kind, ("ServiceAccount", "User", "Group")))
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from torchyard.api import checks, field_errors, names, selectors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
@@ -51,13 +51,13 @@ def _check_webhook(webhook: Object, at: str, errs: list[FieldError], *, mutating
     _check_name(webhook.get("name") or "", f"{at}.name", errs)
     for index, rule in enumerate(webhook.get("rules") or ()):
         check_rule(rule, f"{at}.rules[{index}]", errs)
-    checks.choice(webhook.get("failurePolicy"), ("Fail", "Ignore"), f"{at}.failurePolicy", errs)
-    checks.choice(webhook.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", errs)
+    checks.optional_enum(webhook.get("failurePolicy"), ("Fail", "Ignore"), f"{at}.failurePolicy", errs)
+    checks.optional_enum(webhook.get("matchPolicy"), ("Equivalent", "Exact"), f"{at}.matchPolicy", errs)
     effects = webhook.get("sideEffects")
     if effects is None:
         errs.append(field_errors.required(f"{at}.sideEffects", "must specify one of None, NoneOnDryRun"))
     else:
-        checks.choice(effects, ("None", "NoneOnDryRun"), f"{at}.sideEffects", errs)
+        checks.optional_enum(effects, ("None", "NoneOnDryRun"), f"{at}.sideEffects", errs)
     seconds = webhook.get("timeoutSeconds")
     if seconds is not None and not 1 <= seconds <= 30:
         detail = "the timeout value must be between 1 and 30 seconds"
@@ -67,7 +67,7 @@ def _check_webhook(webhook: Object, at: str, errs: list[FieldError], *, mutating
     _check_client(webhook.get("clientConfig") or {}, f"{at}.clientConfig", errs)
     if mutating:
         policies = ("IfNeeded", "Never")
-        checks.choice(webhook.get("reinvocationPolicy"), policies, f"{at}.reinvocationPolicy", errs)
+        checks.optional_enum(webhook.get("reinvocationPolicy"), policies, f"{at}.reinvocationPolicy", errs)
     check_conditions(webhook.get("matchConditions") or [], f"{at}.matchConditions", errs)
 
 
@@ -75,7 +75,7 @@ def _check_name(name: str, field: str, errs: list[FieldError]) -> None:
     if not name:
         errs.append(field_errors.required(field))
     elif problems := names.subdomain_problems(name):
-        checks.told(problems, field, name, errs)
+        checks.report_problems(problems, field, name, errs)
     elif name.count(".") < 2:
         detail = "should be a domain with at least three segments separated by dots"
         errs.append(field_errors.invalid(field, name, detail))
@@ -87,7 +87,7 @@ def check_rule(rule: Object, at: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.required(f"{at}.operations"))
     _check_star(operations, f"{at}.operations", "operations", errs)
     for index, operation in enumerate(operations):
-        checks.choice(operation, _OPERATIONS, f"{at}.operations[{index}]", errs)
+        checks.optional_enum(operation, _OPERATIONS, f"{at}.operations[{index}]", errs)
     for name, shown in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = rule.get(name) or []
         if not values:
@@ -98,7 +98,7 @@ def check_rule(rule: Object, at: str, errs: list[FieldError]) -> None:
                 field_errors.required(f"{at}.{name}[{index}]") for index, value in enumerate(values) if not value
             )
     _check_resources(rule.get("resources") or [], f"{at}.resources", errs)
-    checks.choice(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{at}.scope", errs)
+    checks.optional_enum(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{at}.scope", errs)
 
 
 def _check_star(values: list[str], field: str, shown: str, errs: list[FieldError]) -> None:
@@ -161,7 +161,7 @@ def _check_service(service: Object, at: str, errs: list[FieldError]) -> None:
             errs.append(field_errors.required(f"{at}.{name}"))
     port, path = service.get("port") or 0, service.get("path")
     if not 1 <= port <= 65535:
-        detail = f"port is not valid: {checks.within(1, 65535)}"
+        detail = f"port is not valid: {checks.in_range(1, 65535)}"
         errs.append(field_errors.invalid(f"{at}.port", port, detail))
     if path is not None:
         _check_path(path, f"{at}.path", errs)
@@ -178,7 +178,7 @@ def _check_path(path: str, field: str, errs: list[FieldError]) -> None:
             errs.append(field_errors.invalid(field, path, f"segment[{index}] may not be empty"))
         else:
             problems = names.subdomain_problems(segment)
-            checks.told([f"segment[{index}]: {one}" for one in problems], field, path, errs)
+            checks.report_problems([f"segment[{index}]: {one}" for one in problems], field, path, errs)
 
 
 def check_conditions(conditions: list[Object], at: str, errs: list[FieldError]) -> None:
@@ -191,7 +191,7 @@ def check_conditions(conditions: list[Object], at: str, errs: list[FieldError]) 
         if not name:
             errs.append(field_errors.required(f"{at}[{index}].name"))
         else:
-            checks.told(names.qualified_name_problems(name), f"{at}[{index}].name", name, errs)
+            checks.report_problems(names.qualified_name_problems(name), f"{at}[{index}].name", name, errs)
             if name in seen:
                 errs.append(field_errors.duplicate(f"{at}[{index}].name", name))
             seen.add(name)
@@ -206,7 +206,7 @@ def _check_reviews(versions: list[str], field: str, errs: list[FieldError]) -> N
         if version in seen:
             errs.append(field_errors.invalid(f"{field}[{index}]", version, "duplicate version"))
             continue
-        checks.told(names.dns1035_problems(version), f"{field}[{index}]", version, errs)
+        checks.report_problems(names.dns1035_problems(version), f"{field}[{index}]", version, errs)
         seen.add(version)
     if not seen & set(_REVIEWS):
         detail = f"must include at least one of {', '.join(_REVIEWS)}"
@@ -235,15 +235,15 @@ def validate_api_service(service: Object) -> list[FieldError]:
     spec = service.get("spec") or {}
     group, version, name = spec.get("group") or "", spec.get("version") or "", service["metadata"].get("name") or ""
     if name != f"{version}.{group}":
-        detail = f'must be `spec.version+"."+spec.group`: {field_errors.shown(f"{version}.{group}")}'
+        detail = f'must be `spec.version+"."+spec.group`: {field_errors.format_value(f"{version}.{group}")}'
         errs.append(field_errors.invalid("metadata.name", name, detail))
     if not group:
         if version != "v1":
             detail = "only v1 may have an empty group and it better be legacy kube"
             errs.append(field_errors.required("spec.group", detail))
     else:
-        checks.told(names.subdomain_problems(group), "spec.group", group, errs)
-    checks.told(names.dns1035_problems(version), "spec.version", version, errs)
+        checks.report_problems(names.subdomain_problems(group), "spec.group", group, errs)
+    checks.report_problems(names.dns1035_problems(version), "spec.version", version, errs)
     for field, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         value = spec.get(field) or 0
         if not 0 < value <= most:
@@ -269,7 +269,7 @@ def validate_api_service(service: Object) -> list[FieldError]:
     return errs
 
 
-class APIServiceStrategy(StatefulStrategy):
+class APIServiceStrategy(StatusSubresourceStrategy):
     qualified_finalizers = False
     name_rule = "path-segment"
     unconditional_update = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from torchyard.api.cells import AGE, NAME, NONE, UNKNOWN, age, condition, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
+from torchyard.api.table_cells import AGE, NAME, NONE, UNKNOWN, age, age_of, condition_status, name_of
 
 Cells = Callable[[Object, datetime], list[Cell]]
 
@@ -23,7 +23,7 @@ def _node_cells(node: Object, now: datetime) -> list[Cell]:
         name_of(node),
         _node_status(spec, status),
         ",".join(_roles(node["metadata"].get("labels") or {})) or NONE,
-        created(node, now),
+        age_of(node, now),
         info.get("kubeletVersion") or "",
         *(
             next((one["address"] for one in addresses if one.get("type") == kind), NONE)
@@ -34,7 +34,7 @@ def _node_cells(node: Object, now: datetime) -> list[Cell]:
 
 
 def _node_status(spec: Object, status: Object) -> str:
-    ready = condition(status.get("conditions"), "Ready")
+    ready = condition_status(status.get("conditions"), "Ready")
     word = {"": "Unknown", "True": "Ready"}.get(ready, "NotReady")
     return f"{word},SchedulingDisabled" if spec.get("unschedulable") else word
 
@@ -139,21 +139,21 @@ NEW_EVENTS = Columns(_EVENT_COLUMNS, _new_event_cells)
 
 
 def _namespace_cells(namespace: Object, now: datetime) -> list[Cell]:
-    return [name_of(namespace), (namespace.get("status") or {}).get("phase") or "", created(namespace, now)]
+    return [name_of(namespace), (namespace.get("status") or {}).get("phase") or "", age_of(namespace, now)]
 
 
 NAMESPACES = Columns((NAME, Column("Status", description="Active or going away."), AGE), _namespace_cells)
 
 
 def _config_map_cells(found: Object, now: datetime) -> list[Cell]:
-    return [name_of(found), len(found.get("data") or ()) + len(found.get("binaryData") or ()), created(found, now)]
+    return [name_of(found), len(found.get("data") or ()) + len(found.get("binaryData") or ()), age_of(found, now)]
 
 
 CONFIG_MAPS = Columns((NAME, Column("Data", description="How many entries it has."), AGE), _config_map_cells)
 
 
 def _secret_cells(secret: Object, now: datetime) -> list[Cell]:
-    return [name_of(secret), secret.get("type") or "", len(secret.get("data") or ()), created(secret, now)]
+    return [name_of(secret), secret.get("type") or "", len(secret.get("data") or ()), age_of(secret, now)]
 
 
 SECRETS = Columns(
@@ -168,7 +168,7 @@ SECRETS = Columns(
 
 
 def _account_cells(account: Object, now: datetime) -> list[Cell]:
-    return [name_of(account), len(account.get("secrets") or ()), created(account, now)]
+    return [name_of(account), len(account.get("secrets") or ()), age_of(account, now)]
 
 
 SERVICE_ACCOUNTS = Columns((NAME, Column("Secrets", description="Secrets it may use."), AGE), _account_cells)
@@ -182,7 +182,7 @@ def _quota_cells(quota: Object, now: datetime) -> list[Cell]:
     for resource in sorted(hard):
         shown = f"{resource}: {used.get(resource, 0)}/{hard[resource]}"
         (limits if resource.startswith("limits") else requests).append(shown)
-    return [name_of(quota), ", ".join(requests), ", ".join(limits), created(quota, now)]
+    return [name_of(quota), ", ".join(requests), ", ".join(limits), age_of(quota, now)]
 
 
 RESOURCE_QUOTAS = Columns(
@@ -197,7 +197,7 @@ RESOURCE_QUOTAS = Columns(
 
 
 def _lease_cells(lease: Object, now: datetime) -> list[Cell]:
-    return [name_of(lease), (lease.get("spec") or {}).get("holderIdentity") or "", created(lease, now)]
+    return [name_of(lease), (lease.get("spec") or {}).get("holderIdentity") or "", age_of(lease, now)]
 
 
 LEASES = Columns((NAME, Column("Holder", description="Who has it."), AGE), _lease_cells)
@@ -208,7 +208,7 @@ def _priority_class_cells(found: Object, now: datetime) -> list[Cell]:
         name_of(found),
         found.get("value") or 0,
         bool(found.get("globalDefault")),
-        created(found, now),
+        age_of(found, now),
         found.get("preemptionPolicy") or "",
     ]
 
@@ -226,7 +226,7 @@ PRIORITY_CLASSES = Columns(
 
 
 def _runtime_class_cells(found: Object, now: datetime) -> list[Cell]:
-    return [name_of(found), found.get("handler") or "", created(found, now)]
+    return [name_of(found), found.get("handler") or "", age_of(found, now)]
 
 
 RUNTIME_CLASSES = Columns((NAME, Column("Handler", description="The runtime behind it."), AGE), _runtime_class_cells)

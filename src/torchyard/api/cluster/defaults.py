@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from torchyard.api.amounts import canonical_list
+from torchyard.api.compute_resources import canonical_list
 from torchyard.api.objects import Object
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"

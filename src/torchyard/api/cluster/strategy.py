@@ -7,11 +7,11 @@ from datetime import datetime
 from torchyard.api.cluster import defaults, validation
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
-class NamespaceStrategy(StatefulStrategy):
+class NamespaceStrategy(StatusSubresourceStrategy):
     name_rule = "label"
     returns_deleted = True
     generation_fields = None
@@ -51,7 +51,7 @@ class NamespaceStrategy(StatefulStrategy):
         return {"status.phase": (obj.get("status") or {}).get("phase") or "", "name": name}
 
 
-class NodeStrategy(StatefulStrategy):
+class NodeStrategy(StatusSubresourceStrategy):
     generation_fields = None
 
     def default(self, obj: Object) -> None:

@@ -6,7 +6,7 @@ import base64
 import json
 from typing import Any
 
-from torchyard.api import amounts, checks, field_errors, names, quantity
+from torchyard.api import checks, compute_resources, field_errors, names, quantity
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.scheduling import EFFECTS, check_tolerations
@@ -26,7 +26,7 @@ def validate_namespace(namespace: Object) -> list[FieldError]:
 
 
 def _check_finalizer(name: str, field: str, errs: list[FieldError]) -> None:
-    checks.told(names.qualified_name_problems(name), field, name, errs)
+    checks.report_problems(names.qualified_name_problems(name), field, name, errs)
     if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errs.append(field_errors.invalid(field, name, detail))
@@ -65,14 +65,14 @@ def _check_taints(taints: list[Object], errs: list[FieldError]) -> None:
     for index, taint in enumerate(taints):
         at = f"metadata.taints[{index}]"
         key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
-        checks.told(names.qualified_name_problems(key), f"{at}.key", key, errs)
+        checks.report_problems(names.qualified_name_problems(key), f"{at}.key", key, errs)
         if problems := names.label_value_problems(value):
             errs.append(field_errors.invalid(f"{at}.value", value, ";".join(problems)))
-        checks.one_of(effect, EFFECTS, f"{at}.effect", errs)
+        checks.required_enum(effect, EFFECTS, f"{at}.effect", errs)
         if (key, effect) in seen:
             detail = "taints must be unique by key and effect pair"
             errs.append(
-                FieldError("FieldValueDuplicate", at, f"Duplicate value: {field_errors.shown(taint)}: {detail}")
+                FieldError("FieldValueDuplicate", at, f"Duplicate value: {field_errors.format_value(taint)}: {detail}")
             )
         seen.add((key, effect))
 
@@ -80,7 +80,7 @@ def _check_taints(taints: list[Object], errs: list[FieldError]) -> None:
 def _check_node_amounts(status: Object, errs: list[FieldError]) -> None:
     for kind in ("capacity", "allocatable"):
         for name, text in (status.get(kind) or {}).items():
-            amounts.check_amount(name, quantity.parse(text), f"status.{kind}.{name}", errs)
+            compute_resources.check_quantity(name, quantity.parse(text), f"status.{kind}.{name}", errs)
 
 
 def validate_node_update(new: Object, old: Object) -> list[FieldError]:
@@ -128,7 +128,7 @@ def validate_config_map(config_map: Object) -> list[FieldError]:
 
 def _check_key(key: str, field: str, errs: list[FieldError]) -> None:
     if not checks.is_config_key(key) or key.startswith("."):
-        checks.told(checks.config_key_problems(key), field, key, errs)
+        checks.report_problems(checks.config_key_problems(key), field, key, errs)
 
 
 def _check_frozen(new: Object, old: Object, fields: tuple[str, ...], errs: list[FieldError]) -> None:
@@ -237,7 +237,7 @@ def validate_priority_class(priority_class: Object) -> list[FieldError]:
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
         errs.append(field_errors.forbidden("value", detail))
     policies = ("PreemptLowerPriority", "Never")
-    checks.one_of(priority_class.get("preemptionPolicy"), policies, "preemptionPolicy", errs)
+    checks.required_enum(priority_class.get("preemptionPolicy"), policies, "preemptionPolicy", errs)
     return errs
 
 
@@ -264,10 +264,10 @@ def validate_priority_class_update(new: Object, old: Object) -> list[FieldError]
 def validate_runtime_class(runtime_class: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     handler = runtime_class.get("handler") or ""
-    checks.told(names.label_problems(handler), "handler", handler, errs)
+    checks.report_problems(names.label_problems(handler), "handler", handler, errs)
     overhead = (runtime_class.get("overhead") or {}).get("podFixed")
     if overhead:
-        amounts.check_overhead(overhead, "overhead", errs)
+        compute_resources.check_overhead(overhead, "overhead", errs)
     scheduling = runtime_class.get("scheduling") or {}
     errs += names.validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
     seen: list[Object] = []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api.cells import AGE, NAME, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
+from torchyard.api.table_cells import AGE, NAME, age_of, name_of
 
 
 def _plain_cells(obj: Object, now: datetime) -> list[Cell]:
-    return [name_of(obj), created(obj, now)]
+    return [name_of(obj), age_of(obj, now)]
 
 
 PLAIN = Columns((NAME, AGE), _plain_cells)
@@ -27,7 +27,7 @@ def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
         )
         if holds
     ]
-    return [name_of(claim), ",".join(states) or "pending", created(claim, now)]
+    return [name_of(claim), ",".join(states) or "pending", age_of(claim, now)]
 
 
 RESOURCE_CLAIMS = Columns((NAME, Column("State", description="How far the claim has come."), AGE), _claim_cells)
@@ -40,7 +40,7 @@ def _slice_cells(found: Object, now: datetime) -> list[Cell]:
         spec.get("nodeName") or "",
         spec.get("driver") or "",
         (spec.get("pool") or {}).get("name") or "",
-        created(found, now),
+        age_of(found, now),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import checks, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
@@ -24,7 +24,7 @@ def _check_claim_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, request in enumerate((spec.get("devices") or {}).get("requests") or ()):
         field, name = f"{at}.devices.requests[{index}]", request.get("name") or ""
-        checks.told(names.label_problems(name), f"{field}.name", name, errs)
+        checks.report_problems(names.label_problems(name), f"{field}.name", name, errs)
         if name in seen:
             errs.append(field_errors.duplicate(f"{field}.name", name))
         seen.add(name)
@@ -55,7 +55,7 @@ class DeviceClassStrategy(Strategy):
         ]
 
 
-class ResourceClaimStrategy(StatefulStrategy):
+class ResourceClaimStrategy(StatusSubresourceStrategy):
     returns_deleted = True
     generation_fields = None
 
@@ -100,7 +100,7 @@ class ResourceSliceStrategy(Strategy):
         driver, pool = spec.get("driver") or "", spec.get("pool") or {}
         if not driver:
             errs.append(field_errors.required("spec.driver"))
-        checks.told(names.subdomain_problems(driver.lower()), "spec.driver", driver, errs)
+        checks.report_problems(names.subdomain_problems(driver.lower()), "spec.driver", driver, errs)
         if not pool.get("name"):
             errs.append(field_errors.required("spec.pool.name"))
         count = pool.get("resourceSliceCount") or 0

@@ -37,7 +37,7 @@ class EventStrategy(Strategy):
         }
 
 
-class NewEventStrategy(EventStrategy):
+class EventsV1Strategy(EventStrategy):
     """The same objects by the names of events.k8s.io."""
 
     qualified_finalizers = True

@@ -68,7 +68,7 @@ def validate_event(event: Object, *, reporter_field: str = "reportingComponent")
     reporter = event.get("reportingComponent") or ""
     if not reporter:
         errs.append(field_errors.required(reporter_field))
-    checks.told(names.qualified_name_problems(reporter), reporter_field, reporter, errs)
+    checks.report_problems(names.qualified_name_problems(reporter), reporter_field, reporter, errs)
     for field in ("reportingInstance", "action", "reason"):
         text = event.get(field) or ""
         if not text:

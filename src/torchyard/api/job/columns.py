@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api.cells import (
+from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
+from torchyard.api.table_cells import (
     AGE,
     CONTAINERS,
     NAME,
     NONE,
     SELECTOR,
     age,
-    condition,
-    containers,
-    created,
-    label_selector,
+    age_of,
+    condition_status,
+    container_names_and_images,
+    format_selector,
     name_of,
 )
-from torchyard.api.columns import Cell, Column, Columns
-from torchyard.api.objects import Object
 from torchyard.api.times import human_duration
 
 
@@ -29,15 +29,15 @@ def _job_cells(job: Object, now: datetime) -> list[Cell]:
         _status(job, status.get("conditions")),
         _completions(spec, status.get("succeeded") or 0),
         _duration(status, now),
-        created(job, now),
-        *containers((spec.get("template") or {}).get("spec") or {}),
-        label_selector(spec.get("selector")),
+        age_of(job, now),
+        *container_names_and_images((spec.get("template") or {}).get("spec") or {}),
+        format_selector(spec.get("selector")),
     ]
 
 
 def _status(job: Object, conditions: list[Object] | None) -> str:
     for kind in ("Complete", "Failed"):
-        if condition(conditions, kind) == "True":
+        if condition_status(conditions, kind) == "True":
             return kind
     if "deletionTimestamp" in job["metadata"]:
         return "Terminating"
@@ -46,7 +46,7 @@ def _status(job: Object, conditions: list[Object] | None) -> str:
         ("FailureTarget", "FailureTarget"),
         ("SuccessCriteriaMet", "SuccessCriteriaMet"),
     ):
-        if condition(conditions, kind) == "True":
+        if condition_status(conditions, kind) == "True":
             return word
     return "Running"
 
@@ -91,9 +91,9 @@ def _cron_job_cells(cron: Object, now: datetime) -> list[Cell]:
         "<unset>" if suspend is None else str(bool(suspend)),
         len(status.get("active") or ()),
         age(last, now) if last else NONE,
-        created(cron, now),
-        *containers((job.get("template") or {}).get("spec") or {}),
-        label_selector(job.get("selector")),
+        age_of(cron, now),
+        *container_names_and_images((job.get("template") or {}).get("spec") or {}),
+        format_selector(job.get("selector")),
     ]
 
 

@@ -17,7 +17,7 @@ _STATUSES = ("False", "True", "Unknown")
 
 
 def _valid(values: tuple[str, ...]) -> str:
-    return f"valid values: [{' '.join(field_errors.shown(value) for value in values)}]"
+    return f"valid values: [{' '.join(field_errors.format_value(value) for value in values)}]"
 
 
 def check_failure_policy(spec: Object, at: str, errs: list[FieldError]) -> None:
@@ -35,7 +35,7 @@ def check_failure_policy(spec: Object, at: str, errs: list[FieldError]) -> None:
                 detail = "requires the backoffLimitPerIndex to be set"
                 errs.append(field_errors.invalid(f"{field}.action", action, detail))
         else:
-            checks.choice(action, _ACTIONS, f"{field}.action", errs)
+            checks.optional_enum(action, _ACTIONS, f"{field}.action", errs)
         codes, patterns = rule.get("onExitCodes"), rule.get("onPodConditions") or []
         if codes is not None:
             _check_exit_codes(codes, containers, f"{field}.onExitCodes", errs)
@@ -54,7 +54,7 @@ def _check_exit_codes(codes: Object, containers: set[str | None], at: str, errs:
     if not operator:
         errs.append(field_errors.required(f"{at}.operator", _valid(_OPERATORS)))
     else:
-        checks.choice(operator, _OPERATORS, f"{at}.operator", errs)
+        checks.optional_enum(operator, _OPERATORS, f"{at}.operator", errs)
     if container is not None and container not in containers:
         detail = "must be one of the container or initContainer names in the pod template"
         errs.append(field_errors.invalid(f"{at}.containerName", container, detail))
@@ -76,11 +76,11 @@ def _check_patterns(patterns: list[Object], at: str, errs: list[FieldError]) -> 
         errs.append(field_errors.too_many(at, len(patterns), _MAX_PATTERNS))
     for index, pattern in enumerate(patterns):
         kind, status = pattern.get("type") or "", pattern.get("status") or ""
-        checks.told(names.qualified_name_problems(kind), f"{at}[{index}].type", kind, errs)
+        checks.report_problems(names.qualified_name_problems(kind), f"{at}[{index}].type", kind, errs)
         if not status:
             errs.append(field_errors.required(f"{at}[{index}].status", _valid(_STATUSES)))
         else:
-            checks.choice(status, _STATUSES, f"{at}[{index}].status", errs)
+            checks.optional_enum(status, _STATUSES, f"{at}[{index}].status", errs)
 
 
 def check_success_policy(spec: Object, at: str, errs: list[FieldError]) -> None:

@@ -16,7 +16,7 @@ from torchyard.api.job.validation import (
 from torchyard.api.objects import Object
 from torchyard.api.pod.strategy import drop_disabled_fields
 from torchyard.api.pod.warnings import template_warnings
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 
 _POD_NAMES = (
     "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
@@ -31,7 +31,7 @@ PODS_ARE_KEPT = (
 )
 
 
-class JobStrategy(StatefulStrategy):
+class JobStrategy(StatusSubresourceStrategy):
     default_propagation = "Orphan"
     empty_is_null = tuple(("spec", *rules) for rules in _RULES)
 
@@ -92,7 +92,7 @@ def _many_completions(spec: Object) -> list[str]:
     ]
 
 
-class CronJobStrategy(StatefulStrategy):
+class CronJobStrategy(StatusSubresourceStrategy):
     empty_is_null = tuple(("spec", "jobTemplate", "spec", *rules) for rules in _RULES)
 
     def default(self, obj: Object) -> None:

@@ -7,7 +7,7 @@ import zoneinfo
 from typing import Any
 
 from torchyard.api import checks, field_errors, names, selectors
-from torchyard.api.differences import same
+from torchyard.api.diff import semantically_equal
 from torchyard.api.field_errors import FieldError
 from torchyard.api.job import labels
 from torchyard.api.job.policies import check_failure_policy, check_success_policy
@@ -95,7 +95,7 @@ def check_job_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
     _check_manager(spec.get("managedBy"), f"{at}.managedBy", errs)
     mode = spec.get("completionMode")
     if mode is not None:
-        checks.choice(mode, ("NonIndexed", "Indexed"), f"{at}.completionMode", errs)
+        checks.optional_enum(mode, ("NonIndexed", "Indexed"), f"{at}.completionMode", errs)
     if mode == "Indexed":
         _check_indexed(spec, at, errs)
     elif mode in (None, "NonIndexed"):
@@ -111,7 +111,7 @@ def check_job_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
         else:
             check_success_policy(spec, f"{at}.successPolicy", errs)
     allowed = ("Failed", "TerminatingOrFailed") if spec.get("podFailurePolicy") is None else ("Failed",)
-    checks.choice(spec.get("podReplacementPolicy"), allowed, f"{at}.podReplacementPolicy", errs)
+    checks.optional_enum(spec.get("podReplacementPolicy"), allowed, f"{at}.podReplacementPolicy", errs)
     validate_template(spec["template"], f"{at}.template", errs)
     _check_restart_policy(spec, f"{at}.template.spec.restartPolicy", errs)
 
@@ -195,7 +195,7 @@ def _check_template(new: Object, old: Object, errs: list[FieldError]) -> None:
     template, before = new["spec"]["template"], old["spec"]["template"]
     if old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"):
         before = _with_directives_of(template, before)
-    if not same(before, template):
+    if not semantically_equal(before, template):
         errs.append(field_errors.invalid("spec.template", template, names.IMMUTABLE))
 
 
@@ -239,7 +239,7 @@ def _check_cron_spec(spec: Object, before: Object | None, errs: list[FieldError]
     if zone is not None and (before is None or before.get("timeZone") != zone):
         _check_time_zone(zone, errs)
     policies = ("Allow", "Forbid", "Replace")
-    checks.one_of(spec.get("concurrencyPolicy"), policies, "spec.concurrencyPolicy", errs)
+    checks.required_enum(spec.get("concurrencyPolicy"), policies, "spec.concurrencyPolicy", errs)
     template = spec["jobTemplate"].get("spec") or {}
     check_job_spec(template, "spec.jobTemplate.spec", errs)
     if template.get("selector") is not None:

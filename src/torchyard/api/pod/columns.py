@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api.cells import AGE, NAME, NONE, age, containers, created, labels, name_of
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
+from torchyard.api.table_cells import AGE, NAME, NONE, age, age_of, container_names_and_images, format_labels, name_of
 
 _COLUMNS = (
     NAME,
@@ -67,7 +67,7 @@ def cells(pod: Object, now: datetime) -> list[Cell]:
         f"{summary.ready}/{total}",
         summary.reason,
         restarts,
-        created(pod, now),
+        age_of(pod, now),
         addresses[0].get("ip") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,
@@ -170,7 +170,7 @@ PODS = Columns(_COLUMNS, cells, _conditions)
 def _template_cells(template: Object, now: datetime) -> list[Cell]:
     inner = template.get("template") or {}
     pod_labels = (inner.get("metadata") or {}).get("labels")
-    return [name_of(template), *containers(inner.get("spec") or {}), labels(pod_labels)]
+    return [name_of(template), *container_names_and_images(inner.get("spec") or {}), format_labels(pod_labels)]
 
 
 POD_TEMPLATES = Columns(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchyard.api import amounts, checks, field_errors, names
+from torchyard.api import checks, compute_resources, field_errors, names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.references import ENV_FIELDS, check_field_ref, check_key_ref, check_resource_ref
@@ -65,7 +65,7 @@ def check_init_containers(containers: list[Object], pod: PodContext, at: str, er
         name = container.get("name") or ""
         check_common(container, pod, where, errs)
         policy = container.get("restartPolicy")
-        checks.choice(policy, ("Always",), f"{where}.restartPolicy", errs)
+        checks.optional_enum(policy, ("Always",), f"{where}.restartPolicy", errs)
         if name in pod.names:
             errs.append(field_errors.duplicate(f"{where}.name", name))
         elif name:
@@ -120,12 +120,12 @@ def check_common(container: Object, pod: PodContext, at: str, errs: list[FieldEr
     if not name:
         errs.append(field_errors.required(f"{at}.name"))
     elif problems := names.label_problems(name):
-        checks.told(problems, f"{at}.name", name, errs)
+        checks.report_problems(problems, f"{at}.name", name, errs)
     if not get("image"):
         errs.append(field_errors.required(f"{at}.image"))
     if get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         policy = get("terminationMessagePolicy")
-        checks.one_of(policy, _MESSAGE_POLICIES, f"{at}.terminationMessagePolicy", errs)
+        checks.required_enum(policy, _MESSAGE_POLICIES, f"{at}.terminationMessagePolicy", errs)
     if ports := get("ports"):
         _check_ports(ports, f"{at}.ports", errs)
     if variables := get("env"):
@@ -135,9 +135,9 @@ def check_common(container: Object, pod: PodContext, at: str, errs: list[FieldEr
     if get("volumeMounts") or get("volumeDevices"):
         check_mounts(container, pod.volumes, at, errs)
     if get("imagePullPolicy") not in _PULL_POLICIES:
-        checks.one_of(get("imagePullPolicy"), _PULL_POLICIES, f"{at}.imagePullPolicy", errs)
+        checks.required_enum(get("imagePullPolicy"), _PULL_POLICIES, f"{at}.imagePullPolicy", errs)
     if resources := get("resources"):
-        amounts.check_requirements(resources, f"{at}.resources", errs, claims=pod.claims)
+        compute_resources.check_requirements(resources, f"{at}.resources", errs, claims=pod.claims)
     if policies := get("resizePolicy"):
         _check_resize_policy(policies, pod.restart_policy, f"{at}.resizePolicy", errs)
     if security := get("securityContext"):
@@ -150,7 +150,7 @@ def _check_ports(ports: list[Object], at: str, errs: list[FieldError]) -> None:
         name, number, host = port.get("name"), port.get("containerPort") or 0, port.get("hostPort") or 0
         if name:
             if problems := checks.port_name_problems(name):
-                checks.told(problems, f"{at}[{index}].name", name, errs)
+                checks.report_problems(problems, f"{at}[{index}].name", name, errs)
             elif name in seen:
                 errs.append(field_errors.duplicate(f"{at}[{index}].name", name))
             seen.add(name)
@@ -161,7 +161,7 @@ def _check_ports(ports: list[Object], at: str, errs: list[FieldError]) -> None:
         if host and not 0 < host < 65536:
             checks.port_number(host, f"{at}[{index}].hostPort", errs)
         if port.get("protocol") not in checks.PROTOCOLS:
-            checks.one_of(port.get("protocol"), checks.PROTOCOLS, f"{at}[{index}].protocol", errs)
+            checks.required_enum(port.get("protocol"), checks.PROTOCOLS, f"{at}[{index}].protocol", errs)
 
 
 def _check_host_ports(containers: list[Object], at: str, errs: list[FieldError]) -> None:
@@ -219,7 +219,7 @@ def _check_env_from(sources: list[Object], at: str, errs: list[FieldError]) -> N
             if not name:
                 errs.append(field_errors.required(f"{at}[{index}].{kind}.name"))
             elif problems := names.name_problems(name, "subdomain", prefix=True):
-                checks.told(problems, f"{at}[{index}].{kind}.name", name, errs)
+                checks.report_problems(problems, f"{at}[{index}].{kind}.name", name, errs)
         if not kinds:
             errs.append(field_errors.invalid(at, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif len(kinds) > 1:
@@ -233,8 +233,8 @@ def _check_resize_policy(policies: list[Object], restart_policy: str, at: str, e
         if resource in seen:
             errs.append(field_errors.duplicate(f"{at}[{index}]", resource))
         seen.add(resource)
-        checks.one_of(resource, ("cpu", "memory"), at, errs)
-        checks.one_of(restart, ("NotRequired", "RestartContainer"), at, errs)
+        checks.required_enum(resource, ("cpu", "memory"), at, errs)
+        checks.required_enum(restart, ("NotRequired", "RestartContainer"), at, errs)
         if restart_policy == "Never" and restart != "NotRequired":
             errs.append(field_errors.invalid(at, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
 
@@ -296,6 +296,6 @@ def _check_http(action: Object, at: str, errs: list[FieldError]) -> None:
     if not action.get("path"):
         errs.append(field_errors.required(f"{at}.path"))
     checks.port_number_or_name(action.get("port"), f"{at}.port", errs)
-    checks.choice(action.get("scheme") or "", ("HTTP", "HTTPS"), f"{at}.scheme", errs)
+    checks.optional_enum(action.get("scheme") or "", ("HTTP", "HTTPS"), f"{at}.scheme", errs)
     for header in action.get("httpHeaders") or ():
         checks.header_name(header.get("name") or "", f"{at}.httpHeaders", errs)

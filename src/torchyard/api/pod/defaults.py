@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 from torchyard.api import quantity
-from torchyard.api.amounts import HUGE_PAGES, canonical_list, is_pod_level
+from torchyard.api.compute_resources import HUGE_PAGES, canonical_list, is_pod_level
 from torchyard.api.objects import Object
 from torchyard.api.pod.totals import Amounts, Which, pod_total
 from torchyard.api.volume.defaults import default_claim_spec, default_source
@@ -171,10 +171,10 @@ def _default_pod_level(spec: Object) -> None:
     limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
     if not limits and not requests:
         return
-    for name, amount in of_containers(spec, "limits").items():
+    for name, amount in container_total(spec, "limits").items():
         if name.startswith(HUGE_PAGES):
             limits.setdefault(name, str(amount))
-    for name, amount in of_containers(spec, "requests").items():
+    for name, amount in container_total(spec, "requests").items():
         if not name.startswith(HUGE_PAGES):
             requests.setdefault(name, str(amount))
     for name, text in limits.items():
@@ -183,7 +183,7 @@ def _default_pod_level(spec: Object) -> None:
     resources.update({key: value for key, value in (("limits", limits), ("requests", requests)) if value})
 
 
-def of_containers(spec: Object, which: Which) -> Amounts:
+def container_total(spec: Object, which: Which) -> Amounts:
     """The `requests` or `limits` of a pod's containers together, of what a pod may have as a whole."""
     total = pod_total({name: spec.get(name) for name in ("containers", "initContainers")}, which)
     return {name: amount for name, amount in total.items() if is_pod_level(name)}

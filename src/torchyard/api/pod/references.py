@@ -51,7 +51,7 @@ def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, err
         base, subscript = parts.groups()
         if base in ("metadata.annotations", "metadata.labels"):
             name = subscript.lower() if base == "metadata.annotations" else subscript
-            checks.told(names.qualified_name_problems(name), field, name, errs)
+            checks.report_problems(names.qualified_name_problems(name), field, name, errs)
             return
         problem = f"field label does not support subscript: {path}"
     elif path in _KNOWN_FIELDS:
@@ -97,8 +97,8 @@ def check_key_ref(reference: Object, field: str, errs: list[FieldError]) -> None
     """One key of a ConfigMap or a Secret."""
     name, key = reference.get("name") or "", reference.get("key") or ""
     if problems := names.subdomain_problems(name):
-        checks.told(problems, f"{field}.name", name, errs)
+        checks.report_problems(problems, f"{field}.name", name, errs)
     if not key:
         errs.append(field_errors.required(f"{field}.key"))
     elif not checks.is_config_key(key) or key.startswith("."):
-        checks.told(checks.config_key_problems(key), f"{field}.key", key, errs)
+        checks.report_problems(checks.config_key_problems(key), f"{field}.key", key, errs)

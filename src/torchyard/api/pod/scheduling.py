@@ -80,10 +80,10 @@ def _check_node_requirement(requirement: Object, at: str, errs: list[FieldError]
             errs.append(field_errors.required(f"{at}.values", detail))
     else:
         errs.append(field_errors.invalid(f"{at}.operator", operator, _NOT_OPERATOR))
-    checks.told(names.qualified_name_problems(key), f"{at}.key", key, errs)
+    checks.report_problems(names.qualified_name_problems(key), f"{at}.key", key, errs)
     if not any_value:
         for index, value in enumerate(values):
-            checks.told(names.label_value_problems(value), f"{at}.values[{index}]", value, errs)
+            checks.report_problems(names.label_value_problems(value), f"{at}.values[{index}]", value, errs)
 
 
 def _check_node_field(requirement: Object, at: str, errs: list[FieldError]) -> None:
@@ -101,19 +101,19 @@ def _check_node_field(requirement: Object, at: str, errs: list[FieldError]) -> N
         errs.append(field_errors.invalid(f"{at}.key", key, "not a valid field selector key"))
         return
     for index, value in enumerate(values):
-        checks.told(names.subdomain_problems(value), f"{at}.values[{index}]", value, errs)
+        checks.report_problems(names.subdomain_problems(value), f"{at}.values[{index}]", value, errs)
 
 
 def _check_pod_term(term: Object, at: str, errs: list[FieldError]) -> None:
     errs += selectors.validate_object(term.get("labelSelector"), f"{at}.labelSelector")
     errs += selectors.validate_object(term.get("namespaceSelector"), f"{at}.namespaceSelector")
     for namespace in term.get("namespaces") or ():
-        checks.told(names.label_problems(namespace), f"{at}.namespace", namespace, errs)
+        checks.report_problems(names.label_problems(namespace), f"{at}.namespace", namespace, errs)
     _check_match_keys(term, at, errs)
     key = term.get("topologyKey") or ""
     if not key:
         errs.append(field_errors.required(f"{at}.topologyKey", "can not be empty"))
-    checks.told(names.qualified_name_problems(key), f"{at}.topologyKey", key, errs)
+    checks.report_problems(names.qualified_name_problems(key), f"{at}.topologyKey", key, errs)
 
 
 def _check_match_keys(term: Object, at: str, errs: list[FieldError]) -> None:
@@ -125,7 +125,7 @@ def _check_match_keys(term: Object, at: str, errs: list[FieldError]) -> None:
             errs.append(field_errors.forbidden(f"{at}.{name}", "must not be specified when labelSelector is not set"))
         elif keys:
             for index, key in enumerate(keys):
-                checks.told(names.qualified_name_problems(key), f"{at}.{name}[{index}]", key, errs)
+                checks.report_problems(names.qualified_name_problems(key), f"{at}.{name}[{index}]", key, errs)
     if selector is not None and matched:
         seen = set(selector.get("matchLabels") or ())
         for expression in selector.get("matchExpressions") or ():
@@ -169,14 +169,14 @@ def check_spread(constraints: list[Object], at: str, errs: list[FieldError]) -> 
             errs.append(field_errors.invalid(f"{field}.maxSkew", skew, checks.NOT_POSITIVE))
         if not key:
             errs.append(field_errors.required(f"{field}.topologyKey", "can not be empty"))
-        checks.choice(action, ("DoNotSchedule", "ScheduleAnyway"), f"{field}.whenUnsatisfiable", errs)
+        checks.optional_enum(action, ("DoNotSchedule", "ScheduleAnyway"), f"{field}.whenUnsatisfiable", errs)
         pairs = [(one.get("topologyKey") or "", one.get("whenUnsatisfiable") or "") for one in constraints[index + 1 :]]
         if (key, action) in pairs:
             named = "{topologyKey, whenUnsatisfiable}"
             errs.append(field_errors.duplicate(f"{field}.{named}", f"{{{key}, {action}}}"))
         _check_min_domains(constraint.get("minDomains"), action, f"{field}.minDomains", errs)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
-            checks.choice(constraint.get(policy), ("Honor", "Ignore"), f"{field}.{policy}", errs)
+            checks.optional_enum(constraint.get(policy), ("Honor", "Ignore"), f"{field}.{policy}", errs)
         _check_match_keys(constraint, field, errs)
         errs += selectors.validate_object(constraint.get("labelSelector"), f"{field}.labelSelector")
 
@@ -199,7 +199,7 @@ def check_tolerations(tolerations: list[Object], at: str, errs: list[FieldError]
             continue  # what the server adds to every pod
         field = f"{at}[{index}]"
         if key:
-            checks.told(names.qualified_name_problems(key), f"{field}.key", key, errs)
+            checks.report_problems(names.qualified_name_problems(key), f"{field}.key", key, errs)
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             errs.append(field_errors.invalid(f"{field}.operator", operator, detail))
@@ -216,14 +216,14 @@ def check_tolerations(tolerations: list[Object], at: str, errs: list[FieldError]
         else:
             errs.append(field_errors.not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
         if effect:
-            checks.choice(effect, EFFECTS, f"{field}.effect", errs)
+            checks.optional_enum(effect, EFFECTS, f"{field}.effect", errs)
 
 
 def check_gates(gates: list[Object], at: str, errs: list[FieldError]) -> None:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name") or ""
-        checks.told(names.qualified_name_problems(name), f"{at}[{index}]", name, errs)
+        checks.report_problems(names.qualified_name_problems(name), f"{at}[{index}]", name, errs)
         if name in seen:
             errs.append(field_errors.duplicate(f"{at}[{index}]", name))
         seen.add(name)

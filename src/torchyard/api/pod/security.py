@@ -26,7 +26,7 @@ def check_security_context(context: Object, at: str, errs: list[FieldError], *, 
     checks.user_id(context.get("runAsUser"), f"{at}.runAsUser", errs)
     checks.user_id(context.get("runAsGroup"), f"{at}.runAsGroup", errs)
     proc = context.get("procMount")
-    checks.choice(proc, ("Default", "Unmasked"), f"{at}.procMount", errs)
+    checks.optional_enum(proc, ("Default", "Unmasked"), f"{at}.procMount", errs)
     if proc == "Unmasked" and host_users:
         errs.append(field_errors.invalid(f"{at}.procMount", proc, "`hostUsers` must be false to use `Unmasked`"))
     _check_seccomp(context.get("seccompProfile"), f"{at}.seccompProfile", errs)
@@ -56,14 +56,14 @@ def check_pod_security_context(spec: Object, at: str, errs: list[FieldError]) ->
         checks.user_id(group, f"{at}.supplementalGroups[{index}]", errs)
     _check_sysctls(spec, context.get("sysctls") or [], f"{at}.sysctls", errs)
     policies = ("Always", "OnRootMismatch")
-    checks.choice(context.get("fsGroupChangePolicy"), policies, f"{at}.fsGroupChangePolicy", errs)
+    checks.optional_enum(context.get("fsGroupChangePolicy"), policies, f"{at}.fsGroupChangePolicy", errs)
     _check_seccomp(context.get("seccompProfile"), f"{at}.seccompProfile", errs)
     _check_windows(context.get("windowsOptions"), f"{at}.windowsOptions", errs)
     _check_app_armor(context.get("appArmorProfile"), f"{at}.appArmorProfile", errs)
     groups = context.get("supplementalGroupsPolicy")
-    checks.choice(groups, ("Merge", "Strict"), f"{at}.supplementalGroupsPolicy", errs)
+    checks.optional_enum(groups, ("Merge", "Strict"), f"{at}.supplementalGroupsPolicy", errs)
     labels = context.get("seLinuxChangePolicy")
-    checks.choice(labels, ("Recursive",), f"{at}.seLinuxChangePolicy", errs)
+    checks.optional_enum(labels, ("Recursive",), f"{at}.seLinuxChangePolicy", errs)
 
 
 def _check_sysctls(spec: Object, sysctls: list[Object], at: str, errs: list[FieldError]) -> None:
@@ -93,12 +93,12 @@ def _check_seccomp(profile: Object | None, at: str, errs: list[FieldError]) -> N
     if not kind:
         errs.append(field_errors.required(f"{at}.type", "type is required when seccompProfile is set"))
     else:
-        checks.choice(kind, _SECCOMP, f"{at}.type", errs)
+        checks.optional_enum(kind, _SECCOMP, f"{at}.type", errs)
     if kind == "Localhost":
         if local is None:
             errs.append(field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost"))
         else:
-            checks.descending_path(local, f"{at}.localhostProfile", errs)
+            checks.local_descending_path(local, f"{at}.localhostProfile", errs)
     elif local is not None:
         detail = "can only be set when seccomp type is Localhost"
         errs.append(field_errors.invalid(f"{at}.localhostProfile", profile, detail))
@@ -130,12 +130,14 @@ def _check_windows(options: Object | None, at: str, errs: list[FieldError]) -> N
         return
     name, user = options.get("gmsaCredentialSpecName"), options.get("runAsUserName")
     if name is not None:
-        checks.told(names.subdomain_problems(name), f"{at}.gmsaCredentialSpecName", name, errs)
+        checks.report_problems(names.subdomain_problems(name), f"{at}.gmsaCredentialSpecName", name, errs)
     if options.get("gmsaCredentialSpec") == "":
         detail = "gmsaCredentialSpec cannot be an empty string"
         errs.append(field_errors.invalid(f"{at}.gmsaCredentialSpec", "", detail))
     if user is not None:
-        checks.told([f"runAsUserName{one}" for one in _user_problems(user)], f"{at}.runAsUserName", user, errs)
+        checks.report_problems(
+            [f"runAsUserName{one}" for one in _user_problems(user)], f"{at}.runAsUserName", user, errs
+        )
 
 
 def _user_problems(name: str) -> list[str]:

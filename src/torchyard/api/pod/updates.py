@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api import checks, field_errors, names
-from torchyard.api.differences import differences
+from torchyard.api.diff import format_diff
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.qos import quality_of_service
@@ -87,7 +87,7 @@ def _check_deadline(deadline: int | None, before: int | None, errs: list[FieldEr
             errs.append(field_errors.invalid(field, None, detail))
         return True
     if not 0 <= deadline <= checks.MAX_INT32:
-        errs.append(field_errors.invalid(field, deadline, checks.within(0, checks.MAX_INT32)))
+        errs.append(field_errors.invalid(field, deadline, checks.in_range(0, checks.MAX_INT32)))
         return False
     if before is not None and before < deadline:
         errs.append(field_errors.invalid(field, deadline, "must be less than or equal to previous value"))
@@ -128,7 +128,7 @@ def _check_unchanged(spec: Object, before: Object, errs: list[FieldError]) -> No
         _restore(munged, before, "terminationGracePeriodSeconds")
     if before.get("schedulingGates"):
         _check_gated(munged, before, errs)
-    if changed := differences(before, munged):
+    if changed := format_diff(before, munged):
         detail = f"pod updates may not change fields other than {','.join(_MAY_CHANGE)}\n{changed}"
         errs.append(field_errors.forbidden("spec", detail))
 
@@ -192,10 +192,10 @@ def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
     for index, condition in enumerate(status.get("conditions") or ()):
         kind = condition.get("type") or ""
         if kind not in _SYSTEM_CONDITIONS:
-            checks.told(names.qualified_name_problems(kind), f"status.conditions[{index}].Type", kind, errs)
+            checks.report_problems(names.qualified_name_problems(kind), f"status.conditions[{index}].Type", kind, errs)
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
-        checks.told(names.subdomain_problems(node), "status.nominatedNodeName", node, errs)
+        checks.report_problems(names.subdomain_problems(node), "status.nominatedNodeName", node, errs)
     checks.immutable(status.get("qosClass") or "", before.get("qosClass") or "", "status.qosClass", errs)
     policy = old["spec"].get("restartPolicy") or "Always"
     sidecars = {
@@ -261,13 +261,13 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
         if name not in after:
             detail = f'existing ephemeral containers "{name}" may not be removed\n'
             errs.append(field_errors.forbidden("spec.ephemeralContainers", detail))
-        elif changed := differences(container, after[name]):
+        elif changed := format_diff(container, after[name]):
             detail = f'existing ephemeral containers "{name}" may not be changed\n{changed}'
             errs.append(field_errors.forbidden("spec.ephemeralContainers", detail))
     return errs
 
 
-def resized(pod: Object, sent: Object) -> Object:
+def apply_resize(pod: Object, sent: Object) -> Object:
     """The pod with the containers' resources as sent; whatever else was sent does not go through this door."""
     spec, asked = dict(pod["spec"]), sent.get("spec") or {}
     for kind in ("containers", "initContainers"):
@@ -304,7 +304,7 @@ def validate_resize(new: Object, old: Object) -> list[FieldError]:
                 _check_resized(container, was, f"spec.{kind}[{index}].resources", errs)
         if pairs:
             munged[kind] = [_with_old_resources(container, was) for container, was in pairs]
-    if not errs and differences(before, munged):
+    if not errs and format_diff(before, munged):
         errs.append(field_errors.forbidden("spec", "only cpu and memory resources are mutable"))
     return errs
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from torchyard.api import amounts, checks, field_errors, names, quantity
+from torchyard.api import checks, compute_resources, field_errors, names, quantity
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.containers import (
@@ -16,7 +16,7 @@ from torchyard.api.pod.containers import (
     check_image_spaces,
     check_init_containers,
 )
-from torchyard.api.pod.defaults import CONTAINER_LISTS, of_containers
+from torchyard.api.pod.defaults import CONTAINER_LISTS, container_total
 from torchyard.api.pod.scheduling import check_affinity, check_gates, check_spread, check_tolerations
 from torchyard.api.pod.security import check_host_users, check_operating_system, check_pod_security_context
 from torchyard.api.pod.volumes import check_volumes
@@ -123,7 +123,7 @@ def _check_seccomp_annotation(value: str, field: str, errs: list[FieldError]) ->
     if value in ("runtime/default", "docker/default", "unconfined"):
         return
     if value.startswith("localhost/"):
-        checks.descending_path(value.removeprefix("localhost/"), field, errs)
+        checks.local_descending_path(value.removeprefix("localhost/"), field, errs)
     else:
         errs.append(field_errors.invalid(field, value, "must be a valid seccomp profile"))
 
@@ -187,9 +187,9 @@ def check_spec(spec: Object, at: str, errs: list[FieldError], *, pod_name: str =
     if get("hostNetwork"):
         _check_host_network(containers, f"{at}.containers", errs, is_pod=is_pod)
     if get("restartPolicy") not in _RESTART_POLICIES:
-        checks.one_of(get("restartPolicy"), _RESTART_POLICIES, f"{at}.restartPolicy", errs)
+        checks.required_enum(get("restartPolicy"), _RESTART_POLICIES, f"{at}.restartPolicy", errs)
     if get("dnsPolicy") not in _DNS_POLICIES:
-        checks.one_of(get("dnsPolicy"), _DNS_POLICIES, f"{at}.dnsPolicy", errs)
+        checks.required_enum(get("dnsPolicy"), _DNS_POLICIES, f"{at}.dnsPolicy", errs)
     if get("nodeSelector"):
         errs += names.validate_labels(get("nodeSelector"), f"{at}.nodeSelector")
     if get("securityContext") or get("shareProcessNamespace"):
@@ -200,7 +200,9 @@ def check_spec(spec: Object, at: str, errs: list[FieldError], *, pod_name: str =
         _check_dns(get("dnsConfig"), get("dnsPolicy"), f"{at}.dnsConfig", errs)
     for index, gate in enumerate(get("readinessGates") or ()):
         name = gate.get("conditionType") or ""
-        checks.told(names.qualified_name_problems(name), f"{at}.readinessGates[{index}].conditionType", name, errs)
+        checks.report_problems(
+            names.qualified_name_problems(name), f"{at}.readinessGates[{index}].conditionType", name, errs
+        )
     if gates := get("schedulingGates"):
         check_gates(gates, f"{at}.schedulingGates", errs)
     if constraints := get("topologySpreadConstraints"):
@@ -236,18 +238,18 @@ def _check_names(spec: Object, at: str, errs: list[FieldError]) -> None:
             continue
         if problems is not None:
             if told := problems(value):
-                checks.told(told, f"{at}.{name}", value, errs)
+                checks.report_problems(told, f"{at}.{name}", value, errs)
         elif name == "activeDeadlineSeconds":
             if not 1 <= value <= checks.MAX_INT32:
-                errs.append(field_errors.invalid(f"{at}.{name}", value, checks.within(1, checks.MAX_INT32)))
+                errs.append(field_errors.invalid(f"{at}.{name}", value, checks.in_range(1, checks.MAX_INT32)))
         elif name == "tolerations":
             check_tolerations(value, f"{at}.tolerations", errs)
         elif name == "hostAliases":
             _check_host_aliases(value, f"{at}.hostAliases", errs)
         elif name == "preemptionPolicy":
-            checks.one_of(value, ("PreemptLowerPriority", "Never"), f"{at}.preemptionPolicy", errs)
+            checks.required_enum(value, ("PreemptLowerPriority", "Never"), f"{at}.preemptionPolicy", errs)
         elif name == "overhead":
-            amounts.check_overhead(value, f"{at}.overhead", errs)
+            compute_resources.check_overhead(value, f"{at}.overhead", errs)
         else:
             check_operating_system(spec, at, errs)
 
@@ -256,7 +258,9 @@ def _check_host_aliases(aliases: list[Object], at: str, errs: list[FieldError]) 
     for index, alias in enumerate(aliases):
         checks.ip(alias.get("ip") or "", f"{at}[{index}].ip", errs)
         for number, hostname in enumerate(alias.get("hostnames") or ()):
-            checks.told(names.subdomain_problems(hostname), f"{at}[{index}].hostnames[{number}]", hostname, errs)
+            checks.report_problems(
+                names.subdomain_problems(hostname), f"{at}[{index}].hostnames[{number}]", hostname, errs
+            )
 
 
 def _check_resource_claims(claims: list[Object], at: str, errs: list[FieldError]) -> frozenset[str]:
@@ -268,7 +272,7 @@ def _check_resource_claims(claims: list[Object], at: str, errs: list[FieldError]
         elif name in seen:
             errs.append(field_errors.duplicate(f"{field}.name", name))
         else:
-            checks.told(names.label_problems(name), f"{field}.name", name, errs)
+            checks.report_problems(names.label_problems(name), f"{field}.name", name, errs)
         seen.add(name)
         named = [one for one in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(one) is not None]
         if len(named) > 1:
@@ -278,7 +282,7 @@ def _check_resource_claims(claims: list[Object], at: str, errs: list[FieldError]
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errs.append(field_errors.invalid(field, claim, detail))
         for one in named:
-            checks.told(names.subdomain_problems(claim[one]), f"{field}.{one}", claim[one], errs)
+            checks.report_problems(names.subdomain_problems(claim[one]), f"{field}.{one}", claim[one], errs)
     return frozenset(seen - {""})
 
 
@@ -296,10 +300,10 @@ def _check_pod_level(spec: Object, at: str, errs: list[FieldError]) -> None:
     resources = spec["resources"]
     if resources.get("claims"):
         errs.append(field_errors.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
-    amounts.check_requirements(resources, at, errs, name_check=amounts.check_pod_level_name)
+    compute_resources.check_requirements(resources, at, errs, name_check=compute_resources.check_pod_level_name)
     requests: dict[str, Any] = resources.get("requests") or {}
     limits: dict[str, Any] = resources.get("limits") or {}
-    for name, together in of_containers(spec, "requests").items():
+    for name, together in container_total(spec, "requests").items():
         asked = quantity.parse(requests.get(name) or "0")
         if together > asked:
             detail = f"must be greater than or equal to aggregate container requests of {together}"

@@ -32,7 +32,7 @@ def check_volumes(volumes: list[Object], pod_name: str, at: str, errs: list[Fiel
         if not name:
             errs.append(field_errors.required(f"{at}[{index}].name"))
         elif problems := names.label_problems(name):
-            checks.told(problems, f"{at}[{index}].name", name, errs)
+            checks.report_problems(problems, f"{at}[{index}].name", name, errs)
         if name in known:
             errs.append(field_errors.duplicate(f"{at}[{index}].name", name))
         if len(errs) == before:
@@ -90,14 +90,14 @@ def _check_ephemeral(source: Object, volume: Object, pod_name: str, field: str, 
     if pod_name and name:
         claim = f"{pod_name}-{name}"
         problems = [f'PVC name "{claim}": {problem}' for problem in names.subdomain_problems(claim)]
-        checks.told(problems, f"{field}.name", name, errs)
+        checks.report_problems(problems, f"{field}.name", name, errs)
 
 
 def _check_downward_file(item: Object, field: str, errs: list[FieldError]) -> None:
     path = item.get("path") or ""
     if not path:
         errs.append(field_errors.required(f"{field}.path"))
-    checks.unreserved_path(path, f"{field}.path", errs)
+    checks.local_non_reserved_path(path, f"{field}.path", errs)
     reference, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if reference is not None:
         check_field_ref(reference, FILE_FIELDS, f"{field}.fieldRef", errs)
@@ -160,7 +160,7 @@ def _check_token(token: Object, field: str, at: str, errs: list[FieldError]) -> 
     if not path:
         errs.append(field_errors.required(f"{at}.path"))
     else:
-        checks.unreserved_path(path, f"{at}.path", errs)
+        checks.local_non_reserved_path(path, f"{at}.path", errs)
 
 
 def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], errs: list[FieldError]) -> None:
@@ -175,7 +175,7 @@ def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], er
         errs.append(field_errors.required(f"{field}.signerName", "must be a valid signer name"))
     if not path:
         errs.append(field_errors.required(f"{field}.path"))
-    checks.unreserved_path(path, f"{field}.path", errs)
+    checks.local_non_reserved_path(path, f"{field}.path", errs)
     _take(path, path, at, taken, errs)
 
 
@@ -219,14 +219,14 @@ def _check_mount(mount: Object, volume: Object | None, at: str, field: str, errs
 def _check_mount_options(mount: Object, container: Object, at: str, field: str, errs: list[FieldError]) -> None:
     sub_path, expression = mount.get("subPath") or "", mount.get("subPathExpr") or ""
     if sub_path:
-        checks.descending_path(sub_path, f"{at}.subPath", errs)
+        checks.local_descending_path(sub_path, f"{at}.subPath", errs)
     if expression:
         if sub_path:
             detail = "subPathExpr and subPath are mutually exclusive"
             errs.append(field_errors.invalid(f"{field}.subPathExpr", expression, detail))
-        checks.descending_path(expression, f"{at}.subPathExpr", errs)
+        checks.local_descending_path(expression, f"{at}.subPathExpr", errs)
     propagation = mount.get("mountPropagation")
-    checks.choice(propagation, _PROPAGATION, f"{at}.mountPropagation", errs)
+    checks.optional_enum(propagation, _PROPAGATION, f"{at}.mountPropagation", errs)
     if propagation == "Bidirectional" and not (container.get("securityContext") or {}).get("privileged"):
         detail = "Bidirectional mount propagation is available only to privileged containers"
         errs.append(field_errors.forbidden(f"{at}.mountPropagation", detail))
@@ -240,7 +240,7 @@ def _check_mount_options(mount: Object, container: Object, at: str, field: str, 
             detail = "may only be specified when mountPropagation is None or not specified"
             errs.append(field_errors.forbidden(f"{at}.recursiveReadOnly", detail))
     else:
-        checks.choice(recursive, _RECURSIVE, f"{at}.recursiveReadOnly", errs)
+        checks.optional_enum(recursive, _RECURSIVE, f"{at}.recursiveReadOnly", errs)
 
 
 def _check_devices(

@@ -7,7 +7,17 @@ from functools import cache
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.schema.builtin import definition
-from torchyard.api.schema.structural import INT32, INT64, QUANTITY, STRING, TIME, from_type, record, says, template
+from torchyard.api.schema.structural import (
+    INT32,
+    INT64,
+    QUANTITY,
+    STRING,
+    TIME,
+    from_type,
+    record,
+    template,
+    with_description,
+)
 
 CRD_NAME = f"{names.PLURAL}.{names.GROUP}"
 QUEUE_IMMUTABLE = "spec.runPolicy.schedulingPolicy.queue is immutable"
@@ -18,20 +28,26 @@ def _elastic_policy() -> Object:
     conf = record({"key": STRING, "value": STRING})
     return record(
         {
-            "maxReplicas": says("Upper limit of workers; defaults to minReplicas, or to the number of workers.", INT32),
-            "maxRestarts": says("How often torchrun restarts the worker group.", INT32),
-            "metrics": says(
+            "maxReplicas": with_description(
+                "Upper limit of workers; defaults to minReplicas, or to the number of workers.", INT32
+            ),
+            "maxRestarts": with_description("How often torchrun restarts the worker group.", INT32),
+            "metrics": with_description(
                 "Makes a HorizontalPodAutoscaler that scales the workers by these metrics.",
                 {"type": "array", "items": metric},
             ),
-            "minReplicas": says("Lower limit of workers; defaults to maxReplicas, or to the number of workers.", INT32),
-            "nProcPerNode": says("Deprecated: use spec.nprocPerNode.", INT32),
-            "rdzvBackend": says("Where workers meet: c10d (the default), etcd, etcd-v2, torchyard.", STRING),
-            "rdzvConf": says("Further settings of the meeting point.", {"type": "array", "items": conf}),
-            "rdzvHost": says("Host of the meeting point; defaults to the first worker.", STRING),
-            "rdzvId": says("The name of the meeting.", STRING),
-            "rdzvPort": says("Port of the meeting point.", INT32),
-            "standalone": says("Each replica meets only itself.", {"type": "boolean"}),
+            "minReplicas": with_description(
+                "Lower limit of workers; defaults to maxReplicas, or to the number of workers.", INT32
+            ),
+            "nProcPerNode": with_description("Deprecated: use spec.nprocPerNode.", INT32),
+            "rdzvBackend": with_description(
+                "Where workers meet: c10d (the default), etcd, etcd-v2, torchyard.", STRING
+            ),
+            "rdzvConf": with_description("Further settings of the meeting point.", {"type": "array", "items": conf}),
+            "rdzvHost": with_description("Host of the meeting point; defaults to the first worker.", STRING),
+            "rdzvId": with_description("The name of the meeting.", STRING),
+            "rdzvPort": with_description("Port of the meeting point.", INT32),
+            "standalone": with_description("Each replica meets only itself.", {"type": "boolean"}),
         }
     )
 
@@ -39,22 +55,26 @@ def _elastic_policy() -> Object:
 def _run_policy() -> Object:
     queue = {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]}
     scheduling = {
-        "minAvailable": says("How many replicas must fit at once before any starts.", INT32),
-        "minResources": says(
+        "minAvailable": with_description("How many replicas must fit at once before any starts.", INT32),
+        "minResources": with_description(
             "What must be free at once before any starts.", {"type": "object", "additionalProperties": QUANTITY}
         ),
-        "priorityClass": says("The priority class of the group.", STRING),
-        "queue": says("The queue the job waits in; immutable.", queue),
-        "scheduleTimeoutSeconds": says("How long the group may wait for its place.", INT32),
+        "priorityClass": with_description("The priority class of the group.", STRING),
+        "queue": with_description("The queue the job waits in; immutable.", queue),
+        "scheduleTimeoutSeconds": with_description("How long the group may wait for its place.", INT32),
     }
     fields = {
-        "activeDeadlineSeconds": says("The job fails when it was active for this long.", INT64),
-        "backoffLimit": says("The job fails when its replicas were restarted this often.", INT32),
-        "cleanPodPolicy": says("What goes when the job is finished: None (the default), Running or All.", STRING),
-        "managedBy": says("Who looks after the job; immutable.", STRING),
-        "schedulingPolicy": says("How the replicas are scheduled as one group.", record(scheduling)),
-        "suspend": says("Removes the replicas, or does not start them, until it is false again.", {"type": "boolean"}),
-        "ttlSecondsAfterFinished": says("The job is deleted this long after it finished.", INT32),
+        "activeDeadlineSeconds": with_description("The job fails when it was active for this long.", INT64),
+        "backoffLimit": with_description("The job fails when its replicas were restarted this often.", INT32),
+        "cleanPodPolicy": with_description(
+            "What goes when the job is finished: None (the default), Running or All.", STRING
+        ),
+        "managedBy": with_description("Who looks after the job; immutable.", STRING),
+        "schedulingPolicy": with_description("How the replicas are scheduled as one group.", record(scheduling)),
+        "suspend": with_description(
+            "Removes the replicas, or does not start them, until it is false again.", {"type": "boolean"}
+        ),
+        "ttlSecondsAfterFinished": with_description("The job is deleted this long after it finished.", INT32),
     }
     fields["suspend"]["default"] = False
     # Upstream has no default here, and then its own SDK cannot read a job without runPolicy.
@@ -64,19 +84,23 @@ def _run_policy() -> Object:
 def _spec() -> Object:
     replica = record(
         {
-            "replicas": says("How many; one by default.", INT32),
-            "restartPolicy": says("Always, OnFailure (the default), Never or ExitCode.", STRING),
-            "template": says("The pods.", template()),
+            "replicas": with_description("How many; one by default.", INT32),
+            "restartPolicy": with_description("Always, OnFailure (the default), Never or ExitCode.", STRING),
+            "template": with_description("The pods.", template()),
         }
     )
     return record(
         {
-            "elasticPolicy": says("Lets workers come and go: how many, and where they meet.", _elastic_policy()),
-            "nprocPerNode": says("Processes per replica: auto, cpu, gpu or a number.", STRING),
-            "pytorchReplicaSpecs": says(
+            "elasticPolicy": with_description(
+                "Lets workers come and go: how many, and where they meet.", _elastic_policy()
+            ),
+            "nprocPerNode": with_description("Processes per replica: auto, cpu, gpu or a number.", STRING),
+            "pytorchReplicaSpecs": with_description(
                 "By type: Master, Worker.", {"type": "object", "additionalProperties": replica}
             ),
-            "runPolicy": says("When the job ends, what is left of it then, and how it is scheduled.", _run_policy()),
+            "runPolicy": with_description(
+                "When the job ends, what is left of it then, and how it is scheduled.", _run_policy()
+            ),
         },
         "pytorchReplicaSpecs",
     )
@@ -123,15 +147,15 @@ def definition_object() -> Object:
             "apiVersion": STRING,
             "kind": STRING,
             "metadata": {"type": "object"},
-            "spec": says("What to train, with how many replicas of which type.", _spec()),
-            "status": says("How far it is.", _status()),
+            "spec": with_description("What to train, with how many replicas of which type.", _spec()),
+            "status": with_description("How far it is.", _status()),
         }
     )
     version = {
         "name": names.VERSION,
         "served": True,
         "storage": True,
-        "schema": {"openAPIV3Schema": says("A distributed PyTorch training.", schema)},
+        "schema": {"openAPIV3Schema": with_description("A distributed PyTorch training.", schema)},
         "additionalPrinterColumns": [
             {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},

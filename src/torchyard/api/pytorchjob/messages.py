@@ -42,7 +42,7 @@ OTHER_SCHEDULER = "Another scheduler is specified when gang-scheduling is enable
 
 
 def not_valid(errs: Iterable[FieldError]) -> str:
-    return f"PyTorchJob failed validation because {'; '.join(one.line() for one in errs)}"
+    return f"PyTorchJob failed validation because {'; '.join(str(one) for one in errs)}"
 
 
 def created(name: str) -> str:

@@ -75,7 +75,7 @@ def _check_run_policy(policy: Object, errs: list[FieldError]) -> None:
     manager = policy.get("managedBy")
     if manager is not None and manager not in names.MANAGERS:
         errs.append(field_errors.not_supported(f"{RUN_POLICY}.managedBy", manager, names.MANAGERS))
-    checks.choice(policy.get("cleanPodPolicy"), names.CLEAN_POD_POLICIES, f"{RUN_POLICY}.cleanPodPolicy", errs)
+    checks.optional_enum(policy.get("cleanPodPolicy"), names.CLEAN_POD_POLICIES, f"{RUN_POLICY}.cleanPodPolicy", errs)
     limits = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
     checks.nonnegative_fields(policy, limits, RUN_POLICY, errs)
     scheduling = policy.get("schedulingPolicy") or {}
@@ -125,7 +125,7 @@ def _check_replica(kind: str, replica: Object | None, errs: list[FieldError]) ->
             field_errors.required(at, "must have a template; leave the entry out if there are no such replicas")
         )
         return
-    checks.choice(replica.get("restartPolicy"), names.RESTART_POLICIES, f"{at}.restartPolicy", errs)
+    checks.optional_enum(replica.get("restartPolicy"), names.RESTART_POLICIES, f"{at}.restartPolicy", errs)
     pod = (replica.get("template") or {}).get("spec") or {}
     containers = pod.get("containers") or []
     where = f"{at}.template.spec.containers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.schema.builtin import definition
-from torchyard.api.schema.structural import INT32, INT64, STRING, STRING_MAP, TIME, from_type, record, says
+from torchyard.api.schema.structural import INT32, INT64, STRING, STRING_MAP, TIME, from_type, record, with_description
 
 IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]}
 # Amounts are judged by `validation`, whose words say what to write instead.
@@ -45,9 +45,9 @@ def flavor() -> Object:
     taint = from_type(definition("io.k8s.api.core.v1.Taint"))
     toleration = from_type(definition("io.k8s.api.core.v1.Toleration"))
     spec = {
-        "nodeLabels": says("Labels of the nodes; become the node selector of admitted pods.", STRING_MAP),
-        "nodeTaints": says("Taints that pods must tolerate to get it.", {"type": "array", "items": taint}),
-        "tolerations": says("Added to admitted pods.", {"type": "array", "items": toleration}),
+        "nodeLabels": with_description("Labels of the nodes; become the node selector of admitted pods.", STRING_MAP),
+        "nodeTaints": with_description("Taints that pods must tolerate to get it.", {"type": "array", "items": taint}),
+        "tolerations": with_description("Added to admitted pods.", {"type": "array", "items": toleration}),
         "topologyName": STRING,
     }
     return record({"spec": record(spec)})
@@ -56,9 +56,11 @@ def flavor() -> Object:
 def _groups() -> Object:
     quota = {
         "name": STRING,
-        "nominalQuota": says("What the queue may always use.", _AMOUNT),
-        "borrowingLimit": says("How much more it may borrow from its cohort; no limit if left out.", _AMOUNT),
-        "lendingLimit": says("How much of its own it lends; everything if left out.", _AMOUNT),
+        "nominalQuota": with_description("What the queue may always use.", _AMOUNT),
+        "borrowingLimit": with_description(
+            "How much more it may borrow from its cohort; no limit if left out.", _AMOUNT
+        ),
+        "lendingLimit": with_description("How much of its own it lends; everything if left out.", _AMOUNT),
     }
     resources = {**_keyed(record(quota, "name", "nominalQuota"), most=64), "minItems": 1}
     flavors = {**_keyed(record({"name": STRING, "resources": resources}, "name", "resources"), most=64), "minItems": 1}
@@ -123,14 +125,16 @@ def cluster_queue() -> Object:
     }
     selector = from_type(definition("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"))
     spec = {
-        "resourceGroups": says("Which resources it has, in which flavors, and how much of each.", _groups()),
-        "cohortName": says("Queues of one cohort lend each other what they do not use.", STRING),
+        "resourceGroups": with_description(
+            "Which resources it has, in which flavors, and how much of each.", _groups()
+        ),
+        "cohortName": with_description("Queues of one cohort lend each other what they do not use.", STRING),
         "queueingStrategy": _choice(names.STRICT, names.BEST_EFFORT, default=names.BEST_EFFORT),
-        "namespaceSelector": says("Whose workloads it takes: {} everybody's, null nobody's.", selector),
+        "namespaceSelector": with_description("Whose workloads it takes: {} everybody's, null nobody's.", selector),
         "flavorFungibility": {**record(fungibility), "default": {}},
         "preemption": _preemption(),
         "admissionChecksStrategy": record({"admissionChecks": _keyed(rule, most=64)}),
-        "stopPolicy": says("Hold: admits no more. HoldAndDrain: evicts what runs, too.", _stop()),
+        "stopPolicy": with_description("Hold: admits no more. HoldAndDrain: evicts what runs, too.", _stop()),
         "fairSharing": _fair_sharing(),
         "admissionScope": _ANY,
         "concurrentAdmissionPolicy": _ANY,
@@ -140,7 +144,7 @@ def cluster_queue() -> Object:
 
 def local_queue() -> Object:
     spec = {
-        "clusterQueue": says("The ClusterQueue behind it; immutable.", {**STRING, **IMMUTABLE}),
+        "clusterQueue": with_description("The ClusterQueue behind it; immutable.", {**STRING, **IMMUTABLE}),
         "stopPolicy": _stop(),
         "fairSharing": _fair_sharing(),
     }
@@ -200,7 +204,7 @@ def workload() -> Object:
         "queueName": STRING,
         "priorityClassRef": reference,
         "priority": INT32,
-        "active": says("false: evicted, and not admitted any more.", {**_BOOLEAN, "default": True}),
+        "active": with_description("false: evicted, and not admitted any more.", {**_BOOLEAN, "default": True}),
         "maximumExecutionTimeSeconds": {**INT32, "minimum": 1},
         "preemptionGates": {"type": "array", "items": _ANY},
     }
@@ -229,8 +233,8 @@ def priority_class() -> Object:
 
 def cohort() -> Object:
     spec = {
-        "parentName": says("The cohort it belongs to, if any.", STRING),
-        "resourceGroups": says("Quota that all its members share, beside their own.", _groups()),
+        "parentName": with_description("The cohort it belongs to, if any.", STRING),
+        "resourceGroups": with_description("Quota that all its members share, beside their own.", _groups()),
         "fairSharing": _fair_sharing(),
     }
     return record({"spec": record(spec), "status": record({"fairSharing": _share()})})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchyard.api import amounts, checks, field_errors, quantity
+from torchyard.api import checks, compute_resources, field_errors, quantity
 from torchyard.api import names as any_names
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
@@ -27,14 +27,14 @@ class FlavorStrategy(Strategy):
         spec = obj.get("spec") or {}
         errs: list[FieldError] = []
         for key, value in (spec.get("nodeLabels") or {}).items():
-            checks.told(any_names.qualified_name_problems(key), "spec.nodeLabels", key, errs)
-            checks.told(any_names.label_value_problems(value), f"spec.nodeLabels[{key}]", value, errs)
+            checks.report_problems(any_names.qualified_name_problems(key), "spec.nodeLabels", key, errs)
+            checks.report_problems(any_names.label_value_problems(value), f"spec.nodeLabels[{key}]", value, errs)
         for field, most in (("nodeLabels", 8), ("nodeTaints", 8), ("tolerations", 8)):
             if len(spec.get(field) or ()) > most:
                 errs.append(field_errors.too_many(f"spec.{field}", len(spec[field]), most))
         effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
         for index, taint in enumerate(spec.get("nodeTaints") or ()):
-            checks.one_of(taint.get("effect"), effects, f"spec.nodeTaints[{index}].effect", errs)
+            checks.required_enum(taint.get("effect"), effects, f"spec.nodeTaints[{index}].effect", errs)
         if spec.get("topologyName"):
             errs.append(field_errors.forbidden("spec.topologyName", "topologies are not supported; leave it out"))
         return errs
@@ -97,7 +97,7 @@ class WorkloadStrategy(Strategy):
         partial = 0
         for index, one in enumerate(spec.get("podSets") or ()):
             at = f"spec.podSets[{index}]"
-            checks.told(any_names.label_problems(one["name"]), f"{at}.name", one["name"], errs)
+            checks.report_problems(any_names.label_problems(one["name"]), f"{at}.name", one["name"], errs)
             least = one.get("minCount")
             if least is not None:
                 partial += 1
@@ -139,7 +139,7 @@ RULES: dict[str, Strategy] = {
 
 def _check_name(value: str | None, field: str, errs: list[FieldError]) -> None:
     if value:
-        checks.told(any_names.subdomain_problems(value), field, value, errs)
+        checks.report_problems(any_names.subdomain_problems(value), field, value, errs)
 
 
 def _check_groups(spec: Object, errs: list[FieldError], *, has_cohort: bool) -> None:
@@ -193,7 +193,7 @@ def amount_of(resource: str, text: str | int, field: str, errs: list[FieldError]
     if amount.nano < 0:
         errs.append(field_errors.invalid(field, text, any_names.NOT_NEGATIVE))
         return None
-    if not amount.whole and amounts.counts_whole(resource):
+    if not amount.whole and compute_resources.is_integer_resource(resource):
         errs.append(field_errors.invalid(field, text, f"{resource} is counted in whole pieces: write {amount.value}"))
         return None
     return amount

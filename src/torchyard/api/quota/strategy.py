@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from torchyard.api.amounts import canonical_list
+from torchyard.api.compute_resources import canonical_list
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.quota import validation
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
-class QuotaStrategy(StatefulStrategy):
+class ResourceQuotaStrategy(StatusSubresourceStrategy):
     returns_deleted = True
     generation_fields = None
 

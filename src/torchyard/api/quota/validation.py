@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torchyard.api import amounts, checks, field_errors, names, quantity
+from torchyard.api import checks, compute_resources, field_errors, names, quantity
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.quantity import Quantity
@@ -43,8 +43,8 @@ def validate_quota(quota: Object) -> list[FieldError]:
 def _check_amounts(holder: Mapping[str, str], at: str, errs: list[FieldError]) -> None:
     for name, text in holder.items():
         field = f"{at}[{name}]"
-        amounts.check_quota_name(name, field, errs)
-        amounts.check_amount(name, quantity.parse(text), field, errs)
+        compute_resources.check_quota_name(name, field, errs)
+        compute_resources.check_quantity(name, quantity.parse(text), field, errs)
 
 
 def _applies(scope: str, resource: str) -> bool:
@@ -64,7 +64,7 @@ def _check_scopes(spec: Object, errs: list[FieldError]) -> None:
         if scope not in SCOPES:
             errs.append(field_errors.invalid(at, scopes, "unsupported scope"))
         for name in sorted(spec.get("hard") or ()):
-            if amounts.is_quota_name(name) and not _applies(scope, name):
+            if compute_resources.is_quota_name(name) and not _applies(scope, name):
                 errs.append(field_errors.invalid(at, scopes, "unsupported scope applied to resource"))
     for pair in _CONFLICTS:
         if pair <= set(scopes):
@@ -80,7 +80,7 @@ def _check_selector(selector: Object, spec: Object, errs: list[FieldError]) -> N
         if scope not in SCOPES:
             errs.append(field_errors.invalid(f"{at}.scopeName", scope, "unsupported scope"))
         for name in sorted(spec.get("hard") or ()):
-            if amounts.is_quota_name(name) and not _applies(scope, name):
+            if compute_resources.is_quota_name(name) and not _applies(scope, name):
                 errs.append(field_errors.invalid(at, selector, "unsupported scope applied to resource"))
         if scope in _EXISTS_ONLY and operator != "Exists":
             detail = (
@@ -124,7 +124,7 @@ def default_limit_range(limit_range: Object) -> None:
     """Defaults of defaults: the maximum is the default limit, the default limit or the minimum the default request."""
     for limit in limit_range.setdefault("spec", {}).setdefault("limits", None) or ():
         for kind in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            amounts.canonical_list(limit.get(kind))
+            compute_resources.canonical_list(limit.get(kind))
         if limit.get("type") != "Container":
             continue
         defaults = {**(limit.get("max") or {}), **(limit.get("default") or {})}
@@ -150,13 +150,13 @@ def validate_limit_range(limit_range: Object) -> list[FieldError]:
 
 def _check_type(kind: str, field: str, errs: list[FieldError]) -> None:
     if problems := names.qualified_name_problems(kind):
-        checks.told(problems, field, kind, errs)
+        checks.report_problems(problems, field, kind, errs)
     elif "/" not in kind and kind not in _LIMIT_TYPES:
         errs.append(field_errors.invalid(field, kind, "must be a standard limit type or fully qualified"))
 
 
 def _check_limit(limit: Object, kind: str, at: str, errs: list[FieldError]) -> None:
-    check = amounts.check_container_name if kind in ("Pod", "Container") else amounts.check_name
+    check = compute_resources.check_container_name if kind in ("Pod", "Container") else compute_resources.check_name
     given: dict[str, dict[str, Quantity]] = {}
 
     def read(which: str) -> None:
@@ -225,6 +225,11 @@ def _check_order(values: dict[str, Quantity], name: str, at: str, errs: list[Fie
             detail = f"ratio {ratio} is greater than max/min = {highest:f}"
             errs.append(field_errors.invalid(field, str(ratio), detail))
     limit, request = values.get("default"), values.get("defaultRequest")
-    if limit is not None and request is not None and limit != request and not amounts.overcommit_allowed(name):
+    if (
+        limit is not None
+        and request is not None
+        and limit != request
+        and not compute_resources.overcommit_allowed(name)
+    ):
         detail = f"default value {limit} must equal to defaultRequest value {request} in {name}"
         errs.append(field_errors.invalid(f"{at}.defaultRequest[{name}]", str(request), detail))

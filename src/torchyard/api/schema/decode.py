@@ -21,7 +21,7 @@ from torchyard.api.schema.types import Type
 Decoder = Callable[[Any, list[bool]], Any]
 
 
-class Undecodable(YardError):
+class DecodeError(YardError):
     """A value that does not fit its field. The message is Go's; the caller says which kind could not be read.
 
     `unconverted` says the same in the words of the converter that strategic patches go through.
@@ -43,11 +43,11 @@ def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
     try:
         decoded = decoder_of(type)(obj, unknown)
     except _Mismatch as mismatch:
-        raise Undecodable(mismatch.text(), mismatch.unconverted()) from None
+        raise DecodeError(mismatch.text(), mismatch.unconverted()) from None
     except ValueError as error:
-        raise Undecodable(str(error)) from None
+        raise DecodeError(str(error)) from None
     except RecursionError:
-        raise Undecodable("json: exceeded max depth") from None
+        raise DecodeError("json: exceeded max depth") from None
     return decoded, errors_of(obj, type) if unknown else []
 
 

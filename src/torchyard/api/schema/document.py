@@ -15,7 +15,7 @@ import orjson
 from torchyard.api import errors, field_errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
-from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.api.schema.strict import duplicates_in, errors_in, may_repeat
 from torchyard.api.schema.types import Type
 
@@ -139,7 +139,7 @@ def strict_error(found: list[str]) -> str:
 def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[dict[str, Any], list[str]]:
     try:
         return decode(obj, type)
-    except Undecodable as error:
+    except DecodeError as error:
         raise cannot_handle(gvk, error.message) from None
 
 

@@ -23,7 +23,7 @@ STRINGS: Object = {"type": "array", "items": STRING, "nullable": True}
 STRING_MAP: Object = {"type": "object", "additionalProperties": STRING, "nullable": True}
 
 
-def says(text: str, schema: Object) -> Object:
+def with_description(text: str, schema: Object) -> Object:
     return {"description": text, **schema}
 
 

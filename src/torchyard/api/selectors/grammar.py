@@ -144,10 +144,10 @@ def _checked(requirement: Requirement) -> Requirement:
         at = f"values[{index}]"
         if requirement.operator in (GREATER, LESS) and not is_integer(value):
             problems.append(
-                field_errors.invalid(at, value, "for 'Gt', 'Lt' operators, the value must be an integer").line()
+                str(field_errors.invalid(at, value, "for 'Gt', 'Lt' operators, the value must be an integer"))
             )
         if told := names.label_value_problems(value):
-            problems.append(field_errors.invalid(f"{at}[{requirement.key}]", value, "; ".join(told)).line())
+            problems.append(str(field_errors.invalid(f"{at}[{requirement.key}]", value, "; ".join(told))))
     if problems:
         raise _unparsed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return requirement

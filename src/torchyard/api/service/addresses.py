@@ -7,7 +7,7 @@ import ipaddress
 from torchyard.api import checks, field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
@@ -34,7 +34,7 @@ class IPAddressStrategy(Strategy):
         return errs
 
 
-class ServiceCIDRStrategy(StatefulStrategy):
+class ServiceCIDRStrategy(StatusSubresourceStrategy):
     generation_fields = None
 
     def validate(self, obj: Object) -> list[FieldError]:

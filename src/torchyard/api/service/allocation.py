@@ -130,7 +130,7 @@ def _carry_node_ports(ports: list[Object], before: list[Object]) -> None:
                 break
 
 
-def drop_what_the_type_excludes(new: Object, old: Object) -> None:
+def drop_type_dependent_fields(new: Object, old: Object) -> None:
     """A change of type takes along the fields of the old type that the user did not touch."""
     spec, before = new["spec"], old["spec"]
     if needs_cluster_ip(old) and not needs_cluster_ip(new) and _untouched(spec, before, "clusterIP", "clusterIPs"):
@@ -173,11 +173,11 @@ def check_cluster_ips(service: Object, errs: list[FieldError]) -> None:
     elif addresses:
         errs.append(field_errors.invalid(at, addresses, "must be empty when `clusterIP` is not specified"))
     for index, family in enumerate(families):
-        checks.choice(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{index}]", errs)
+        checks.optional_enum(family, ("IPv4", "IPv6"), f"spec.ipFamilies[{index}]", errs)
         if family in families[:index]:
             errs.append(field_errors.duplicate(f"spec.ipFamilies[{index}]", family))
     policies = ("PreferDualStack", "RequireDualStack", "SingleStack")
-    checks.choice(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", errs)
+    checks.optional_enum(spec.get("ipFamilyPolicy"), policies, "spec.ipFamilyPolicy", errs)
     invalid = False
     for index, address in enumerate(addresses):
         if index == 0 and address == HEADLESS:

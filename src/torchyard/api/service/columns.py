@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api.cells import (
+from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
+from torchyard.api.table_cells import (
     AGE,
     NAME,
     NONE,
     UNKNOWN,
     UNSET,
-    created,
-    label_selector,
-    labels,
+    age_of,
+    format_labels,
+    format_selector,
     load_balancer,
     name_of,
-    shortened,
+    truncate_list,
 )
-from torchyard.api.columns import Cell, Column, Columns
-from torchyard.api.objects import Object
 
 # How many endpoints, hosts or ports fit into a cell.
 _SHOWN = 3
@@ -33,8 +33,8 @@ def _service_cells(service: Object, now: datetime) -> list[Cell]:
         addresses[0] if addresses else NONE,
         _external(service, spec),
         ",".join(_port(one) for one in spec.get("ports") or ()) or NONE,
-        created(service, now),
-        labels(spec.get("selector")),
+        age_of(service, now),
+        format_labels(spec.get("selector")),
     ]
 
 
@@ -81,8 +81,8 @@ def _endpoints_cells(endpoints: Object, now: datetime) -> list[Cell]:
             continue
         for port in ports:
             found += [f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}" for ip in addresses]
-    text = shortened(found[:_SHOWN], len(found), "") if subsets else NONE
-    return [name_of(endpoints), text, created(endpoints, now)]
+    text = truncate_list(found[:_SHOWN], len(found), "") if subsets else NONE
+    return [name_of(endpoints), text, age_of(endpoints, now)]
 
 
 ENDPOINTS = Columns((NAME, Column("Endpoints", description="Addresses behind the service."), AGE), _endpoints_cells)
@@ -94,9 +94,9 @@ def _endpoint_slice_cells(slice_: Object, now: datetime) -> list[Cell]:
     return [
         name_of(slice_),
         slice_.get("addressType") or "",
-        shortened(ports[:_SHOWN], len(ports), UNSET),
-        shortened(addresses[:_SHOWN], len(addresses), UNSET),
-        created(slice_, now),
+        truncate_list(ports[:_SHOWN], len(ports), UNSET),
+        truncate_list(addresses[:_SHOWN], len(addresses), UNSET),
+        age_of(slice_, now),
     ]
 
 
@@ -118,10 +118,10 @@ def _ingress_cells(ingress: Object, now: datetime) -> list[Cell]:
     return [
         name_of(ingress),
         spec.get("ingressClassName") or NONE,
-        shortened(hosts[:_SHOWN], len(hosts), "*"),
+        truncate_list(hosts[:_SHOWN], len(hosts), "*"),
         load_balancer(ingress.get("status")),
         "80, 443" if spec.get("tls") else "80",
-        created(ingress, now),
+        age_of(ingress, now),
     ]
 
 
@@ -145,7 +145,7 @@ def _ingress_class_cells(ingress_class: Object, now: datetime) -> list[Cell]:
     if reference:
         group = f".{reference['apiGroup']}" if "apiGroup" in reference else ""
         parameters = f"{reference.get('kind', '')}{group}/{reference.get('name', '')}"
-    return [name_of(ingress_class), spec.get("controller") or "", parameters, created(ingress_class, now)]
+    return [name_of(ingress_class), spec.get("controller") or "", parameters, age_of(ingress_class, now)]
 
 
 INGRESS_CLASSES = Columns(
@@ -160,7 +160,7 @@ INGRESS_CLASSES = Columns(
 
 
 def _network_policy_cells(policy: Object, now: datetime) -> list[Cell]:
-    return [name_of(policy), label_selector((policy.get("spec") or {}).get("podSelector")), created(policy, now)]
+    return [name_of(policy), format_selector((policy.get("spec") or {}).get("podSelector")), age_of(policy, now)]
 
 
 NETWORK_POLICIES = Columns(
@@ -175,14 +175,14 @@ def _address_cells(address: Object, now: datetime) -> list[Cell]:
     if parent.get("group"):
         parts[0] = f"{parts[0]}.{parent['group']}"
     # Upstream's rows have an age, though no column says so.
-    return [name_of(address), "/".join(part for part in parts if part), created(address, now)]
+    return [name_of(address), "/".join(part for part in parts if part), age_of(address, now)]
 
 
 IP_ADDRESSES = Columns((NAME, Column("ParentRef", description="Who uses the address.")), _address_cells)
 
 
 def _service_cidr_cells(cidr: Object, now: datetime) -> list[Cell]:
-    return [name_of(cidr), ",".join((cidr.get("spec") or {}).get("cidrs") or ()), created(cidr, now)]
+    return [name_of(cidr), ",".join((cidr.get("spec") or {}).get("cidrs") or ()), age_of(cidr, now)]
 
 
 SERVICE_CIDRS = Columns(

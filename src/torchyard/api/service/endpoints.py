@@ -31,28 +31,28 @@ def _check_address(address: Object, at: str, errs: list[FieldError]) -> None:
     text = address.get("ip") or ""
     checks.ip(text, f"{at}.ip", errs)
     if host := address.get("hostname"):
-        checks.told(names.label_problems(host), f"{at}.hostname", host, errs)
+        checks.report_problems(names.label_problems(host), f"{at}.hostname", host, errs)
     if (node := address.get("nodeName")) is not None:
-        checks.told(names.subdomain_problems(node), f"{at}.nodeName", node, errs)
-    checks.ordinary_ip(text, f"{at}.ip", errs)
+        checks.report_problems(names.subdomain_problems(node), f"{at}.nodeName", node, errs)
+    checks.non_special_ip(text, f"{at}.ip", errs)
 
 
 def _check_port(port: Object, at: str, errs: list[FieldError], *, name_needed: bool) -> None:
     name = port.get("name") or ""
     if name:
-        checks.told(names.label_problems(name), f"{at}.name", name, errs)
+        checks.report_problems(names.label_problems(name), f"{at}.name", name, errs)
     elif name_needed:
         errs.append(field_errors.required(f"{at}.name"))
     checks.port_number(port.get("port") or 0, f"{at}.port", errs)
-    checks.one_of(port.get("protocol"), checks.PROTOCOLS, f"{at}.protocol", errs)
+    checks.required_enum(port.get("protocol"), checks.PROTOCOLS, f"{at}.protocol", errs)
     if (protocol := port.get("appProtocol")) is not None:
-        checks.told(names.qualified_name_problems(protocol), f"{at}.appProtocol", protocol, errs)
+        checks.report_problems(names.qualified_name_problems(protocol), f"{at}.appProtocol", protocol, errs)
 
 
 def validate_endpoint_slice(slice_: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     kind = slice_.get("addressType") or ""
-    checks.one_of(kind, _TYPES, "addressType", errs)
+    checks.required_enum(kind, _TYPES, "addressType", errs)
     _check_slice_ports(slice_.get("ports") or [], errs)
     endpoints = slice_.get("endpoints") or []
     if len(endpoints) > _MAX_ENDPOINTS:
@@ -71,13 +71,15 @@ def _check_slice_ports(ports: list[Object], errs: list[FieldError]) -> None:
     for index, port in enumerate(ports):
         name = port.get("name") or ""
         if name:
-            checks.told(names.label_problems(name), f"ports[{index}].name", name, errs)
+            checks.report_problems(names.label_problems(name), f"ports[{index}].name", name, errs)
         if name in seen:
             errs.append(field_errors.duplicate(f"ports[{index}].name", name))
         seen.add(name)
-        checks.one_of(port.get("protocol"), checks.PROTOCOLS, f"ports[{index}].protocol", errs)
+        checks.required_enum(port.get("protocol"), checks.PROTOCOLS, f"ports[{index}].protocol", errs)
         if (protocol := port.get("appProtocol")) is not None:
-            checks.told(names.qualified_name_problems(protocol), f"ports[{index}].appProtocol", protocol, errs)
+            checks.report_problems(
+                names.qualified_name_problems(protocol), f"ports[{index}].appProtocol", protocol, errs
+            )
 
 
 def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]) -> None:
@@ -91,7 +93,7 @@ def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]
         if kind not in _TYPES:
             break
         if kind == "FQDN":
-            checks.told(names.subdomain_problems(address), field, address, errs)
+            checks.report_problems(names.subdomain_problems(address), field, address, errs)
             continue
         parsed = checks.parse_ip(address)
         if parsed is None:
@@ -99,11 +101,11 @@ def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]
             continue
         if parsed.version != int(kind[-1]):
             errs.append(field_errors.invalid(f"{at}.addresses", address, f"must be an {kind} address"))
-        checks.ordinary_ip(address, field, errs)
+        checks.non_special_ip(address, field, errs)
     if (node := endpoint.get("nodeName")) is not None:
-        checks.told(names.subdomain_problems(node), f"{at}.nodeName", node, errs)
+        checks.report_problems(names.subdomain_problems(node), f"{at}.nodeName", node, errs)
     if (host := endpoint.get("hostname")) is not None:
-        checks.told(names.label_problems(host), f"{at}.hostname", host, errs)
+        checks.report_problems(names.label_problems(host), f"{at}.hostname", host, errs)
     zones = (endpoint.get("hints") or {}).get("forZones") or []
     if len(zones) > _MAX_ZONES:
         errs.append(field_errors.too_many(f"{at}.hints.forZones", len(zones), _MAX_ZONES))
@@ -114,7 +116,7 @@ def _check_endpoint(endpoint: Object, kind: str, at: str, errs: list[FieldError]
         if name in seen:
             errs.append(field_errors.duplicate(field, name))
         seen.add(name)
-        checks.told(names.label_value_problems(name), field, name, errs)
+        checks.report_problems(names.label_value_problems(name), field, name, errs)
 
 
 def validate_endpoint_slice_update(new: Object, old: Object) -> list[FieldError]:

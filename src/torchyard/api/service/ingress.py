@@ -46,9 +46,9 @@ def _check_ingress_spec(spec: Object, errs: list[FieldError]) -> None:
         for number, host in enumerate(tls.get("hosts") or ()):
             _check_host(host, f"{at}.hosts[{number}]", errs)
         if secret := tls.get("secretName"):
-            checks.told(names.subdomain_problems(secret), f"{at}.secretName", secret, errs)
+            checks.report_problems(names.subdomain_problems(secret), f"{at}.secretName", secret, errs)
     if name is not None:
-        checks.told(names.subdomain_problems(name), "spec.ingressClassName", name, errs)
+        checks.report_problems(names.subdomain_problems(name), "spec.ingressClassName", name, errs)
 
 
 def _check_host(host: str, field: str, errs: list[FieldError]) -> None:
@@ -62,7 +62,7 @@ def _check_host(host: str, field: str, errs: list[FieldError]) -> None:
             )
             errs.append(field_errors.invalid(field, host, detail))
     else:
-        checks.told(names.subdomain_problems(host), field, host, errs)
+        checks.report_problems(names.subdomain_problems(host), field, host, errs)
 
 
 def _check_rule(rule: Object, at: str, errs: list[FieldError]) -> None:
@@ -107,7 +107,7 @@ def _check_backend(backend: Object, at: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.invalid(at, "", "cannot set both resource and service backends"))
     elif resource is not None:
         if group := resource.get("apiGroup"):
-            checks.told(names.subdomain_problems(group), f"{at}.resource.apiGroup", group, errs)
+            checks.report_problems(names.subdomain_problems(group), f"{at}.resource.apiGroup", group, errs)
         for name in ("kind", "name"):
             if not resource.get(name):
                 errs.append(field_errors.required(f"{at}.resource.{name}"))
@@ -122,12 +122,12 @@ def _check_backend_service(service: Object, at: str, errs: list[FieldError]) -> 
     if not name:
         errs.append(field_errors.required(f"{at}.service.name"))
     else:
-        checks.told(names.dns1035_problems(name), f"{at}.service.name", name, errs)
+        checks.report_problems(names.dns1035_problems(name), f"{at}.service.name", name, errs)
     number, port_name = port.get("number") or 0, port.get("name") or ""
     if number and port_name:
         errs.append(field_errors.invalid(at, "", "cannot set both port name & port number"))
     elif port_name:
-        checks.told(checks.port_name_problems(port_name), f"{at}.service.port.name", port_name, errs)
+        checks.report_problems(checks.port_name_problems(port_name), f"{at}.service.port.name", port_name, errs)
     elif number:
         checks.port_number(number, f"{at}.service.port.number", errs)
     else:
@@ -148,23 +148,23 @@ def validate_ingress_class(ingress_class: Object) -> list[FieldError]:
 
 def _check_parameters(parameters: Object, at: str, errs: list[FieldError]) -> None:
     if (group := parameters.get("apiGroup")) is not None:
-        checks.told(names.subdomain_problems(group), f"{at}.apiGroup", group, errs)
+        checks.report_problems(names.subdomain_problems(group), f"{at}.apiGroup", group, errs)
     for name in ("kind", "name"):
         value = parameters.get(name) or ""
         if not value:
             errs.append(field_errors.required(f"{at}.{name}"))
         else:
-            checks.told(names.path_segment_problems(value), f"{at}.{name}", value, errs)
+            checks.report_problems(names.path_segment_problems(value), f"{at}.{name}", value, errs)
     scope, namespace = parameters.get("scope"), parameters.get("namespace")
     if scope is None:
         errs.append(field_errors.required(f"{at}.scope"))
     else:
-        checks.choice(scope, ("Cluster", "Namespace"), f"{at}.scope", errs)
+        checks.optional_enum(scope, ("Cluster", "Namespace"), f"{at}.scope", errs)
     if scope == "Namespace":
         if not namespace:
             errs.append(field_errors.required(f"{at}.namespace", "`parameters.scope` is set to 'Namespace'"))
         else:
-            checks.told(names.label_problems(namespace), f"{at}.namespace", namespace, errs)
+            checks.report_problems(names.label_problems(namespace), f"{at}.namespace", namespace, errs)
     elif scope == "Cluster" and namespace is not None:
         errs.append(field_errors.forbidden(f"{at}.namespace", "`parameters.scope` is set to 'Cluster'"))
 
@@ -192,13 +192,13 @@ def validate_network_policy(policy: Object) -> list[FieldError]:
         errs.append(field_errors.invalid("spec.policyTypes", types, "may not specify more than two policyTypes"))
     else:
         for index, kind in enumerate(types):
-            checks.choice(kind, ("Ingress", "Egress"), f"spec.policyTypes[{index}]", errs)
+            checks.optional_enum(kind, ("Ingress", "Egress"), f"spec.policyTypes[{index}]", errs)
     return errs
 
 
 def _check_policy_port(entry: Object, at: str, errs: list[FieldError]) -> None:
     port, end = entry.get("port"), entry.get("endPort")
-    checks.choice(entry.get("protocol"), ("TCP", "UDP", "SCTP"), f"{at}.protocol", errs)
+    checks.optional_enum(entry.get("protocol"), ("TCP", "UDP", "SCTP"), f"{at}.protocol", errs)
     if port is not None:
         checks.port_number_or_name(port, f"{at}.port", errs)
     if end is None:

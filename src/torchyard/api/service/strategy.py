@@ -5,8 +5,8 @@ from __future__ import annotations
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.service import defaults, endpoints, ingress, validation
-from torchyard.api.service.allocation import carry_over, drop_what_the_type_excludes, fill_families
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.service.allocation import carry_over, drop_type_dependent_fields, fill_families
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 
 
@@ -16,7 +16,7 @@ def _ignored_when_headless(spec: Object) -> list[str]:
     return ignored if spec.get("sessionAffinity") == "None" else [*ignored, "spec.SessionAffinity"]
 
 
-class ServiceStrategy(StatefulStrategy):
+class ServiceStrategy(StatusSubresourceStrategy):
     """The server allocates addresses and ports once a service is valid: see `service.allocation`."""
 
     name_rule = "service"
@@ -33,7 +33,7 @@ class ServiceStrategy(StatefulStrategy):
 
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
-        drop_what_the_type_excludes(new, old)
+        drop_type_dependent_fields(new, old)
         carry_over(new, old)
         fill_families(new)
 
@@ -101,7 +101,7 @@ class EndpointSliceStrategy(Strategy):
         return []
 
 
-class IngressStrategy(StatefulStrategy):
+class IngressStrategy(StatusSubresourceStrategy):
     def prepare_create(self, obj: Object) -> None:
         obj["status"] = {"loadBalancer": {}}
 

@@ -51,8 +51,8 @@ def _errors(service: Object) -> list[FieldError]:
     for index, address in enumerate(spec.get("externalIPs") or ()):
         field = f"spec.externalIPs[{index}]"
         if checks.ip(address, field, errs):
-            checks.ordinary_ip(address, field, errs)
-    checks.one_of(kind, _TYPES, "spec.type", errs)
+            checks.non_special_ip(address, field, errs)
+    checks.required_enum(kind, _TYPES, "spec.type", errs)
     _check_node_ports(kind, ports, errs)
     _check_source_ranges(spec, annotations, errs)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
@@ -70,7 +70,7 @@ def _check_external_name(spec: Object, errs: list[FieldError]) -> None:
             errs.append(field_errors.forbidden(f"spec.{name}", "may not be set for ExternalName services"))
     name = (spec.get("externalName") or "").removesuffix(".")
     if name:
-        checks.told(names.subdomain_problems(name), "spec.externalName", name, errs)
+        checks.report_problems(names.subdomain_problems(name), "spec.externalName", name, errs)
     else:
         errs.append(field_errors.required("spec.externalName"))
 
@@ -83,21 +83,21 @@ def _check_ports(ports: list[Object], errs: list[FieldError]) -> None:
             if len(ports) > 1:
                 errs.append(field_errors.required(f"{at}.name"))
         else:
-            checks.told(names.label_problems(name), f"{at}.name", name, errs)
+            checks.report_problems(names.label_problems(name), f"{at}.name", name, errs)
             if name in seen:
                 errs.append(field_errors.duplicate(f"{at}.name", name))
             seen.add(name)
         checks.port_number(port.get("port") or 0, f"{at}.port", errs)
-        checks.one_of(port.get("protocol"), checks.PROTOCOLS, f"{at}.protocol", errs)
+        checks.required_enum(port.get("protocol"), checks.PROTOCOLS, f"{at}.protocol", errs)
         checks.port_number_or_name(port.get("targetPort"), f"{at}.targetPort", errs)
         protocol = port.get("appProtocol")
         if protocol is not None:
-            checks.told(names.qualified_name_problems(protocol), f"{at}.appProtocol", protocol, errs)
+            checks.report_problems(names.qualified_name_problems(protocol), f"{at}.appProtocol", protocol, errs)
 
 
 def _check_affinity(spec: Object, errs: list[FieldError]) -> None:
     affinity, config = spec.get("sessionAffinity"), spec.get("sessionAffinityConfig")
-    checks.one_of(affinity, ("ClientIP", "None"), "spec.sessionAffinity", errs)
+    checks.required_enum(affinity, ("ClientIP", "None"), "spec.sessionAffinity", errs)
     at = "spec.sessionAffinityConfig"
     if affinity == "None" and config is not None:
         errs.append(field_errors.forbidden(at, "must not be set when session affinity is None"))
@@ -155,7 +155,7 @@ def _check_balancer_class(spec: Object, errs: list[FieldError]) -> None:
     if name is None:
         return
     if spec.get("type") == "LoadBalancer":
-        checks.told(names.qualified_name_problems(name), "spec.loadBalancerClass", name, errs)
+        checks.report_problems(names.qualified_name_problems(name), "spec.loadBalancerClass", name, errs)
     else:
         errs.append(field_errors.forbidden("spec.loadBalancerClass", _ONLY_BALANCERS))
 
@@ -164,7 +164,7 @@ def _check_traffic(service: Object, errs: list[FieldError]) -> None:
     spec = service["spec"]
     external, health = spec.get("externalTrafficPolicy") or "", spec.get("healthCheckNodePort") or 0
     if is_externally_accessible(service):
-        checks.one_of(external, ("Cluster", "Local"), "spec.externalTrafficPolicy", errs)
+        checks.required_enum(external, ("Cluster", "Local"), "spec.externalTrafficPolicy", errs)
     elif external:
         detail = "may only be set for externally-accessible services"
         errs.append(field_errors.invalid("spec.externalTrafficPolicy", external, detail))
@@ -177,9 +177,9 @@ def _check_traffic(service: Object, errs: list[FieldError]) -> None:
     internal = spec.get("internalTrafficPolicy")
     if internal is None and spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
         errs.append(field_errors.required("spec.internalTrafficPolicy"))
-    checks.choice(internal, ("Cluster", "Local"), "spec.internalTrafficPolicy", errs)
+    checks.optional_enum(internal, ("Cluster", "Local"), "spec.internalTrafficPolicy", errs)
     distributions = ("PreferClose", "PreferSameZone", "PreferSameNode")
-    checks.choice(spec.get("trafficDistribution"), distributions, "spec.trafficDistribution", errs)
+    checks.optional_enum(spec.get("trafficDistribution"), distributions, "spec.trafficDistribution", errs)
 
 
 def validate_service_update(new: Object, old: Object) -> list[FieldError]:
@@ -231,9 +231,9 @@ def validate_service_status(new: Object, _old: Object) -> list[FieldError]:
         elif not address:
             errs.append(field_errors.forbidden(f"{at}[{index}].ipMode", "may not be specified when `ip` is not set"))
         else:
-            checks.choice(mode, ("Proxy", "VIP"), f"{at}[{index}].ipMode", errs)
+            checks.optional_enum(mode, ("Proxy", "VIP"), f"{at}[{index}].ipMode", errs)
         if host:
-            checks.told(names.subdomain_problems(host), f"{at}[{index}].hostname", host, errs)
+            checks.report_problems(names.subdomain_problems(host), f"{at}[{index}].hostname", host, errs)
             if checks.parse_ip(host) is not None:
                 detail = "must be a DNS name, not an IP address"
                 errs.append(field_errors.invalid(f"{at}[{index}].hostname", host, detail))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import amounts, checks, field_errors, names, quantity, selectors
+from torchyard.api import checks, compute_resources, field_errors, names, quantity, selectors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 
@@ -14,7 +14,7 @@ VOLUME_MODES = ("Block", "Filesystem")
 
 def check_access_modes(modes: list[str], field: str, errs: list[FieldError]) -> None:
     for mode in modes:
-        checks.choice(mode, ACCESS_MODES, field, errs)
+        checks.optional_enum(mode, ACCESS_MODES, field, errs)
     known = {mode for mode in modes if mode in ACCESS_MODES}
     if "ReadWriteOncePod" in known and len(known) > 1:
         errs.append(field_errors.forbidden(field, "may not use ReadWriteOncePod with other access modes"))
@@ -22,7 +22,7 @@ def check_access_modes(modes: list[str], field: str, errs: list[FieldError]) -> 
 
 def check_class_name(name: str | None, field: str, errs: list[FieldError]) -> None:
     if name:
-        checks.told(names.subdomain_problems(name), field, name, errs)
+        checks.report_problems(names.subdomain_problems(name), field, name, errs)
 
 
 def check_claim_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
@@ -33,7 +33,7 @@ def check_claim_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
     check_access_modes(modes, f"{at}.accessModes", errs)
     _check_size((spec.get("resources") or {}).get("requests") or {}, f"{at}.resources[storage]", errs)
     check_class_name(spec.get("storageClassName"), f"{at}.storageClassName", errs)
-    checks.choice(spec.get("volumeMode"), VOLUME_MODES, f"{at}.volumeMode", errs)
+    checks.optional_enum(spec.get("volumeMode"), VOLUME_MODES, f"{at}.volumeMode", errs)
     _check_data_sources(spec, at, errs)
     check_class_name(spec.get("volumeAttributesClassName"), f"{at}.volumeAttributesClassName", errs)
 
@@ -47,7 +47,7 @@ def _check_size(requests: dict[str, Any], field: str, errs: list[FieldError]) ->
     if amount.nano <= 0:
         errs.append(field_errors.invalid(field, str(amount), checks.NOT_POSITIVE))
     else:
-        amounts.check_amount("storage", amount, field, errs)
+        compute_resources.check_quantity("storage", amount, field, errs)
 
 
 def _check_data_sources(spec: Object, at: str, errs: list[FieldError]) -> None:
@@ -57,7 +57,7 @@ def _check_data_sources(spec: Object, at: str, errs: list[FieldError]) -> None:
     if reference is not None:
         _check_data_source(reference, f"{at}.dataSourceRef", errs)
         if namespace := reference.get("namespace"):
-            checks.told(names.label_problems(namespace), f"{at}.dataSourceRef.namespace", namespace, errs)
+            checks.report_problems(names.label_problems(namespace), f"{at}.dataSourceRef.namespace", namespace, errs)
     if source is None or reference is None:
         return
     if reference.get("namespace"):
@@ -73,7 +73,7 @@ def _check_data_source(source: Object, at: str, errs: list[FieldError]) -> None:
             errs.append(field_errors.required(f"{at}.{name}"))
     group, kind = source.get("apiGroup"), source.get("kind") or ""
     if group:
-        checks.told(names.subdomain_problems(group), f"{at}.apiGroup", group, errs)
+        checks.report_problems(names.subdomain_problems(group), f"{at}.apiGroup", group, errs)
     elif kind != "PersistentVolumeClaim":
         detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         errs.append(field_errors.invalid(at, kind, detail))

@@ -21,11 +21,11 @@ def validate_storage_class(storage_class: Object) -> list[FieldError]:
     if not provisioner:
         errs.append(field_errors.required("provisioner"))
     else:
-        checks.told(names.qualified_name_problems(provisioner), "provisioner", provisioner, errs)
+        checks.report_problems(names.qualified_name_problems(provisioner), "provisioner", provisioner, errs)
     _check_parameters(storage_class.get("parameters") or {}, errs)
-    checks.choice(storage_class.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", errs)
+    checks.optional_enum(storage_class.get("reclaimPolicy"), ("Delete", "Retain"), "reclaimPolicy", errs)
     modes = ("Immediate", "WaitForFirstConsumer")
-    checks.one_of(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
+    checks.required_enum(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
     terms = storage_class.get("allowedTopologies") or []
     # upstream compares with as many empty places, too: a term that says nothing is always a duplicate
     seen: list[dict[str, set[str]]] = [{} for _ in terms]
@@ -58,7 +58,7 @@ def _check_topology(term: Object, at: str, errs: list[FieldError]) -> dict[str, 
         for number, value in enumerate(values):
             if value in values[:number]:
                 errs.append(field_errors.duplicate(f"{field}.values[{number}]", value))
-        checks.told(names.qualified_name_problems(key), f"{field}.key", key, errs)
+        checks.report_problems(names.qualified_name_problems(key), f"{field}.key", key, errs)
         if key in known:
             errs.append(field_errors.duplicate(f"{field}.key", key))
         known[key] = set(values)
@@ -85,7 +85,7 @@ def validate_attributes_class(attributes: Object) -> list[FieldError]:
     if not driver:
         errs.append(field_errors.required("driverName"))
     else:
-        checks.told(names.qualified_name_problems(driver.lower()), "driverName", driver.lower(), errs)
+        checks.report_problems(names.qualified_name_problems(driver.lower()), "driverName", driver.lower(), errs)
     _check_parameters(attributes.get("parameters") or {}, errs, needed=True)
     return errs
 
@@ -107,7 +107,7 @@ def validate_driver(driver: Object) -> list[FieldError]:
         if spec.get(field) is None:
             errs.append(field_errors.required(f"spec.{field}"))
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    checks.choice(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", errs)
+    checks.optional_enum(spec.get("fsGroupPolicy"), policies, "spec.fsGroupPolicy", errs)
     seen: set[str] = set()
     for index, request in enumerate(spec.get("tokenRequests") or ()):
         at, audience, seconds = (
@@ -126,7 +126,7 @@ def validate_driver(driver: Object) -> list[FieldError]:
             detail = "may not specify a duration larger than 2^32 seconds"
             errs.append(field_errors.invalid(f"{at}.expirationSeconds", seconds, detail))
     for mode in spec.get("volumeLifecycleModes") or ():
-        checks.choice(mode, ("Persistent", "Ephemeral"), "spec.volumeLifecycleModes", errs)
+        checks.optional_enum(mode, ("Persistent", "Ephemeral"), "spec.volumeLifecycleModes", errs)
     return errs
 
 
@@ -166,7 +166,7 @@ def _check_topology_keys(keys: list[str], at: str, errs: list[FieldError]) -> No
         elif key in seen:
             errs.append(field_errors.duplicate(at, key))
         seen.add(key)
-        checks.told(names.qualified_name_problems(key), at, key, errs)
+        checks.report_problems(names.qualified_name_problems(key), at, key, errs)
 
 
 def validate_attachment(attachment: Object) -> list[FieldError]:
@@ -185,10 +185,10 @@ def validate_attachment(attachment: Object) -> list[FieldError]:
         errs.append(
             field_errors.required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
         )
-    checks.told(names.subdomain_problems(node), "spec.nodeName", node, errs)
+    checks.report_problems(names.subdomain_problems(node), "spec.nodeName", node, errs)
     check_driver_name(attacher, "spec.attacher", errs)
     if named:
-        checks.told(names.subdomain_problems(named), "spec.source.persistentVolumeName", named, errs)
+        checks.report_problems(names.subdomain_problems(named), "spec.source.persistentVolumeName", named, errs)
     return errs
 
 

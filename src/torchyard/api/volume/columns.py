@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from torchyard.api.cells import AGE, NAME, UNSET, created, name_of
 from torchyard.api.columns import Cell, Column, Columns
 from torchyard.api.objects import Object
+from torchyard.api.table_cells import AGE, NAME, UNSET, age_of, name_of
 from torchyard.api.volume.admission import CLASS_ANNOTATION, is_default, mode_shorthand
 
 
@@ -36,7 +36,7 @@ def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
         ",".join(mode_shorthand(status.get("accessModes") or ())) if volume else "",
         _class(claim, spec),
         spec.get("volumeAttributesClassName", UNSET),
-        created(claim, now),
+        age_of(claim, now),
         spec.get("volumeMode") or UNSET,
     ]
 
@@ -70,7 +70,7 @@ def _volume_cells(volume: Object, now: datetime) -> list[Cell]:
         _class(volume, spec),
         spec.get("volumeAttributesClassName", UNSET),
         status.get("reason") or "",
-        created(volume, now),
+        age_of(volume, now),
         spec.get("volumeMode") or UNSET,
     ]
 
@@ -100,7 +100,7 @@ def _storage_class_cells(storage: Object, now: datetime) -> list[Cell]:
         storage.get("reclaimPolicy") or "Delete",
         storage.get("volumeBindingMode") or "Immediate",
         bool(storage.get("allowVolumeExpansion")),
-        created(storage, now),
+        age_of(storage, now),
     ]
 
 
@@ -118,7 +118,7 @@ STORAGE_CLASSES = Columns(
 
 
 def _attributes_class_cells(found: Object, now: datetime) -> list[Cell]:
-    return [name_of(found), found.get("driverName") or "", created(found, now)]
+    return [name_of(found), found.get("driverName") or "", age_of(found, now)]
 
 
 ATTRIBUTES_CLASSES = Columns(
@@ -134,7 +134,7 @@ def _attachment_cells(attachment: Object, now: datetime) -> list[Cell]:
         (spec.get("source") or {}).get("persistentVolumeName") or "",
         spec.get("nodeName") or "",
         bool((attachment.get("status") or {}).get("attached")),
-        created(attachment, now),
+        age_of(attachment, now),
     ]
 
 
@@ -162,7 +162,7 @@ def _csi_driver_cells(driver: Object, now: datetime) -> list[Cell]:
         ",".join(audiences) if audiences else UNSET,
         bool(spec.get("requiresRepublish")),
         ",".join(spec.get("volumeLifecycleModes") or ()) or "Persistent",
-        created(driver, now),
+        age_of(driver, now),
     ]
 
 
@@ -182,7 +182,7 @@ CSI_DRIVERS = Columns(
 
 
 def _csi_node_cells(node: Object, now: datetime) -> list[Cell]:
-    return [name_of(node), len((node.get("spec") or {}).get("drivers") or ()), created(node, now)]
+    return [name_of(node), len((node.get("spec") or {}).get("drivers") or ()), age_of(node, now)]
 
 
 CSI_NODES = Columns((NAME, Column("Drivers", "integer", description="CSI drivers on the node."), AGE), _csi_node_cells)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api.amounts import canonical_list
+from torchyard.api.compute_resources import canonical_list
 from torchyard.api.objects import Object
 
 FILE_MODE = 0o644

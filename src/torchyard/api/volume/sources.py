@@ -55,7 +55,7 @@ def check_host_path(source: Object, at: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.required(f"{at}.path"))
         return
     checks.no_backsteps(path, f"{at}.path", errs)
-    checks.choice(source.get("type"), _HOST_PATH_TYPES, f"{at}.type", errs)
+    checks.optional_enum(source.get("type"), _HOST_PATH_TYPES, f"{at}.type", errs)
 
 
 def check_local(source: Object, at: str, errs: list[FieldError]) -> None:
@@ -68,12 +68,12 @@ def check_local(source: Object, at: str, errs: list[FieldError]) -> None:
 
 def check_git_repo(source: Object, at: str, errs: list[FieldError]) -> None:
     needs("repository")(source, at, errs)
-    checks.descending_path(source.get("directory") or "", f"{at}.directory", errs)
+    checks.local_descending_path(source.get("directory") or "", f"{at}.directory", errs)
 
 
 def _partition(source: Object, at: str, errs: list[FieldError]) -> None:
     if not 0 <= (source.get("partition") or 0) <= 255:
-        errs.append(field_errors.invalid(f"{at}.partition", source["partition"], checks.within(1, 255)))
+        errs.append(field_errors.invalid(f"{at}.partition", source["partition"], checks.in_range(1, 255)))
 
 
 def check_gce(source: Object, at: str, errs: list[FieldError]) -> None:
@@ -96,7 +96,7 @@ def check_nfs(source: Object, at: str, errs: list[FieldError]) -> None:
 def check_key_to_path(item: Object, at: str, errs: list[FieldError]) -> None:
     path = item.get("path") or ""
     needs("key", "path")(item, at, errs)
-    checks.unreserved_path(path, f"{at}.path", errs)
+    checks.local_non_reserved_path(path, f"{at}.path", errs)
     checks.file_mode(item.get("mode"), f"{at}.mode", errs)
 
 
@@ -133,7 +133,7 @@ def check_iscsi(source: Object, at: str, errs: list[FieldError]) -> None:
         _initiator(source["iqn"], f"{at}.iqn", errs)
     lun = source.get("lun") or 0
     if not 0 <= lun <= 255:
-        errs.append(field_errors.invalid(f"{at}.lun", lun, checks.within(0, 255)))
+        errs.append(field_errors.invalid(f"{at}.lun", lun, checks.in_range(0, 255)))
     if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and not source.get("secretRef"):
         errs.append(field_errors.required(f"{at}.secretRef"))
     if source.get("initiatorName") is not None:
@@ -150,7 +150,7 @@ def check_fc(source: Object, at: str, errs: list[FieldError]) -> None:
     if targets and lun is None:
         errs.append(field_errors.required(f"{at}.lun", "lun is required if targetWWNs is specified"))
     elif targets and lun is not None and not 0 <= lun <= 255:
-        errs.append(field_errors.invalid(f"{at}.lun", lun, checks.within(0, 255)))
+        errs.append(field_errors.invalid(f"{at}.lun", lun, checks.in_range(0, 255)))
 
 
 def check_flocker(source: Object, at: str, errs: list[FieldError]) -> None:
@@ -194,9 +194,9 @@ def check_flex(source: Object, at: str, errs: list[FieldError]) -> None:
 
 def check_azure_disk(source: Object, at: str, errs: list[FieldError]) -> None:
     needs("diskName", "diskURI")(source, at, errs)
-    checks.choice(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{at}.cachingMode", errs)
+    checks.optional_enum(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{at}.cachingMode", errs)
     kind, uri = source.get("kind"), source.get("diskURI") or ""
-    checks.choice(kind, ("Dedicated", "Managed", "Shared"), f"{at}.kind", errs)
+    checks.optional_enum(kind, ("Dedicated", "Managed", "Shared"), f"{at}.kind", errs)
     if kind == "Managed" and not uri.startswith("/subscriptions/"):
         form = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
         errs.append(field_errors.not_supported(f"{at}.diskURI", uri, [form]))
@@ -210,9 +210,9 @@ def check_storageos(source: Object, at: str, errs: list[FieldError]) -> None:
     if not name:
         errs.append(field_errors.required(f"{at}.volumeName"))
     else:
-        checks.told(names.label_problems(name), f"{at}.volumeName", name, errs)
+        checks.report_problems(names.label_problems(name), f"{at}.volumeName", name, errs)
     if namespace:
-        checks.told(names.label_problems(namespace), f"{at}.volumeNamespace", namespace, errs)
+        checks.report_problems(names.label_problems(namespace), f"{at}.volumeNamespace", namespace, errs)
     _secret_of(source, at, errs, "name")
 
 
@@ -222,7 +222,7 @@ def check_driver_name(name: str, field: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.required(field))
     if len(name) > 63:
         errs.append(field_errors.too_long(field, 63))
-    checks.told(names.subdomain_problems(name.lower()), field, name, errs)
+    checks.report_problems(names.subdomain_problems(name.lower()), field, name, errs)
 
 
 def check_csi(source: Object, at: str, errs: list[FieldError]) -> None:
@@ -233,7 +233,7 @@ def check_csi(source: Object, at: str, errs: list[FieldError]) -> None:
         if not name:
             errs.append(field_errors.required(f"{at}.nodePublishSecretRef.name"))
         else:
-            checks.told(names.subdomain_problems(name), f"{at}.name", name, errs)
+            checks.report_problems(names.subdomain_problems(name), f"{at}.name", name, errs)
 
 
 # In upstream's order: where a volume names several sources, the first is checked and the others are refused.
@@ -284,7 +284,7 @@ def _check_csi_volume(source: Object, at: str, errs: list[FieldError]) -> None:
             if not value:
                 errs.append(field_errors.required(f"{at}.{field}.{part}"))
             else:
-                checks.told(problems(value), f"{at}.{field}.{part}", value, errs)
+                checks.report_problems(problems(value), f"{at}.{field}.{part}", value, errs)
 
 
 def _with_secret_namespace(check: Check) -> Check:
@@ -302,7 +302,7 @@ def _check_glusterfs_volume(source: Object, at: str, errs: list[FieldError]) -> 
         detail = "if the endpointnamespace is set, it must be a valid namespace name"
         errs.append(field_errors.invalid(f"{at}.endpointsNamespace", namespace, detail))
     elif namespace is not None:
-        checks.told(names.label_problems(namespace), f"{at}.endpointsNamespace", namespace, errs)
+        checks.report_problems(names.label_problems(namespace), f"{at}.endpointsNamespace", namespace, errs)
 
 
 VOLUME_SOURCES: dict[str, Check] = {

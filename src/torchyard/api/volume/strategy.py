@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import quantity
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 from torchyard.api.volume import classes, defaults, validation
 
@@ -25,7 +25,7 @@ def _fractional(text: str | None, field: str) -> list[str]:
     return [f'{field}: fractional byte value "{text}" is invalid, must be an integer']
 
 
-class VolumeStrategy(StatefulStrategy):
+class PersistentVolumeStrategy(StatusSubresourceStrategy):
     returns_deleted = True
     generation_fields = None
 
@@ -54,7 +54,7 @@ class VolumeStrategy(StatefulStrategy):
         return found
 
 
-class ClaimStrategy(StatefulStrategy):
+class PersistentVolumeClaimStrategy(StatusSubresourceStrategy):
     returns_deleted = True
     generation_fields = None
 
@@ -102,7 +102,7 @@ class StorageClassStrategy(Strategy):
         return classes.validate_storage_class_update(new, old)
 
 
-class AttributesClassStrategy(Strategy):
+class VolumeAttributesClassStrategy(Strategy):
     returns_deleted = True
     generation_fields = None
 
@@ -113,7 +113,7 @@ class AttributesClassStrategy(Strategy):
         return classes.validate_attributes_class_update(new, old)
 
 
-class DriverStrategy(Strategy):
+class CSIDriverStrategy(Strategy):
     returns_deleted = True
     unconditional_update = False
     generation_fields = None
@@ -144,7 +144,7 @@ class CSINodeStrategy(Strategy):
         return classes.validate_csi_node(obj)
 
 
-class AttachmentStrategy(StatefulStrategy):
+class VolumeAttachmentStrategy(StatusSubresourceStrategy):
     returns_deleted = True
     unconditional_update = False
     generation_fields = None
@@ -159,7 +159,7 @@ class AttachmentStrategy(StatefulStrategy):
         return classes.validate_attachment_update(new, old)
 
 
-class CapacityStrategy(Strategy):
+class CSIStorageCapacityStrategy(Strategy):
     unconditional_update = False
     generation_fields = None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.api import amounts, checks, field_errors, names, quantity, selectors
-from torchyard.api.differences import differences, same
+from torchyard.api import checks, compute_resources, field_errors, names, quantity, selectors
+from torchyard.api.diff import format_diff, semantically_equal
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.scheduling import check_node_selector
@@ -32,7 +32,9 @@ def validate_volume(volume: Object) -> list[FieldError]:
         errs.append(field_errors.required("spec.accessModes"))
     check_access_modes(modes, "spec.accessModes", errs)
     _check_capacity(capacity, errs)
-    checks.choice(spec.get("persistentVolumeReclaimPolicy"), _RECLAIM, "spec.persistentVolumeReclaimPolicy", errs)
+    checks.optional_enum(
+        spec.get("persistentVolumeReclaimPolicy"), _RECLAIM, "spec.persistentVolumeReclaimPolicy", errs
+    )
     affinity = spec.get("nodeAffinity")
     if affinity is not None:
         if affinity.get("required") is None:
@@ -42,7 +44,7 @@ def validate_volume(volume: Object) -> list[FieldError]:
             check_node_selector(affinity["required"], "spec.nodeAffinity.required", errs)
     _check_source(spec, errs)
     check_class_name(spec.get("storageClassName"), "spec.storageClassName", errs)
-    checks.choice(spec.get("volumeMode"), VOLUME_MODES, "spec.volumeMode", errs)
+    checks.optional_enum(spec.get("volumeMode"), VOLUME_MODES, "spec.volumeMode", errs)
     attributes = spec.get("volumeAttributesClassName")
     if attributes is not None:
         if not attributes:
@@ -97,12 +99,12 @@ def validate_volume_update(new: Object, old: Object) -> list[FieldError]:
     if csi and csi_before and csi_before.get("controllerExpandSecretRef") is None:
         # this one secret may be added later
         source["csi"] = {key: value for key, value in csi.items() if key != "controllerExpandSecretRef"}
-    if changed := differences(source_before, source):
+    if changed := format_diff(source_before, source):
         detail = f"spec.persistentvolumesource is immutable after creation\n{changed}"
         errs.append(field_errors.forbidden("spec.persistentvolumesource", detail))
     checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode", errs)
     affinity = spec.get("nodeAffinity")
-    if before.get("nodeAffinity") is not None and not same(affinity, before["nodeAffinity"]):
+    if before.get("nodeAffinity") is not None and not semantically_equal(affinity, before["nodeAffinity"]):
         detail = f"{names.IMMUTABLE}, except for updating from beta label to GA"
         errs.append(field_errors.invalid("nodeAffinity", affinity, detail))
     if before.get("volumeAttributesClassName") is not None and spec.get("volumeAttributesClassName") is None:
@@ -133,7 +135,7 @@ def validate_claim_update(new: Object, old: Object) -> list[FieldError]:
         compared["resources"] = resources
         if spec.get("volumeAttributesClassName") is not None:
             compared["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
-    if changed := differences(compared_before, compared):
+    if changed := format_diff(compared_before, compared):
         detail = (
             "spec is immutable after creation except resources.requests and volumeAttributesClassName "
             f"for bound claims\n{changed}"
@@ -188,7 +190,7 @@ def validate_claim_status(new: Object, _old: Object) -> list[FieldError]:
             field = f"status.allocatedResources[{name}]"
             amount = quantity.parse(text)
             _check_basic(amount, field, errs)
-            amounts.check_amount("storage", amount, field, errs)
+            compute_resources.check_quantity("storage", amount, field, errs)
     return errs
 
 
@@ -199,9 +201,9 @@ def _check_basic(amount: quantity.Quantity, field: str, errs: list[FieldError]) 
 
 def _check_claim_resource(name: str, field: str, errs: list[FieldError]) -> bool:
     if problems := names.qualified_name_problems(name):
-        checks.told(problems, field, name, errs)
+        checks.report_problems(problems, field, name, errs)
         return False
-    if amounts.is_native(name) and name != "storage":
+    if compute_resources.is_native(name) and name != "storage":
         errs.append(field_errors.not_supported(field, name, ("storage",)))
         return False
     return True
@@ -212,7 +214,7 @@ def validate_capacity_object(capacity: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     errs += selectors.validate_object(capacity.get("nodeTopology"), "nodeTopology")
     name = capacity.get("storageClassName") or ""
-    checks.told(names.subdomain_problems(name), "storageClassName", name, errs)
+    checks.report_problems(names.subdomain_problems(name), "storageClassName", name, errs)
     for field in ("capacity", "maximumVolumeSize"):
         text = capacity.get(field)
         if text is not None and quantity.parse(text).nano < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import checks, field_errors, names, quantity
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 
 # in upstream's order of looking
 SOURCES = ("object", "external", "pods", "resource", "containerResource")
@@ -83,7 +83,7 @@ def _check_reference(reference: Object, at: str, errs: list[FieldError]) -> None
         if not value:
             errs.append(field_errors.required(f"{at}.{name}"))
         else:
-            checks.told(names.path_segment_problems(value), f"{at}.{name}", value, errs)
+            checks.report_problems(names.path_segment_problems(value), f"{at}.{name}", value, errs)
 
 
 def _check_version(version: str, field: str, errs: list[FieldError]) -> None:
@@ -118,7 +118,7 @@ def _check_identifier(source: Object, at: str, errs: list[FieldError]) -> None:
     if not name:
         errs.append(field_errors.required(f"{at}.metric.name", "must specify a metric name"))
     else:
-        checks.told(names.path_segment_problems(name), f"{at}.metric.name", name, errs)
+        checks.report_problems(names.path_segment_problems(name), f"{at}.metric.name", name, errs)
 
 
 def _check_target(source: Object, at: str, errs: list[FieldError]) -> Object:
@@ -212,13 +212,13 @@ def _check_rules(rules: Object, at: str, errs: list[FieldError]) -> None:
     if window is not None and window > _MAX_WINDOW:
         detail = f"must be less than or equal to {_MAX_WINDOW}"
         errs.append(field_errors.invalid(f"{at}.stabilizationWindowSeconds", window, detail))
-    checks.choice(rules.get("selectPolicy"), ("Disabled", "Max", "Min"), f"{at}.selectPolicy", errs)
+    checks.optional_enum(rules.get("selectPolicy"), ("Disabled", "Max", "Min"), f"{at}.selectPolicy", errs)
     policies = rules.get("policies") or []
     if not policies:
         errs.append(field_errors.required(f"{at}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(policies):
         field, period = f"{at}.policies[{index}]", policy.get("periodSeconds") or 0
-        checks.choice(policy.get("type") or "", ("Percent", "Pods"), f"{field}.type", errs)
+        checks.optional_enum(policy.get("type") or "", ("Percent", "Pods"), f"{field}.type", errs)
         if (policy.get("value") or 0) <= 0:
             errs.append(field_errors.invalid(f"{field}.value", policy.get("value") or 0, "must be greater than zero"))
         if period <= 0:
@@ -228,7 +228,7 @@ def _check_rules(rules: Object, at: str, errs: list[FieldError]) -> None:
             errs.append(field_errors.invalid(f"{field}.periodSeconds", period, detail))
 
 
-class AutoscalerStrategy(StatefulStrategy):
+class HorizontalPodAutoscalerStrategy(StatusSubresourceStrategy):
     generation_fields = None
 
     def default(self, obj: Object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import checks, field_errors, selectors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
@@ -22,11 +22,11 @@ def validate_budget(budget: Object) -> list[FieldError]:
             checks.at_most_100_percent(value, f"spec.{name}", errs)
     errs += selectors.validate_object(spec.get("selector"), "spec.selector")
     policies = ("AlwaysAllow", "IfHealthyBudget")
-    checks.choice(spec.get("unhealthyPodEvictionPolicy"), policies, "spec.unhealthyPodEvictionPolicy", errs)
+    checks.optional_enum(spec.get("unhealthyPodEvictionPolicy"), policies, "spec.unhealthyPodEvictionPolicy", errs)
     return errs
 
 
-class BudgetStrategy(StatefulStrategy):
+class PodDisruptionBudgetStrategy(StatusSubresourceStrategy):
     qualified_finalizers = False
     unconditional_update = False
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from torchyard.api.cells import (
+from torchyard.api.columns import Cell, Column, Columns
+from torchyard.api.objects import Object
+from torchyard.api.table_cells import (
     AGE,
     CONTAINERS,
     NAME,
     NONE,
     SELECTOR,
-    containers,
-    created,
-    label_selector,
-    labels,
+    age_of,
+    container_names_and_images,
+    format_labels,
+    format_selector,
     name_of,
 )
-from torchyard.api.columns import Cell, Column, Columns
-from torchyard.api.objects import Object
 from torchyard.api.workload.autoscaler_v1 import from_v1
 
 
@@ -39,8 +39,8 @@ def _replica_cells(selector: Callable[[Object], str]) -> Callable[[Object, datet
             _number(obj, "spec", "replicas"),
             _number(obj, "status", "replicas"),
             _number(obj, "status", "readyReplicas"),
-            created(obj, now),
-            *containers(_template(obj)),
+            age_of(obj, now),
+            *container_names_and_images(_template(obj)),
             selector((obj.get("spec") or {}).get("selector") or {}),
         ]
 
@@ -56,8 +56,8 @@ _REPLICA_COLUMNS = (
     *CONTAINERS,
     SELECTOR,
 )
-REPLICA_SETS = Columns(_REPLICA_COLUMNS, _replica_cells(label_selector))
-REPLICATION_CONTROLLERS = Columns(_REPLICA_COLUMNS, _replica_cells(labels))
+REPLICA_SETS = Columns(_REPLICA_COLUMNS, _replica_cells(format_selector))
+REPLICATION_CONTROLLERS = Columns(_REPLICA_COLUMNS, _replica_cells(format_labels))
 
 
 def _deployment_cells(obj: Object, now: datetime) -> list[Cell]:
@@ -66,9 +66,9 @@ def _deployment_cells(obj: Object, now: datetime) -> list[Cell]:
         f"{_number(obj, 'status', 'readyReplicas')}/{_number(obj, 'spec', 'replicas')}",
         _number(obj, "status", "updatedReplicas"),
         _number(obj, "status", "availableReplicas"),
-        created(obj, now),
-        *containers(_template(obj)),
-        label_selector((obj.get("spec") or {}).get("selector")),
+        age_of(obj, now),
+        *container_names_and_images(_template(obj)),
+        format_selector((obj.get("spec") or {}).get("selector")),
     ]
 
 
@@ -88,7 +88,7 @@ DEPLOYMENTS = Columns(
 
 def _stateful_set_cells(obj: Object, now: datetime) -> list[Cell]:
     ready = f"{_number(obj, 'status', 'readyReplicas')}/{_number(obj, 'spec', 'replicas')}"
-    return [name_of(obj), ready, created(obj, now), *containers(_template(obj))]
+    return [name_of(obj), ready, age_of(obj, now), *container_names_and_images(_template(obj))]
 
 
 STATEFUL_SETS = Columns(
@@ -109,10 +109,10 @@ def _daemon_set_cells(obj: Object, now: datetime) -> list[Cell]:
     return [
         name_of(obj),
         *(_number(obj, "status", field) for field in _DAEMON_FIELDS),
-        labels(_template(obj).get("nodeSelector")),
-        created(obj, now),
-        *containers(_template(obj)),
-        label_selector((obj.get("spec") or {}).get("selector")),
+        format_labels(_template(obj).get("nodeSelector")),
+        age_of(obj, now),
+        *container_names_and_images(_template(obj)),
+        format_selector((obj.get("spec") or {}).get("selector")),
     ]
 
 
@@ -140,7 +140,7 @@ def _controller_revision_cells(obj: Object, now: datetime) -> list[Cell]:
         group, _, _ = owner["apiVersion"].rpartition("/")
         kind = owner["kind"].lower()
         controller = f"{kind}.{group}/{owner['name']}" if group else f"{kind}/{owner['name']}"
-    return [name_of(obj), controller, obj.get("revision") or 0, created(obj, now)]
+    return [name_of(obj), controller, obj.get("revision") or 0, age_of(obj, now)]
 
 
 CONTROLLER_REVISIONS = Columns(
@@ -157,7 +157,7 @@ CONTROLLER_REVISIONS = Columns(
 def _disruption_budget_cells(obj: Object, now: datetime) -> list[Cell]:
     spec = obj.get("spec") or {}
     limits = [str(spec[field]) if field in spec else "N/A" for field in ("minAvailable", "maxUnavailable")]
-    return [name_of(obj), *limits, _number(obj, "status", "disruptionsAllowed"), created(obj, now)]
+    return [name_of(obj), *limits, _number(obj, "status", "disruptionsAllowed"), age_of(obj, now)]
 
 
 DISRUPTION_BUDGETS = Columns(
@@ -185,7 +185,7 @@ def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
         "<unset>" if least is None else str(least),
         spec.get("maxReplicas") or 0,
         status.get("currentReplicas") or 0,
-        created(obj, now),
+        age_of(obj, now),
     ]
 
 

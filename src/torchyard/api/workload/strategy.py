@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from torchyard.api import names
-from torchyard.api.differences import same
+from torchyard.api.diff import semantically_equal
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.strategy import drop_disabled_fields
 from torchyard.api.pod.warnings import template_warnings
-from torchyard.api.stateful import StatefulStrategy
+from torchyard.api.status_subresource import StatusSubresourceStrategy
 from torchyard.api.strategy import Strategy
 from torchyard.api.workload import defaults, status, validation
 
@@ -18,7 +18,7 @@ _ALL_REVISIONS = (
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-class _TemplateStrategy(StatefulStrategy):
+class _TemplateStrategy(StatusSubresourceStrategy):
     """A workload with a template at `spec.template`."""
 
     def prepare_create(self, obj: Object) -> None:
@@ -148,7 +148,7 @@ class DaemonSetStrategy(_TemplateStrategy):
     def prepare_update(self, new: Object, old: Object) -> None:
         super().prepare_update(new, old)
         was = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 1)
-        changed = not same(old["spec"].get("template"), new["spec"].get("template"))
+        changed = not semantically_equal(old["spec"].get("template"), new["spec"].get("template"))
         self._count(new, was + 1 if changed else was)
 
     @staticmethod

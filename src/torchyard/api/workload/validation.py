@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torchyard.api import checks, field_errors, names, selectors
-from torchyard.api.differences import same
+from torchyard.api.diff import semantically_equal
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.validation import check_template_metadata, validate_template
@@ -127,13 +127,13 @@ def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for name in ("whenDeleted", "whenScaled"):
         value = retention.get(name) or ""
-        checks.choice(value, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{name}", errs)
+        checks.optional_enum(value, ("Retain", "Delete"), f"spec.persistentVolumeClaimRetentionPolicy.{name}", errs)
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or () if claims else ()):
         check_claim_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec", errs)
     checks.nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)
     checks.nonnegative((spec.get("ordinals") or {}).get("start"), "spec.ordinals.start", errs)
     if service := spec.get("serviceName"):
-        checks.told(names.label_problems(service), "spec.serviceName", service, errs)
+        checks.report_problems(names.label_problems(service), "spec.serviceName", service, errs)
     if _check_selector(spec, errs, kind="statefulset", unreadable=""):
         _check_labels(spec, errs)
         # labels and annotations are told about twice, as upstream does
@@ -171,7 +171,7 @@ def _check_update_strategy(strategy: Object, errs: list[FieldError]) -> None:
 def validate_stateful_set_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate_stateful_set(new, claims=False)
     spec, before = ({key: value for key, value in one["spec"].items() if key not in _MAY_CHANGE} for one in (new, old))
-    if not same(before, spec):
+    if not semantically_equal(before, spec):
         named = ", ".join(f"'{name}'" for name in _MAY_CHANGE[:-1])
         detail = f"updates to statefulset spec for fields other than {named} and '{_MAY_CHANGE[-1]}' are forbidden"
         errs.append(field_errors.forbidden("spec", detail))

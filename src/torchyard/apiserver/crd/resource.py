@@ -88,7 +88,7 @@ class CustomStrategy(Strategy):
 
     def warnings(self, obj: Object) -> list[str]:
         unqualified = [
-            f"metadata.finalizers: {field_errors.shown(name)}: "
+            f"metadata.finalizers: {field_errors.format_value(name)}: "
             f"{_UNQUALIFIED.format(' including a path (/)' * ('.' in name))}"
             for name in (obj.get("metadata") or {}).get("finalizers") or ()
             if "/" not in name and name not in _STANDARD_FINALIZERS

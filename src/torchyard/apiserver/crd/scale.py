@@ -81,5 +81,5 @@ _GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "intege
 def _not_of_type(path: str, value: Any, wanted: str) -> str:
     kind = json_type(value)
     go = {"object": "map[string]interface {}", "array": "[]interface {}"}.get(kind) or _GO_TYPES[kind]
-    shown = go_number(value) if isinstance(value, float) else field_errors.shown(value).strip('"')
+    shown = go_number(value) if isinstance(value, float) else field_errors.format_value(value).strip('"')
     return f"{path} accessor error: {shown} is of the type {go}, expected {wanted}"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torchyard.api import errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
-from torchyard.api.pod.updates import resized, validate_ephemeral_containers, validate_resize
+from torchyard.api.pod.updates import apply_resize, validate_ephemeral_containers, validate_resize
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.patch.content import APPLY
 from torchyard.apiserver.request.context import RequestContext
@@ -26,7 +26,7 @@ def _with_debuggers(pod: Object, sent: Object) -> Object:
 # What may change through each door, and the rules for it.
 _PARTS: dict[str, tuple[Callable[[Object, Object], Object], Callable[[Object, Object], list[FieldError]]]] = {
     "ephemeralcontainers": (_with_debuggers, validate_ephemeral_containers),
-    "resize": (resized, validate_resize),
+    "resize": (apply_resize, validate_resize),
 }
 
 

@@ -85,7 +85,7 @@ def _grace(body: Object, query: Query) -> int | None:
     if said is None:
         return query.number("gracePeriodSeconds") if query.get("gracePeriodSeconds") else None
     if not isinstance(said, int) or isinstance(said, bool) or not -(2**63) <= said < 2**63:
-        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {field_errors.shown(said)}")
+        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {field_errors.format_value(said)}")
     return said
 
 

@@ -81,10 +81,10 @@ def revision_of(said: str, field: str = "resourceVersion") -> int:
     """A resource version as a number; 400 for anything else."""
     if not said.isascii() or not said.isdigit():
         error = field_errors.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
-        raise errors.bad_request(error.line())
+        raise errors.bad_request(str(error))
     if len(said) > 20:
         error = field_errors.invalid(field, said, f'strconv.ParseUint: parsing "{said}": value out of range')
-        raise errors.bad_request(error.line())
+        raise errors.bad_request(str(error))
     return int(said)
 
 

@@ -8,7 +8,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.schema import document
-from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.api.schema.types import Type
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.apply.endpoint import endpoint_of
@@ -120,7 +120,7 @@ def _read(
             found = [f'unknown field "{path}"' for path in unknown]
         else:
             result, found = decode(result, type)
-    except Undecodable as error:
+    except DecodeError as error:
         raise patch.refusal(result, error.unconverted if patch.type == STRATEGIC else error.message) from None
     except StatusError as error:
         # metadata of a custom resource that is none: a patch is told the reason, without the words around it

@@ -20,7 +20,7 @@ from torchyard.api import errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema import builtin
 from torchyard.api.schema.document import cannot_handle
-from torchyard.api.schema.messages import Field, message
+from torchyard.api.schema.protobuf import Field, message_fields
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
@@ -63,7 +63,7 @@ def decode(body: bytes, expected: GroupVersionKind) -> dict[str, Any]:
 
 def _message_of(gvk: GroupVersionKind) -> str | None:
     name = builtin.definition_of(gvk)
-    return name if name and message(name) is not None else None
+    return name if name and message_fields(name) is not None else None
 
 
 def _envelope(body: bytes) -> tuple[str, str, bytes]:
@@ -134,7 +134,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _message(name: str, data: bytes, depth: int) -> dict[str, Any]:
-    table = message(name)
+    table = message_fields(name)
     if table is None:
         raise _Malformed(f"proto: {name} is not known")
     if depth > _MOST_DEPTH:

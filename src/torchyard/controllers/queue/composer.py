@@ -10,7 +10,7 @@ from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLAS
 from torchyard.core.queue.integrations import Adapter, queue_of
 from torchyard.core.queue.slices import is_elastic
 from torchyard.kube.informer import Informer
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class NoSuchClass(YardError):
@@ -20,10 +20,10 @@ class NoSuchClass(YardError):
 
 
 class Composer:
-    def __init__(self, informers: Informers, adapter: Adapter, ref: GroupVersionResource) -> None:
+    def __init__(self, informers: InformerFactory, adapter: Adapter, ref: GroupVersionResource) -> None:
         self._adapter, self._ref = adapter, ref
-        self._classes = informers.of(PRIORITY_CLASSES)
-        self._pod_classes = informers.of(POD_PRIORITY_CLASSES)
+        self._classes = informers.for_resource(PRIORITY_CLASSES)
+        self._pod_classes = informers.for_resource(POD_PRIORITY_CLASSES)
         self.informers: list[Informer] = [self._classes, self._pod_classes]
 
     def workload(self, job: Object, *, replaces: Object | None = None) -> Object:

@@ -23,7 +23,7 @@ from torchyard.controllers.queue.workloads import WorkloadController
 from torchyard.core.queue.integrations import Adapter, BatchJob, PyTorchJob
 from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class _Part(Protocol):
@@ -36,7 +36,7 @@ class QueueController:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         *,
         clock: Callable[[], datetime],
         settings: QueueSettings | None = None,

@@ -15,14 +15,14 @@ from torchyard.controllers.queue.refs import PYTORCHJOBS
 from torchyard.controllers.queue.stores import Workloads
 from torchyard.core.queue.integrations import PyTorchJob
 from torchyard.kube.client import Client
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class ExternalIntegration:
     """`run` until cancelled; the informers are run by whoever made them."""
 
     def __init__(
-        self, client: Client, informers: Informers, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self._jobs = JobController(Workloads(client, informers, clock), informers, PyTorchJob(), PYTORCHJOBS)
 

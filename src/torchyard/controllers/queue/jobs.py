@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.api.conditions import find, holds, is_true
+from torchyard.api.conditions import find, has_true_condition, is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
@@ -24,7 +24,7 @@ from torchyard.core.queue.integrations import Adapter, CannotStart, queue_of
 from torchyard.core.queue.requirements import shape_of
 from torchyard.core.queue.workload_info import seconds
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 _NOT_ADMITTED = "Not admitted by cluster queue"
 
@@ -33,7 +33,7 @@ class JobController:
     def __init__(
         self,
         state: Workloads,
-        informers: Informers,
+        informers: InformerFactory,
         adapter: Adapter,
         ref: GroupVersionResource,
         *,
@@ -42,7 +42,7 @@ class JobController:
         """`composed` is told of each workload that is made: for what kind, and how long after the job."""
         self._state, self._adapter, self._ref = state, adapter, ref
         self._client, self._composed = state.client, composed
-        self._jobs = informers.of(ref)
+        self._jobs = informers.for_resource(ref)
         self._composer = Composer(informers, adapter, ref)
         self.recorder = state.recorder(messages.framework(adapter.framework))
         sources: list[Informer] = [self._jobs, *self._composer.informers, *state.informers]
@@ -90,7 +90,7 @@ class JobController:
         if any(self._state.is_writing(key_of(one)) for one in found):
             return SOON  # what is written comes back as a change, but not what is refused
         mine = [one for one in found if uid in by_owner(one)]
-        owned = [one for one in mine if not holds(one, messages.FINISHED)]
+        owned = [one for one in mine if not has_true_condition(one, messages.FINISHED)]
         for one in found:
             if one not in owned:
                 await self._state.let_go(one)

@@ -13,7 +13,7 @@ import orjson
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.conversion import CONVERSIONS
-from torchyard.kube.client import JSON, Answer, Transport
+from torchyard.kube.client import JSON, ApiResponse, Transport
 
 _NEWER, _OLDER = (f"/apis/{names.GROUP}/{version}/" for version in (names.STORED, names.OLD))
 _API_VERSIONS = {names.STORED: names.API_VERSION, names.OLD: f"{names.GROUP}/{names.OLD}"}
@@ -25,7 +25,7 @@ class OlderKueue:
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
-    ) -> Answer:
+    ) -> ApiResponse:
         plural = _plural(path)
         if not plural:
             return await self._transport.request(method, path, body=body, content_type=content_type, accept=accept)

@@ -18,7 +18,7 @@ from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEU
 from torchyard.controllers.queue.stores import State
 from torchyard.core.queue.resources import milli, shown
 from torchyard.kube.informer import Informer, Key
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 QUEUE, FLAVOR = "local", "default-flavor"
 _PLAIN = ("cpu", "memory", "ephemeral-storage")
@@ -28,10 +28,10 @@ _SWITCH = "turn this off with `yard up --no-local-queues`"
 
 
 class LocalQueues:
-    def __init__(self, state: State, informers: Informers) -> None:
+    def __init__(self, state: State, informers: InformerFactory) -> None:
         self._state, self._client = state, state.client
-        self._nodes = informers.of(NODES)
-        self._flavors = informers.of(FLAVORS)
+        self._nodes = informers.for_resource(NODES)
+        self._flavors = informers.for_resource(FLAVORS)
         self.recorder = state.recorder(messages.CONVENIENCES)
         sources: list[Informer] = [self._nodes, *state.informers]
         self._controller = Controller("local-queues", self._reconcile, sources, workers=1)

@@ -16,13 +16,13 @@ from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.stores import SOON, State
 from torchyard.core.queue import lifecycle, pod_groups
 from torchyard.kube.informer import Informer, Key
-from torchyard.kube.informers import Informers
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class PodController:
-    def __init__(self, state: State, informers: Informers) -> None:
+    def __init__(self, state: State, informers: InformerFactory) -> None:
         self._state, self._client = state, state.client
-        self._pods = informers.of(
+        self._pods = informers.for_resource(
             PODS, labels=f"{names.MANAGED}=true", indexes={"queue-group": lambda one: (_group_key(one),)}
         )
         self._reasons = Reasons()

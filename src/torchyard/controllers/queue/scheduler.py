@@ -19,7 +19,7 @@ from torchyard.core.queue.cluster_queue import Lane
 from torchyard.core.queue.preemption import Target
 from torchyard.core.queue.scheduler import Admit, Preempt, Wait, cycle
 from torchyard.core.queue.workload_info import Item
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.event_recorder import EventRecorder
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _REST = 9.0
 class Admission:
     """`run` until cancelled."""
 
-    def __init__(self, state: State, recorder: Recorder, metrics: Metrics) -> None:
+    def __init__(self, state: State, recorder: EventRecorder, metrics: Metrics) -> None:
         self._state, self._recorder, self._metrics = state, recorder, metrics
         self._changed, self._to_tell = asyncio.Event(), asyncio.Event()
         self._waits: dict[tuple[str, str], Wait] = {}  # the first of a lane, when what it is told changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
@@ -13,19 +13,19 @@ from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.stores import SOON, State
 from torchyard.core.queue import lifecycle, slices
 from torchyard.core.queue.integrations import BatchJob, queue_of
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.informer_factory import InformerFactory
 
 
 class SliceController:
     """Beside the controller of all jobs, which starts, stops and ends these too."""
 
-    def __init__(self, state: State, informers: Informers, recorder: Recorder) -> None:
+    def __init__(self, state: State, informers: InformerFactory, recorder: EventRecorder) -> None:
         self._state, self._client, self._recorder = state, state.client, recorder
         self._adapter = BatchJob()
-        self._jobs = informers.of(JOBS)
-        self._pods = informers.of(PODS, indexes={"owner": by_owner})
+        self._jobs = informers.for_resource(JOBS)
+        self._pods = informers.for_resource(PODS, indexes={"owner": by_owner})
         self._composer = Composer(informers, self._adapter, JOBS)
         sources: list[Informer] = [self._jobs, self._pods, *self._composer.informers, *state.informers]
         self._controller = Controller("kueue-slices", self._reconcile, sources)
@@ -58,7 +58,7 @@ class SliceController:
         workloads = [
             one
             for one in self._state.of_job(self._adapter.kind, key)
-            if job["metadata"]["uid"] in by_owner(one) and not holds(one, messages.FINISHED)
+            if job["metadata"]["uid"] in by_owner(one) and not has_true_condition(one, messages.FINISHED)
         ]
         if any(self._state.is_writing(key_of(one)) for one in workloads):
             return SOON

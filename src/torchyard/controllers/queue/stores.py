@@ -23,10 +23,10 @@ from torchyard.controllers.queue.refs import (
 from torchyard.core.queue.state import Book
 from torchyard.core.queue.workload_info import Key, revision_of
 from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, key_of
-from torchyard.kube.informers import Informers
-from torchyard.kube.recorder import Recorder
-from torchyard.kube.slim import unmanaged
+from torchyard.kube.informer_factory import InformerFactory
+from torchyard.kube.transform import strip_managed_fields
 
 _EVENTS = 50_000  # of a moment with very many workloads
 _CALM = 0.2  # seconds after a write until there is time for something else: between two of many is none
@@ -52,7 +52,7 @@ class Workloads:
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         one_by_one: bool = False,
@@ -60,8 +60,8 @@ class Workloads:
         self.client, self.clock = client, clock
         self.book = Book(self._labels_of, one_by_one=one_by_one)
         # texts that many share are few but in those that ended, and those the book shares by itself
-        self.workloads = informers.of(WORKLOADS, indexes={"job": _job_of}, keep=unmanaged)
-        flavors = informers.of(FLAVORS)
+        self.workloads = informers.for_resource(WORKLOADS, indexes={"job": _job_of}, transform=strip_managed_fields)
+        flavors = informers.for_resource(FLAVORS)
         self.informers: list[Informer] = [flavors, self.workloads]
         self._calm_at = 0.0
         self._turns: dict[Key, Turn] = {}  # of those that are being written: the last
@@ -148,8 +148,8 @@ class Workloads:
             self.book.put(max(known, seen, key=revision_of), again=True)
         self.changed()
 
-    def recorder(self, component: str) -> Recorder:
-        return Recorder(self.client, component, clock=self.clock, limit=_EVENTS, is_busy=self.is_busy)
+    def recorder(self, component: str) -> EventRecorder:
+        return EventRecorder(self.client, component, clock=self.clock, limit=_EVENTS, is_busy=self.is_busy)
 
     async def let_go(self, workload: Object) -> None:
         """Nothing of it runs any more: nobody need wait for us to delete it."""
@@ -207,17 +207,17 @@ class State(Workloads):
     def __init__(
         self,
         client: Client,
-        informers: Informers,
+        informers: InformerFactory,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         one_by_one: bool = False,
     ) -> None:
         """`one_by_one`: see `Book`."""
         super().__init__(client, informers, clock, one_by_one=one_by_one)
-        self.namespaces = informers.of(NAMESPACES)
-        self.local_queues = informers.of(LOCAL_QUEUES)
-        self.cluster_queues = informers.of(CLUSTER_QUEUES)
-        cohorts, checks = informers.of(COHORTS), informers.of(CHECKS)
+        self.namespaces = informers.for_resource(NAMESPACES)
+        self.local_queues = informers.for_resource(LOCAL_QUEUES)
+        self.cluster_queues = informers.for_resource(CLUSTER_QUEUES)
+        cohorts, checks = informers.for_resource(COHORTS), informers.for_resource(CHECKS)
         self.informers = [self.namespaces, cohorts, checks, self.cluster_queues, self.local_queues, *self.informers]
         self.namespaces.on_change(self._namespace_changed)
         cohorts.on_change(self._follow(self.book.put_cohort, names.COHORT.kind))

@@ -12,12 +12,12 @@ from torchyard.controllers.queue.metrics import Metrics
 from torchyard.controllers.queue.refs import WORKLOADS
 from torchyard.controllers.queue.stores import SOON, State
 from torchyard.core.queue.lifecycle import Outcome, QueueSettings, look
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key
-from torchyard.kube.recorder import Recorder
 
 
 class WorkloadController:
-    def __init__(self, state: State, recorder: Recorder, metrics: Metrics, settings: QueueSettings) -> None:
+    def __init__(self, state: State, recorder: EventRecorder, metrics: Metrics, settings: QueueSettings) -> None:
         self._state, self._recorder, self._metrics, self._settings = state, recorder, metrics, settings
         self._controller = Controller("kueue-workloads", self._reconcile, state.informers)
         self.queue = self._controller.queue

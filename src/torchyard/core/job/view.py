@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.job import labels
 from torchyard.api.objects import Object
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
@@ -109,7 +109,7 @@ def is_on_its_way_out(pod: Object) -> bool:
 
 
 def is_ready(pod: Object) -> bool:
-    return holds(pod, "Ready")
+    return has_true_condition(pod, "Ready")
 
 
 def is_tracked(pod: Object) -> bool:

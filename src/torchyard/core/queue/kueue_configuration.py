@@ -42,7 +42,7 @@ def load_queue_settings(text: str) -> QueueSettings:
     reader = _Reader()
     settings = reader.configuration(read)
     if reader.found:
-        said = "; ".join(one.line() for one in reader.found)
+        said = "; ".join(str(one) for one in reader.found)
         raise YardError(
             f"the queues' configuration cannot be used: {said}", hint="correct these fields, or take them out"
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.core.queue.resources import milli, shown
@@ -19,7 +19,7 @@ def is_elastic(obj: Object) -> bool:
 
 
 def is_admitted(workload: Object) -> bool:
-    return bool((workload.get("status") or {}).get("admission")) and holds(workload, messages.ADMITTED)
+    return bool((workload.get("status") or {}).get("admission")) and has_true_condition(workload, messages.ADMITTED)
 
 
 def _age(workload: Object) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 
-from torchyard.api.conditions import holds
+from torchyard.api.conditions import has_true_condition
 from torchyard.api.objects import Object
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -110,4 +110,4 @@ def target_port(port: Object, pod: Object) -> int | None:
 
 
 def is_ready(pod: Object) -> bool:
-    return holds(pod, "Ready")
+    return has_true_condition(pod, "Ready")

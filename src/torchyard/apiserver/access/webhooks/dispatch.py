@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
-from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.access.webhooks import review
 from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.client import CallFailed, Client, Resolve
@@ -175,7 +175,7 @@ def _patched(webhook: Object, asked: Asked, answer: Answer) -> Object | None:
     try:
         patched = json_patch.patched(asked.obj, json_patch.check(answer.patch))
         return _normalised(patched, asked)
-    except (StatusError, Undecodable) as error:
+    except (StatusError, DecodeError) as error:
         raise errors.internal(error.message) from None
 
 

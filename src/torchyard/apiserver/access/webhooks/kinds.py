@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from torchyard.api.access.policies import AdmissionPolicyStrategy
+from torchyard.api.access.policies import ValidatingAdmissionPolicyStrategy
 from torchyard.api.access.webhooks import MutatingWebhookStrategy, ValidatingWebhookStrategy
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
@@ -35,7 +35,7 @@ class _MutatingWebhooks(MutatingWebhookStrategy):
         return super().validate(obj) + _webhook_errors(obj)
 
 
-class _Policies(AdmissionPolicyStrategy):
+class _Policies(ValidatingAdmissionPolicyStrategy):
     def validate(self, obj: Object) -> list[FieldError]:
         from torchyard.apiserver.access.webhooks.evaluation import policy_errors
 

@@ -41,7 +41,7 @@ def approval_condition(crd: Object) -> tuple[str, str, str, str] | None:
         case "approved":
             return _CONDITION, "True", "ApprovedAnnotation", f"approved in {said}"
         case "bypassed":
-            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {field_errors.shown(said)}"
+            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {field_errors.format_value(said)}"
         case "invalid":
             detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
             return _CONDITION, "False", "InvalidAnnotation", detail

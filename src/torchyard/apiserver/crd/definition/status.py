@@ -73,7 +73,7 @@ def _accepted(spec: Object, accepted: Object, others: Iterable[Object]) -> tuple
     for key in _NAMES:
         name = wanted.get(key)
         if name != accepted.get(key) and name in (kinds if key in ("kind", "listKind") else resources):
-            conflict = f"{key[0].upper()}{key[1:]}Conflict", f"{field_errors.shown(name)} is already in use"
+            conflict = f"{key[0].upper()}{key[1:]}Conflict", f"{field_errors.format_value(name)} is already in use"
         else:
             result[key] = name
         if key == "singular":
@@ -90,7 +90,7 @@ def _accept_short_names(wanted: Object, accepted: Object, taken: set[Any], resul
     own = accepted.get("shortNames") or []
     clashes = [name for name in names if name not in own and name in taken]
     if clashes:
-        said = [f"{field_errors.shown(name)} is already in use" for name in clashes]
+        said = [f"{field_errors.format_value(name)} is already in use" for name in clashes]
         return "ShortNamesConflict", said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     result.pop("shortNames", None)
     if names:

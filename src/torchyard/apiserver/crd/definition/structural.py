@@ -43,7 +43,7 @@ def structural_errors(schema: Schema, path: str) -> list[FieldError]:
     """Why a schema is not structural; empty when it is."""
     found = _invariants(schema, "root", path)
     found += _incomplete_value(schema, schema, path, path)
-    return sorted(found, key=FieldError.line)
+    return sorted(found, key=str)
 
 
 def sub_schemas(schema: Schema, path: str) -> list[tuple[Schema, Level, str]]:

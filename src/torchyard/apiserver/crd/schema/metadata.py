@@ -10,7 +10,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.names import dns1035_problems, validate_metadata
 from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import definition
-from torchyard.api.schema.decode import Undecodable, decode
+from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.crd.schema.node import Node
 from torchyard.apiserver.crd.schema.shape import OBJECT_META
 
@@ -42,7 +42,7 @@ def _coerce(value: Any, node: Node, path: str, unknown: list[str]) -> None:
             for name in ("apiVersion", "kind"):
                 if name in value and not isinstance(value[name], str):
                     error = field_errors.invalid(f"{path}.{name}", value[name], "must be a string")
-                    raise _NotMetadata(error.line())
+                    raise _NotMetadata(str(error))
             if "metadata" in value:
                 _coerce_metadata(value, path, unknown)
         for name, sub_value in value.items():
@@ -65,11 +65,11 @@ def _coerce_metadata(holder: Object, path: str, unknown: list[str]) -> None:
     try:
         if not isinstance(metadata, dict):
             said = {"str": "string", "bool": "bool", "list": "array"}.get(type(metadata).__name__, "number")
-            raise Undecodable(f"json: cannot unmarshal {said} into Go value of type v1.ObjectMeta")
+            raise DecodeError(f"json: cannot unmarshal {said} into Go value of type v1.ObjectMeta")
         holder["metadata"], sentences = decode(metadata, definition(OBJECT_META))
-    except Undecodable as refused:
+    except DecodeError as refused:
         error = field_errors.invalid(at, metadata, refused.message)
-        raise _NotMetadata(error.line() if path else refused.message) from None
+        raise _NotMetadata(str(error) if path else refused.message) from None
     unknown.extend(f"{at}.{_field_of(sentence)}" for sentence in sentences)
 
 

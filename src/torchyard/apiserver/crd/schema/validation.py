@@ -113,13 +113,15 @@ def _fits_number(value: Any, actual: str, wanted: tuple[str, ...]) -> bool:
 def _wrong_type(wanted: str, actual: str, path: Path, errs: list[FieldError]) -> int:
     at = written(path)
     errs.append(
-        field_errors.wrong_type(at, actual, f"{at} in body must be of type {wanted}: {field_errors.shown(actual)}")
+        field_errors.wrong_type(
+            at, actual, f"{at} in body must be of type {wanted}: {field_errors.format_value(actual)}"
+        )
     )
     return 0
 
 
 def _unsupported(value: Any, allowed: list[Any], path: Path) -> FieldError:
-    names = [one if isinstance(one, str) else field_errors.shown(one) for one in allowed]
+    names = [one if isinstance(one, str) else field_errors.format_value(one) for one in allowed]
     return field_errors.not_supported(written(path), value, names)
 
 
@@ -140,7 +142,7 @@ def check_string(value: str, checks: ValueChecks, path: Path, errs: list[FieldEr
         errs.append(invalid(written(path), value, f"should match '{checks.pattern}'"))
     if checks.format and not formats.valid(checks.format, value):
         at = written(path)
-        detail = f"{at} in body must be of type {checks.format}: {field_errors.shown(value)}"
+        detail = f"{at} in body must be of type {checks.format}: {field_errors.format_value(value)}"
         errs.append(field_errors.wrong_type(at, value, detail))
 
 
@@ -292,9 +294,9 @@ def _one_of(path: Path, counted: str) -> FieldError:
 
 
 def _junctor(path: Path, said: str) -> FieldError:
-    return field_errors.invalid(NO_PATH, "", f"{field_errors.shown(written(path))} {said}")
+    return field_errors.invalid(NO_PATH, "", f"{field_errors.format_value(written(path))} {said}")
 
 
 def invalid(at: str, value: Any, said: str) -> FieldError:
-    shown = go_number(value) if isinstance(value, float) else field_errors.shown(value)
+    shown = go_number(value) if isinstance(value, float) else field_errors.format_value(value)
     return FieldError("FieldValueInvalid", at, f"Invalid value: {shown}: {at} in body {said}")

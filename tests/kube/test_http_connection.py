@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from torchyard.kube.exchange import BadReply, Reader, Reply, Wires
+from torchyard.kube.http_connection import BadHttpResponse, ConnectionPool, HttpResponse, ResponseParser
 
 SOLID = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{}12345"
 PIECES = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n7;x=y\r\n, world\r\n0\r\n\r\n"
@@ -25,7 +25,7 @@ ANSWERS = {
 @pytest.mark.parametrize(("sent", "status", "body"), ANSWERS.values(), ids=ANSWERS)
 def test_an_answer_is_the_same_however_its_bytes_arrive(sent: bytes, status: int, body: bytes) -> None:
     for size in (1, 2, 3, 7, len(sent), 2 * len(sent)):
-        reader, found = Reader(), list[Reply]()
+        reader, found = ResponseParser(), list[HttpResponse]()
         data = sent * 2  # one after the other on the same connection
         for begin in range(0, len(data), size):
             reply = reader.take(data[begin : begin + size])
@@ -36,7 +36,7 @@ def test_an_answer_is_the_same_however_its_bytes_arrive(sent: bytes, status: int
 
 
 def test_without_a_length_the_connections_end_is_the_answers() -> None:
-    reader = Reader()
+    reader = ResponseParser()
     assert reader.take(b"HTTP/1.1 200 OK\r\n\r\nall of ") is None
     assert reader.take(b"it") is None
     reply = reader.ended()
@@ -45,12 +45,12 @@ def test_without_a_length_the_connections_end_is_the_answers() -> None:
 
 @pytest.mark.parametrize("sent", [b"SSH-2.0-OpenSSH\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"x" * 70_000])
 def test_what_is_no_answer_is_said_to_be_none(sent: bytes) -> None:
-    with pytest.raises((BadReply, ValueError)):
-        Reader().take(sent)
+    with pytest.raises((BadHttpResponse, ValueError)):
+        ResponseParser().take(sent)
 
 
 @asynccontextmanager
-async def served(*answers: bytes) -> AsyncIterator[tuple[Wires, list[int]]]:
+async def served(*answers: bytes) -> AsyncIterator[tuple[ConnectionPool, list[int]]]:
     """A server that gives one answer to each request of a connection and closes it after the last."""
     connections = list[int]()
 
@@ -69,7 +69,7 @@ async def served(*answers: bytes) -> AsyncIterator[tuple[Wires, list[int]]]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    wires = Wires("127.0.0.1", port, tls=None, server_name="", seconds=10)
+    wires = ConnectionPool("127.0.0.1", port, tls=None, server_name="", seconds=10)
     try:
         yield wires, connections
     finally:
@@ -78,7 +78,7 @@ async def served(*answers: bytes) -> AsyncIterator[tuple[Wires, list[int]]]:
         await asyncio.sleep(0.05)
 
 
-async def ask(wires: Wires, *, repeatable: bool = True) -> Reply:
+async def ask(wires: ConnectionPool, *, repeatable: bool = True) -> HttpResponse:
     return await wires.ask(b"GET / HTTP/1.1\r\n\r\n", repeatable=repeatable)
 
 

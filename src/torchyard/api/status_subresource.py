@@ -6,7 +6,7 @@ from torchyard.api.objects import Object
 from torchyard.api.strategy import Strategy
 
 
-class StatefulStrategy(Strategy):
+class StatusSubresourceStrategy(Strategy):
     """A kind with a spec and a status."""
 
     def prepare_create(self, obj: Object) -> None:

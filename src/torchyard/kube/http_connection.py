@@ -13,29 +13,29 @@ _HEAD_LIMIT = 64 << 10
 _END = b"\r\n\r\n"
 
 
-class Reply(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     headers: Mapping[str, str]  # names in lower case
     body: bytes
 
 
-class BadReply(ConnectionError):
+class BadHttpResponse(ConnectionError):
     """What came is no HTTP/1.1."""
 
 
-class Wire(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One connection, on which one request at a time is under way."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._reader = Reader()
-        self._answer: asyncio.Future[Reply] | None = None
+        self._reader = ResponseParser()
+        self._answer: asyncio.Future[HttpResponse] | None = None
         self.is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport, self.is_open = cast(asyncio.Transport, transport), True  # uvloop has a class of its own
 
-    def send(self, request: bytes) -> asyncio.Future[Reply]:
+    def send(self, request: bytes) -> asyncio.Future[HttpResponse]:
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -44,8 +44,8 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             reply = self._reader.take(data)
-        except (ValueError, BadReply) as error:
-            self._end(BadReply(f"the answer cannot be read: {error}"))
+        except (ValueError, BadHttpResponse) as error:
+            self._end(BadHttpResponse(f"the answer cannot be read: {error}"))
             return
         if reply is not None:
             self._give(reply)
@@ -69,7 +69,7 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _give(self, reply: Reply) -> None:
+    def _give(self, reply: HttpResponse) -> None:
         answer, self._answer = self._answer, None
         # An answer that nobody asked for means that the two ends no longer agree.
         if answer is None or reply.headers.get("connection", "").lower() == "close":
@@ -84,7 +84,7 @@ class Wire(asyncio.Protocol):
         self.close()
 
 
-class Reader:
+class ResponseParser:
     """The bytes of answers, one after the other."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Reader:
         self._length: int | None = None  # of its body, where that is known
         self._chunks: list[bytes] | None = None  # of its body, where it comes in pieces
 
-    def take(self, data: bytes) -> Reply | None:
+    def take(self, data: bytes) -> HttpResponse | None:
         """The answer, once it is whole."""
         self._buffer += data
         if not self._status and not self._read_head():
@@ -107,7 +107,7 @@ class Reader:
         del self._buffer[: self._length]
         return self._whole(body)
 
-    def ended(self) -> Reply | None:
+    def ended(self) -> HttpResponse | None:
         """The answer whose end is the connection's."""
         if not self._status or self._length is not None or self._chunks is not None:
             return None
@@ -119,13 +119,13 @@ class Reader:
         end = self._buffer.find(_END)
         if end < 0:
             if len(self._buffer) > _HEAD_LIMIT:
-                raise BadReply("its head has no end")
+                raise BadHttpResponse("its head has no end")
             return False
         first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
         del self._buffer[: end + len(_END)]
         version, _, rest = first.partition(" ")
         if not version.startswith("HTTP/1."):
-            raise BadReply(f"it begins with {first[:40]!r}")
+            raise BadHttpResponse(f"it begins with {first[:40]!r}")
         status = int(rest[:3])
         if status < 200:  # on the way to the answer
             return self._read_head()
@@ -142,7 +142,7 @@ class Reader:
             self._length = int(self._headers["content-length"])
         return True
 
-    def _read_chunks(self) -> Reply | None:
+    def _read_chunks(self) -> HttpResponse | None:
         assert self._chunks is not None
         buffer, place = self._buffer, 0
         while (end := buffer.find(b"\r\n", place)) >= 0:
@@ -162,22 +162,22 @@ class Reader:
         del buffer[:place]
         return None
 
-    def _whole(self, body: bytes) -> Reply:
-        reply = Reply(self._status, self._headers, body)
+    def _whole(self, body: bytes) -> HttpResponse:
+        reply = HttpResponse(self._status, self._headers, body)
         self._status, self._length, self._chunks = 0, None, None
         return reply
 
 
-class Wires:
+class ConnectionPool:
     """Connections to one server, kept for the next request. How many there are, the caller bounds."""
 
     def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, server_name: str, seconds: float) -> None:
         self._host, self._port, self._tls, self._server_name = host, port, tls, server_name
         self._seconds = seconds
-        self._idle: list[Wire] = []
+        self._idle: list[HttpConnection] = []
         self._is_closed = False
 
-    async def ask(self, request: bytes, *, repeatable: bool) -> Reply:
+    async def ask(self, request: bytes, *, repeatable: bool) -> HttpResponse:
         """Raises OSError when there is no answer. `repeatable`: it may reach the server twice and mean the same."""
         while (wire := self._idle_one()) is not None:
             try:
@@ -187,7 +187,7 @@ class Wires:
                     raise
         return await self._ask(await self._open(), request)
 
-    async def _ask(self, wire: Wire, request: bytes) -> Reply:
+    async def _ask(self, wire: HttpConnection, request: bytes) -> HttpResponse:
         try:
             reply = await wire.send(request)
         except BaseException:
@@ -204,17 +204,17 @@ class Wires:
         while self._idle:
             self._idle.pop().abort()
 
-    def _idle_one(self) -> Wire | None:
+    def _idle_one(self) -> HttpConnection | None:
         while self._idle:
             wire = self._idle.pop()
             if wire.is_open:
                 return wire
         return None
 
-    async def _open(self) -> Wire:
+    async def _open(self) -> HttpConnection:
         async with asyncio.timeout(self._seconds):
             _, made = await asyncio.get_running_loop().create_connection(
-                Wire,
+                HttpConnection,
                 self._host,
                 self._port,
                 ssl=self._tls,

@@ -53,7 +53,7 @@ def overcommit_allowed(name: str) -> bool:
     return is_native(name) and not name.startswith(HUGE_PAGES)
 
 
-def counts_whole(name: str) -> bool:
+def is_integer_resource(name: str) -> bool:
     """Whether only whole amounts of `name` exist."""
     return name in _COUNTED or is_extended(name)
 
@@ -103,11 +103,11 @@ def check_quota_name(name: str, field: str, errs: list[FieldError]) -> None:
         errs.append(field_errors.invalid(field, name, "must be a standard resource for quota"))
 
 
-def check_amount(name: str, amount: Quantity, field: str, errs: list[FieldError]) -> None:
+def check_quantity(name: str, amount: Quantity, field: str, errs: list[FieldError]) -> None:
     """An amount of a resource: not negative, and whole where only whole ones exist."""
     if amount.nano < 0:
         errs.append(field_errors.invalid(field, str(amount), names.NOT_NEGATIVE))
-    if amount.milli % 1000 and counts_whole(name):
+    if amount.milli % 1000 and is_integer_resource(name):
         errs.append(field_errors.invalid(field, str(amount), "must be an integer"))
 
 
@@ -153,7 +153,7 @@ def check_requirements(
         if not (quick and _is_fine(name, amount)):
             field = f"{at}.limits[{name}]"
             name_check(name, field, errs)
-            check_amount(name, amount, field, errs)
+            check_quantity(name, amount, field, errs)
             if name.startswith(HUGE_PAGES):
                 pages = True
                 _check_huge_pages(name, amount, field, errs)
@@ -163,7 +163,7 @@ def check_requirements(
         if not (quick and _is_fine(name, amount)):
             field = f"{at}.requests[{name}]"
             name_check(name, field, errs)
-            check_amount(name, amount, field, errs)
+            check_quantity(name, amount, field, errs)
         if limit is None:
             if not overcommit_allowed(name):
                 errs.append(field_errors.required(f"{at}.limits", "Limit must be set for non overcommitable resources"))

@@ -27,7 +27,7 @@ def age(timestamp: str | None, now: datetime) -> str:
     return human_duration(now - datetime.fromisoformat(timestamp))
 
 
-def created(obj: Object, now: datetime) -> str:
+def age_of(obj: Object, now: datetime) -> str:
     """The object's age."""
     return age(obj["metadata"].get("creationTimestamp"), now)
 
@@ -37,28 +37,28 @@ def name_of(obj: Object) -> str:
     return name
 
 
-def labels(found: Mapping[str, str] | None) -> str:
+def format_labels(found: Mapping[str, str] | None) -> str:
     """`a=1,b=2`."""
     return ",".join(f"{key}={found[key]}" for key in sorted(found)) if found else NONE
 
 
-def label_selector(selector: Mapping[str, Any] | None) -> str:
+def format_selector(selector: Mapping[str, Any] | None) -> str:
     return str(from_object(selector)) or NONE if selector else NONE
 
 
-def containers(template_spec: Mapping[str, Any]) -> list[str]:
+def container_names_and_images(template_spec: Mapping[str, Any]) -> list[str]:
     """Two cells: names and images."""
     found = template_spec.get("containers") or ()
     return [",".join(one.get("name", "") for one in found), ",".join(one.get("image", "") for one in found)]
 
 
-def shortened(found: Sequence[str], total: int, empty: str) -> str:
+def truncate_list(found: Sequence[str], total: int, empty: str) -> str:
     """A list of which only the beginning is shown."""
     text = ",".join(found)
     return f"{text} + {total - len(found)} more..." if total > len(found) else text or empty
 
 
-def condition(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> str:
+def condition_status(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> str:
     """The status of a condition; empty where there is none of that type."""
     for one in conditions or ():
         if one.get("type") == kind:
@@ -66,7 +66,7 @@ def condition(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> str:
     return ""
 
 
-def flag(value: bool | None) -> str:
+def format_bool(value: bool | None) -> str:
     """A boolean as text."""
     return UNSET if value is None else "true" if value else "false"
 

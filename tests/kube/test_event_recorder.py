@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchyard.api.gvr import EVENTS
 from torchyard.kube.client import Client
-from torchyard.kube.recorder import Recorder
+from torchyard.kube.event_recorder import EventRecorder
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
@@ -26,7 +26,7 @@ def _now() -> datetime:
 
 async def _told(client: Client, *events: tuple[str, bool], clock: Callable[[], datetime] = _now) -> None:
     """What a controller tells from its start to its end."""
-    recorder = Recorder(client, "test", clock=clock)
+    recorder = EventRecorder(client, "test", clock=clock)
     for message, once in events:
         recorder.event(ABOUT, "Normal", "Happened", message, once=once)
     task = asyncio.create_task(recorder.run())
@@ -52,7 +52,7 @@ async def test_the_same_event_is_counted_across_restarts_unless_once_is_enough(t
 async def test_an_event_that_the_server_has_forgotten_is_told_anew(tmp_path: Path) -> None:
     async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
         client = plane.client("test")
-        recorder = Recorder(client, "test")
+        recorder = EventRecorder(client, "test")
         task = asyncio.create_task(recorder.run())
         for _ in range(2):
             recorder.event(ABOUT, "Warning", "Failed", "why")
@@ -81,7 +81,7 @@ async def test_what_another_component_told_is_not_counted(tmp_path: Path) -> Non
     async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
         client = plane.client("test")
         await _told(client, ("again", False))
-        other = Recorder(client, "other")
+        other = EventRecorder(client, "other")
         task = asyncio.create_task(other.run())
         other.event(ABOUT, "Normal", "Happened", "again")
         while other.pending:

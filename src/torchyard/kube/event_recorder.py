@@ -33,7 +33,7 @@ _MESSAGE_LIMIT = 1024
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
-class Told(NamedTuple):
+class PendingEvent(NamedTuple):
     about: Object
     kind: str
     reason: str
@@ -46,14 +46,14 @@ class Told(NamedTuple):
         return self.about.get("namespace") or "default"
 
 
-class Known(NamedTuple):
+class RecordedEvent(NamedTuple):
     """An event that the server has."""
 
     name: str
     times: int
 
 
-class Recorder:
+class EventRecorder:
     def __init__(
         self,
         client: Client,
@@ -68,10 +68,10 @@ class Recorder:
         self._is_busy = is_busy
         self._component = component
         self._clock = clock
-        self._known: OrderedDict[bytes, Known] = OrderedDict()  # by what they tell
+        self._known: OrderedDict[bytes, RecordedEvent] = OrderedDict()  # by what they tell
         self._read: set[str] = set()  # the namespaces whose events of before are known
         self._latest = 0
-        self._queue: asyncio.Queue[Told] = asyncio.Queue(maxsize=limit)
+        self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue(maxsize=limit)
         self._about: Object = {}
         self._is_writing = False
         self._dropped = 0
@@ -80,7 +80,7 @@ class Recorder:
         self, about: Object, kind: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
     ) -> None:
         """Tell something about an object (with kind, apiVersion and metadata). `once`: and do not count it again."""
-        told = Told(self._reference(about), kind, reason, message[:_MESSAGE_LIMIT], once, self._clock())
+        told = PendingEvent(self._reference(about), kind, reason, message[:_MESSAGE_LIMIT], once, self._clock())
         try:
             self._queue.put_nowait(told)
         except asyncio.QueueFull:
@@ -117,7 +117,7 @@ class Recorder:
                 log.warning("%d events were dropped", self._dropped)
                 self._dropped = 0
 
-    async def _write(self, told: Told) -> None:
+    async def _write(self, told: PendingEvent) -> None:
         if told.namespace not in self._read:
             await self._read_earlier(told.namespace)
         key = _key(told.about, told.kind, told.reason, told.message)
@@ -136,9 +136,9 @@ class Recorder:
             return
         for one in sorted(found, key=lambda one: str(one.get("lastTimestamp") or "")):
             key = _key(one["involvedObject"], one.get("type", ""), one.get("reason", ""), one.get("message", ""))
-            self._remember(key, Known(one["metadata"]["name"], int(one.get("count") or 1)))
+            self._remember(key, RecordedEvent(one["metadata"]["name"], int(one.get("count") or 1)))
 
-    async def _create(self, key: bytes, told: Told) -> None:
+    async def _create(self, key: bytes, told: PendingEvent) -> None:
         now = to_rfc3339(told.at)
         event: Object = {
             "involvedObject": told.about,
@@ -160,10 +160,10 @@ class Recorder:
                 if error.reason != "AlreadyExists":
                     raise
             else:
-                self._remember(key, Known(name, 1))
+                self._remember(key, RecordedEvent(name, 1))
                 return
 
-    async def _count(self, key: bytes, known: Known, told: Told) -> bool:
+    async def _count(self, key: bytes, known: RecordedEvent, told: PendingEvent) -> bool:
         """Whether it was still there to be counted: servers forget events after an hour."""
         count = known.times + 1
         try:
@@ -173,16 +173,16 @@ class Recorder:
             if error.status != 404:
                 raise
             return False
-        self._remember(key, Known(known.name, count))
+        self._remember(key, RecordedEvent(known.name, count))
         return True
 
-    def _remember(self, key: bytes, known: Known) -> None:
+    def _remember(self, key: bytes, known: RecordedEvent) -> None:
         self._known[key] = known
         self._known.move_to_end(key)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def _name(self, told: Told) -> str:
+    def _name(self, told: PendingEvent) -> str:
         """The object's name and a time in nanoseconds, later than that of every name before it."""
         self._latest = max(self._latest + 1, (told.at - _EPOCH) // timedelta(microseconds=1) * 1000)
         return f"{told.about['name'][:200]}.{self._latest:016x}"

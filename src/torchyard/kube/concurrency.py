@@ -9,12 +9,12 @@ import asyncio
 from collections import deque
 
 
-class Pace:
-    """`async with pace:` around a request; `slower` when the server complained."""
+class ConcurrencyLimiter:
+    """`async with limiter:` around a request; `back_off` when the server complained."""
 
-    def __init__(self, *, most: int = 64) -> None:
-        self.most = most
-        self.window = float(most)
+    def __init__(self, *, maximum: int = 64) -> None:
+        self.maximum = maximum
+        self.window = float(maximum)
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._pause: asyncio.TimerHandle | None = None
@@ -36,10 +36,10 @@ class Pace:
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._under_way -= 1
         if kind is None:
-            self.window = min(self.most, self.window + 1 / self.window)
+            self.window = min(self.maximum, self.window + 1 / self.window)
         self._next()
 
-    def slower(self, seconds: float) -> None:
+    def back_off(self, seconds: float) -> None:
         """Halve the window and begin nothing new for this long. Once per pause: what was under way complains too."""
         if self._pause is None:
             self.window = max(1.0, self.window / 2)

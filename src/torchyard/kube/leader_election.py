@@ -29,7 +29,7 @@ class LeaseLost(YardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeaderElectionConfig:
     """A leader that is not heard of for `duration` is replaced; it stops by itself after the shorter `deadline`.
 
     A leader writes every `renew` seconds; who failed to, or waits for his turn, tries again after `retry`.
@@ -41,10 +41,10 @@ class Terms:
     retry: float = 0.4
 
 
-TERMS = Terms()
+DEFAULT_CONFIG = LeaderElectionConfig()
 
 
-class Election:
+class LeaderElector:
     """`run(lead)`: runs `lead` whenever the lease is held, gives it back at the end. `lead` may be begun again."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Election:
         name: str,
         namespace: str,
         identity: str,
-        terms: Terms = TERMS,
+        terms: LeaderElectionConfig = DEFAULT_CONFIG,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._terms, self._clock = client, terms, clock
@@ -64,7 +64,7 @@ class Election:
         self._seen: tuple[str, float] = ("", 0.0)  # the lease's revision, and when it was first seen
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         return self.leader == self.identity
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -80,17 +80,17 @@ class Election:
     async def _lead_once(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self._acquire()
         log.info("%s leads now (lease %s/%s)", self.identity, self._namespace, self._name)
-        work, keep = asyncio.create_task(lead()), asyncio.create_task(self._keep())
+        work, transform = asyncio.create_task(lead()), asyncio.create_task(self._keep())
         try:
-            await asyncio.wait((work, keep), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, transform), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, keep):
+            for task in (work, transform):
                 task.cancel()
-            await asyncio.wait((work, keep))
+            await asyncio.wait((work, transform))
             # Nothing acts any more; only now may somebody else begin.
-            if self.leads:
+            if self.is_leader:
                 await self._release()
-        for task in (keep, work):
+        for task in (transform, work):
             if not task.cancelled():
                 task.result()
 
@@ -118,7 +118,7 @@ class Election:
                     pause = self._terms.retry
                     continue
             if not held:
-                self.leader = "" if self.leads else self.leader
+                self.leader = "" if self.is_leader else self.leader
                 said = said or f"{self.leader or 'somebody else'} has it"
                 raise LeaseLost(f"the lease {self._namespace}/{self._name} is lost: {said}")
             renewed, pause = self._clock(), self._terms.renew

@@ -1,4 +1,4 @@
-"""What a live copy need not keep of an object: managed fields, and the same words thousands of times."""
+"""What a live copy need not transform of an object: managed fields, and the same words thousands of times."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from torchyard.api.objects import Object
 
 
-def slim(obj: Object) -> Object:
+def strip_and_intern(obj: Object) -> Object:
     """The object itself, without managedFields and with texts that many objects share.
 
     Of thousands of pods every third byte is a text that another pod has too. Of metadata only some parts are: a name
     and a uid are everybody's own.
     """
-    _share_metadata(unmanaged(obj)["metadata"])
+    _share_metadata(strip_managed_fields(obj)["metadata"])
     for name, part in obj.items():
         if part.__class__ is str:
             obj[name] = _same(part)
@@ -23,7 +23,7 @@ def slim(obj: Object) -> Object:
     return obj
 
 
-def unmanaged(obj: Object) -> Object:
+def strip_managed_fields(obj: Object) -> Object:
     """The object itself, without managedFields: where the texts are few, or somebody else sees to them."""
     obj["metadata"].pop("managedFields", None)
     return obj

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torchyard.api.field_errors import shown
+from torchyard.api.field_errors import format_value
 
 _MOST = 8
 
 
-def differences(old: Any, new: Any) -> str:
+def format_diff(old: Any, new: Any) -> str:
     """One line per changed field, `- ` what was and `+ ` what would be; empty when both mean the same.
 
     An absent field, null and an empty value are the same thing: the server writes them alike.
     """
     found = list(_walk(old, new, ""))
-    lines = [f"  {path or '.'}: - {shown(was)} + {shown(now)}" for path, was, now in found[:_MOST]]
+    lines = [f"  {path or '.'}: - {format_value(was)} + {format_value(now)}" for path, was, now in found[:_MOST]]
     if len(found) > _MOST:
         lines.append(f"  … and {len(found) - _MOST} more")
     return "\n".join(lines)
 
 
-def same(old: Any, new: Any) -> bool:
+def semantically_equal(old: Any, new: Any) -> bool:
     """Whether two values mean the same to the server."""
     return next(_walk(old, new, ""), None) is None
 

@@ -21,12 +21,12 @@ class Field(NamedTuple):
 
 @cache
 def _rows() -> dict[str, bytes]:
-    lines = (DATA / "messages.txt").read_bytes().splitlines()
+    lines = (DATA / "protobuf.txt").read_bytes().splitlines()
     return {name.decode(): row for name, _, row in (line.partition(b"\t") for line in lines)}
 
 
 @cache
-def message(name: str) -> dict[int, Field] | None:
+def message_fields(name: str) -> dict[int, Field] | None:
     """The fields of a message by number, or None if there is no such message."""
     row = _rows().get(name)
     if row is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import orjson
 
-from torchyard.kube.slim import slim
+from torchyard.kube.transform import strip_and_intern
 
 METADATA = {
     "name": "a",
@@ -24,11 +24,11 @@ POD = {
 
 
 def test_all_but_managed_fields_stays() -> None:
-    assert slim(orjson.loads(orjson.dumps(POD))) == {**POD, "metadata": METADATA}
+    assert strip_and_intern(orjson.loads(orjson.dumps(POD))) == {**POD, "metadata": METADATA}
 
 
 def test_two_objects_share_their_texts_and_nothing_that_can_be_changed() -> None:
-    one, two = (slim(orjson.loads(orjson.dumps(POD))) for _ in range(2))
+    one, two = (strip_and_intern(orjson.loads(orjson.dumps(POD))) for _ in range(2))
     first, second = one["spec"]["containers"][0], two["spec"]["containers"][0]
     assert first["image"] is second["image"]
     assert one["metadata"]["labels"]["app"] is two["metadata"]["labels"]["app"]

@@ -7,7 +7,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.kube.client import Client
 
 
-async def resource_of(client: Client, api_version: str, kind: str) -> GroupVersionResource:
+async def find_resource(client: Client, api_version: str, kind: str) -> GroupVersionResource:
     """The resource whose objects are of this kind, as discovery names it."""
     group, _, version = api_version.rpartition("/")
     try:

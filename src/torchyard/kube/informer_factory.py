@@ -10,34 +10,34 @@ from collections.abc import Mapping
 
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.kube.client import Client
-from torchyard.kube.informer import Index, Informer, Keep
-from torchyard.kube.slim import slim
+from torchyard.kube.informer import IndexFunc, Informer, Transform
+from torchyard.kube.transform import strip_and_intern
 
 
-class Informers:
+class InformerFactory:
     def __init__(self, client: Client, *, namespace: str = "") -> None:
         self._client = client
         self._namespace = namespace
         self._shared: dict[tuple[GroupVersionResource, str, str, str], Informer] = {}
 
-    def of(
+    def for_resource(
         self,
         ref: GroupVersionResource,
         *,
         namespace: str = "",
         labels: str = "",
         fields: str = "",
-        indexes: Mapping[str, Index] | None = None,
-        keep: Keep = slim,
+        indexes: Mapping[str, IndexFunc] | None = None,
+        transform: Transform = strip_and_intern,
     ) -> Informer:
         """The informer of this selection. Its indexes are shared, one name means one function; and what is kept too."""
         within = (namespace or self._namespace) if ref.namespaced else ""
         selection = (ref, within, labels, fields)
         informer = self._shared.get(selection)
         if informer is None:
-            informer = Informer(self._client, ref, namespace=within, labels=labels, fields=fields, keep=keep)
+            informer = Informer(self._client, ref, namespace=within, labels=labels, fields=fields, transform=transform)
             self._shared[selection] = informer
-        if informer.keep is not keep:
+        if informer.transform is not transform:
             raise ValueError(f"of {ref.plural} something else is kept already")
         for name, index in (indexes or {}).items():
             informer.add_index(name, index)

@@ -10,11 +10,11 @@ import pytest
 
 from torchyard.api.gvr import LEASES
 from torchyard.kube.client import Client
-from torchyard.kube.lease import Election, Terms
+from torchyard.kube.leader_election import LeaderElectionConfig, LeaderElector
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
-TERMS = Terms(duration=1.0, deadline=0.7, renew=0.1, retry=0.05)
+TERMS = LeaderElectionConfig(duration=1.0, deadline=0.7, renew=0.1, retry=0.05)
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         yield plane.client("test")
 
 
-def election(client: Client, identity: str) -> Election:
-    return Election(client, name="boss", namespace="default", identity=identity, terms=TERMS)
+def election(client: Client, identity: str) -> LeaderElector:
+    return LeaderElector(client, name="boss", namespace="default", identity=identity, terms=TERMS)
 
 
 class Copy:
@@ -65,7 +65,7 @@ async def test_a_leader_that_is_heard_of_no_more_is_replaced(client: Client) -> 
     await election(client, "dead")._take()
     heir = Copy(client, "heir")
     await heir.acts.wait()
-    assert heir.election.leads
+    assert heir.election.is_leader
     await heir.stop()
 
 
@@ -98,7 +98,7 @@ async def test_a_leader_that_cannot_renew_in_time_stops_acting(client: Client, m
         broken.setattr(client, "find", silence)
         broken.setattr(client, "update", silence)
         await leader.idle.wait()
-    assert not leader.election.leads
+    assert not leader.election.is_leader
     await leader.stop()
 
 

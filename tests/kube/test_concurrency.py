@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from torchyard.kube.pace import Pace
+from torchyard.kube.concurrency import ConcurrencyLimiter
 
 
 async def test_no_more_than_the_window_are_under_way() -> None:
-    pace, under_way, most = Pace(most=3), 0, 0
+    limiter, under_way, most = ConcurrencyLimiter(maximum=3), 0, 0
 
     async def request() -> None:
         nonlocal under_way, most
-        async with pace:
+        async with limiter:
             under_way += 1
             most = max(most, under_way)
             await asyncio.sleep(0)
@@ -23,14 +23,14 @@ async def test_no_more_than_the_window_are_under_way() -> None:
 
 
 async def test_a_complaint_halves_the_window_once_and_pauses_everybody() -> None:
-    pace = Pace(most=8)
-    pace.slower(0.05)
-    pace.slower(0.05)  # the others that were under way complain of the same
-    assert pace.window == 4.0
+    limiter = ConcurrencyLimiter(maximum=8)
+    limiter.back_off(0.05)
+    limiter.back_off(0.05)  # the others that were under way complain of the same
+    assert limiter.window == 4.0
     begun = asyncio.Event()
 
     async def request() -> None:
-        async with pace:
+        async with limiter:
             begun.set()
 
     task = asyncio.create_task(request())
@@ -42,26 +42,26 @@ async def test_a_complaint_halves_the_window_once_and_pauses_everybody() -> None
 
 
 async def test_answers_widen_the_window_up_to_its_most() -> None:
-    pace = Pace(most=4)
-    pace.window = 1.0
+    limiter = ConcurrencyLimiter(maximum=4)
+    limiter.window = 1.0
     for _ in range(50):
-        async with pace:
+        async with limiter:
             pass
-    assert pace.window == 4.0
+    assert limiter.window == 4.0
 
 
 async def test_who_gives_up_waiting_takes_nobodys_turn() -> None:
-    pace = Pace(most=1)
-    async with pace:
-        waiting = [asyncio.create_task(_use(pace)) for _ in range(2)]
+    limiter = ConcurrencyLimiter(maximum=1)
+    async with limiter:
+        waiting = [asyncio.create_task(_use(limiter)) for _ in range(2)]
         await asyncio.sleep(0)
         waiting[0].cancel()
     await waiting[1]
     assert waiting[0].cancelled()
-    async with asyncio.timeout(5), pace:
+    async with asyncio.timeout(5), limiter:
         pass
 
 
-async def _use(pace: Pace) -> None:
-    async with pace:
+async def _use(limiter: ConcurrencyLimiter) -> None:
+    async with limiter:
         pass
