@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.api.merge_patch import merge_patch
-from torchyard.apiserver.patch.merge import merged
+from torchyard.apiserver.patch.merge_patch import apply_merge_patch
 
 VALUES = st.recursive(
     st.integers(0, 2) | st.sampled_from(["", "a"]),
@@ -39,4 +39,4 @@ def test_a_patch_says_what_differs(old: dict[str, Any], new: dict[str, Any], pat
 
 @given(OBJECTS, OBJECTS)
 def test_what_the_server_makes_of_it_is_the_new_object(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert merged(old, merge_patch(old, new)) == new
+    assert apply_merge_patch(old, merge_patch(old, new)) == new

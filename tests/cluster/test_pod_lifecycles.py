@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.lifecycles import RECORDED, differences, live_all
+from tests.cluster.pod_lifecycle_runner import RECORDED, differences, live_all
 from tests.node import support
 
 from torchyard.kube import kubeconfig

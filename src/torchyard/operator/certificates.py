@@ -15,7 +15,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import SECRETS
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.certificates import Credentials, ensure_server
+from torchyard.apiserver.access.certificates import CertificateDir, ensure_server
 from torchyard.kube.client import Client
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, WEBHOOK, WEBHOOK_SECRET
 
@@ -40,7 +40,7 @@ class WebhookCertificates:
         # localhost for an API server beside a copy that was started by hand.
         self._names = [f"{service}.svc", f"{service}.svc.cluster.local", service, NAME, "localhost"]
 
-    async def obtain(self) -> Credentials:
+    async def obtain(self) -> CertificateDir:
         """As `ensure`, however long that takes: a server that does not answer now will later."""
         while True:
             try:
@@ -49,7 +49,7 @@ class WebhookCertificates:
                 log.warning("the webhook has no certificates yet: %s", error)
             await asyncio.sleep(TRY_AGAIN)
 
-    async def ensure(self) -> Credentials:
+    async def ensure(self) -> CertificateDir:
         for _ in range(_TRIES):
             secret = await self._client.find(SECRETS, WEBHOOK_SECRET, self._namespace)
             self._unpack(secret)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from torchyard.apiserver.registry.registry import Registry
-from torchyard.apiserver.streams.pods import PodStreams
+from torchyard.apiserver.streams.pod_handler import PodStreamHandler
 from torchyard.kube.client import Client
 from torchyard.node.agent import Agent
 from torchyard.node.settings import NodeSettings
@@ -30,7 +30,7 @@ def node_settings(settings: Settings, port: int) -> NodeSettings:
 
 async def make_agent(settings: NodeSettings, client: Client, registry: Registry) -> Agent:
     """Look at the machine and wire the node in; the agent is not yet running."""
-    registry.streams = PodStreams(NodeStreams(settings.pods))
+    registry.streams = PodStreamHandler(NodeStreams(settings.pods))
     agent = await asyncio.to_thread(Agent, client, settings)
     registry.usage = agent
     return agent

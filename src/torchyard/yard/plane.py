@@ -24,22 +24,22 @@ from torchyard.api.queue.crd import definitions as queue_definitions
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.access import certificates
+from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
-from torchyard.apiserver.access.guard import Guard
-from torchyard.apiserver.access.rbac import Authorizer
-from torchyard.apiserver.access.tls import keep_current, server_context
-from torchyard.apiserver.access.tokens import ISSUER, AccountTokens
-from torchyard.apiserver.access.users import (
+from torchyard.apiserver.access.authentication import (
     MASTERS,
-    Authentication,
-    CertificateUsers,
-    StaticTokens,
+    CertificateAuthenticator,
+    RequestAuthenticator,
+    StaticTokenAuthenticator,
     User,
     read_token_file,
 )
-from torchyard.apiserver.access.webhooks.kinds import with_expressions
+from torchyard.apiserver.access.rbac import Authorizer
+from torchyard.apiserver.access.service_account_tokens import ISSUER, ServiceAccountTokens
+from torchyard.apiserver.access.tls import renew_certificates, server_context
+from torchyard.apiserver.access.webhooks.strategies import with_expression_checks
 from torchyard.apiserver.admission.controller import AdmissionController
-from torchyard.apiserver.crd.keeper import CrdKeeper, with_definitions
+from torchyard.apiserver.crd.controller import CrdController, with_crd_strategy
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.lifecycle.bootstrap import bootstrap
@@ -123,7 +123,7 @@ class Plane:
         credentials = certificates.ensure(settings.credentials, names=names)
         self.registry = self._registry(store, chosen)
         self.server = self._server(self.registry, credentials)
-        keeper = CrdKeeper(self.registry, ADMIN)
+        keeper = CrdController(self.registry, ADMIN)
         front = HttpServer(self.server)
         context = server_context(credentials)
         port = await self._listen(front, context)
@@ -134,13 +134,13 @@ class Plane:
         await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
         self._write_kubeconfig(credentials)  # from here on clients can come
         self._run("crds", keeper.run())
-        self._run("certificates", keep_current(credentials, context, names=names))
+        self._run("certificates", renew_certificates(credentials, context, names=names))
         self._run("upkeep", Compactor(self.registry).run())
         authority = credentials.authority.read_text()
         if "pytorchjob" in chosen:
             self._keep_log()
         client = self.client("torchyard-controllers")
-        sign = self.server.guard.accounts.issue_for_secret
+        sign = self.server.access_control.service_account_tokens.issue_for_secret
         for name, work in controllers(client, self.registry, chosen, settings, authority=authority, sign=sign):
             self._run(name, work)
         if settings.node:
@@ -167,21 +167,21 @@ class Plane:
         self.registry.own_logs[(mirror.NAMESPACE, mirror.NAME)] = own.read
 
     def _registry(self, store: Store, chosen: frozenset[str]) -> Registry:
-        served = with_expressions(with_definitions(_resources(self.settings, chosen)))
+        served = with_expression_checks(with_crd_strategy(_resources(self.settings, chosen)))
         registry = Registry(store, Catalog(served), controllers=chosen)
         registry.allocators[("", "services")] = ServiceAllocator(store)
         return registry
 
-    def _server(self, registry: Registry, credentials: certificates.Credentials) -> Router:
+    def _server(self, registry: Registry, credentials: certificates.CertificateDir) -> Router:
         lookup = StoreLookup(registry.store)
-        accounts = AccountTokens(credentials.accounts_key.read_bytes(), lookup)
+        accounts = ServiceAccountTokens(credentials.service_account_key.read_bytes(), lookup)
         static = {self._admin_token(): ADMIN}
         if self.settings.token_auth_file is not None:
             static |= read_token_file(self.settings.token_auth_file)
         audiences = (ISSUER,)
-        authentication = Authentication(
-            CertificateUsers(credentials.authority.read_bytes()),
-            [StaticTokens(static, audiences), accounts],
+        authentication = RequestAuthenticator(
+            CertificateAuthenticator(credentials.authority.read_bytes()),
+            [StaticTokenAuthenticator(static, audiences), accounts],
             audiences=audiences,
         )
         authorizer = Authorizer(lookup)
@@ -189,9 +189,9 @@ class Plane:
             BuiltInAdmission(authorizer, with_queues="kueue" in registry.controllers)
         )
         self._closing.push_async_callback(admission.close)
-        guard = Guard(authentication, authorizer, accounts)
+        access_control = AccessControl(authentication, authorizer, accounts)
         metrics = RequestMetrics(registry.store)
-        return Router(registry, guard, NonResourceHandler(registry, accounts, metrics), metrics)
+        return Router(registry, access_control, NonResourceHandler(registry, accounts, metrics), metrics)
 
     def _admin_token(self) -> str:
         """The admin's bearer token, made once and kept readable by its owner only."""
@@ -251,7 +251,7 @@ class Plane:
         error = task.exception() or RuntimeError("it returned")
         self._failed.set_exception(YardError(f"the part {task.get_name()!r} of the plane ended: {error}"))
 
-    def _write_kubeconfig(self, credentials: certificates.Credentials) -> None:
+    def _write_kubeconfig(self, credentials: certificates.CertificateDir) -> None:
         authority = credentials.authority.read_bytes()
         config = kubeconfig_entry.build_config(
             self.settings.name, server=self.url, authority=authority, token=self._admin_token()

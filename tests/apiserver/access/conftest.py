@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.access.memory import Memory
-from tests.apiserver.access.policy import POLICY
+from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.rbac_objects import POLICY
 
-from torchyard.apiserver.access.bootstrap import bootstrap_policy
+from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
 from torchyard.apiserver.access.rbac import Authorizer
 
 

@@ -10,15 +10,15 @@ from random import Random
 
 import pytest
 from tests.apiserver.access.admission_cases import CASES, SETUP, Case
-from tests.apiserver.access.memory import Memory
+from tests.apiserver.access.memory_lister import Memory
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.admission.attributes import Attributes
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
+from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.access.rbac import Authorizer
-from torchyard.apiserver.access.users import User
 
 ADMIN = User("admin", groups=("system:masters",))
 TEAM = "admission"
@@ -88,7 +88,7 @@ def ours(case: Case, memory: Memory) -> Object:
     obj = {"kind": KINDS.get(case.resource, ""), **copy.deepcopy(case.body)}
     metadata = obj["metadata"]
     metadata.setdefault("namespace", case.namespace)
-    attributes = Attributes(
+    attributes = AdmissionAttributes(
         "CREATE", case.group, case.resource, case.namespace, "", ADMIN, memory, obj=obj, dry_run=True
     )
     admission = BuiltInAdmission(Authorizer(memory), random=Random(7))
@@ -164,7 +164,9 @@ def test_a_new_object_is_completed_or_refused_as_by_the_real_server(prepared: Se
 def test_some_namespaces_are_never_deleted(prepared: Server, name: str) -> None:
     real = prepared.admin.delete(f"/api/v1/namespaces/{name}").json
     admission = BuiltInAdmission(Authorizer(Memory()))
-    attributes = Attributes("DELETE", "", "namespaces", name, name, ADMIN, Memory(), old={"metadata": {"name": name}})
+    attributes = AdmissionAttributes(
+        "DELETE", "", "namespaces", name, name, ADMIN, Memory(), old={"metadata": {"name": name}}
+    )
     with pytest.raises(StatusError) as error:
         admission.validate(attributes)
     assert error.value.body() == real
@@ -174,7 +176,7 @@ def test_some_namespaces_are_never_deleted(prepared: Server, name: str) -> None:
 def test_system_priority_classes_are_never_deleted(prepared: Server) -> None:
     name = "system-node-critical"
     real = prepared.admin.delete(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}").json
-    attributes = Attributes("DELETE", "scheduling.k8s.io", "priorityclasses", "", name, ADMIN, Memory())
+    attributes = AdmissionAttributes("DELETE", "scheduling.k8s.io", "priorityclasses", "", name, ADMIN, Memory())
     with pytest.raises(StatusError) as error:
         BuiltInAdmission(Authorizer(Memory())).validate(attributes)
     assert error.value.body() == real
@@ -195,7 +197,7 @@ def test_a_claim_grows_only_where_its_class_lets_it(prepared: Server, storage_cl
     old = prepared.admin.put(f"{path}/{name}/status", {**made, "status": bound}).json
     new = {**old, "spec": {**old["spec"], "resources": {"requests": {"storage": "2Gi"}}}}
     real = prepared.admin.put(f"{path}/{name}", new)
-    attributes = Attributes(
+    attributes = AdmissionAttributes(
         "UPDATE", "", "persistentvolumeclaims", TEAM, name, ADMIN, mirrored(prepared), obj=new, old=old
     )
     try:

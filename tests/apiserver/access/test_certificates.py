@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from torchyard.api.errors import YardError
-from torchyard.apiserver.access.certificates import Credentials, ensure, ensure_client, is_signed_by
+from torchyard.apiserver.access.certificates import CertificateDir, ensure, ensure_client, is_signed_by
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def certificate(credentials: Credentials, name: str) -> x509.Certificate:
+def certificate(credentials: CertificateDir, name: str) -> x509.Certificate:
     return x509.load_pem_x509_certificate(credentials.load(name).certificate)
 
 
@@ -117,7 +117,7 @@ def test_a_server_certificate_that_does_not_fit_is_made_anew(tmp_path: Path, cha
     after = contents(directory)
     assert after["server.crt"] != before["server.crt"]
     assert after["ca.crt"] == before["ca.crt"]
-    assert is_signed_by(certificate(Credentials(directory), "server"), certificate(Credentials(directory), "ca"))
+    assert is_signed_by(certificate(CertificateDir(directory), "server"), certificate(CertificateDir(directory), "ca"))
 
 
 def test_an_authority_without_its_key_is_refused_and_left_alone(tmp_path: Path) -> None:

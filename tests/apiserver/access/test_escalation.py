@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.access.memory import Memory
-from tests.apiserver.access.policy import BOB, POLICY, binding, create_policy, path_of, role, rule, urls
+from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.rbac_objects import BOB, POLICY, binding, create_policy, path_of, role, rule, urls
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError

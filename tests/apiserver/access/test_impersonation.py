@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from multidict import CIMultiDict
-from tests.apiserver.access.policy import ADMIN, BOB
+from tests.apiserver.access.rbac_objects import ADMIN, BOB
 
 from torchyard.api.errors import StatusError
-from torchyard.apiserver.access.impersonation import impersonated
+from torchyard.apiserver.access.impersonation import impersonate
 from torchyard.apiserver.access.rbac import Authorizer
 
 
@@ -32,7 +32,7 @@ from torchyard.apiserver.access.rbac import Authorizer
 def test_an_admin_can_act_as_anybody(
     authorizer: Authorizer, headers: list[tuple[str, str]], name: str, groups: tuple[str, ...]
 ) -> None:
-    user = impersonated(ADMIN, CIMultiDict(headers), authorizer)
+    user = impersonate(ADMIN, CIMultiDict(headers), authorizer)
     assert (user.name, user.groups) == (name, groups)
 
 
@@ -40,7 +40,7 @@ def test_impersonation_carries_uid_and_extra(authorizer: Authorizer) -> None:
     headers = CIMultiDict(
         [("Impersonate-User", "b"), ("Impersonate-Uid", "7"), ("Impersonate-Extra-Acme.com%2fRole", "x")]
     )
-    user = impersonated(ADMIN, headers, authorizer)
+    user = impersonate(ADMIN, headers, authorizer)
     assert (user.uid, user.extra) == ("7", {"acme.com/role": ("x",)})
 
 
@@ -57,8 +57,8 @@ def test_impersonation_carries_uid_and_extra(authorizer: Authorizer) -> None:
 )
 def test_impersonation_needs_the_right_to(authorizer: Authorizer, headers: dict[str, str], message: str) -> None:
     with pytest.raises(StatusError, match=message):
-        impersonated(BOB, CIMultiDict(headers), authorizer)
+        impersonate(BOB, CIMultiDict(headers), authorizer)
 
 
 def test_impersonation_is_allowed_to_those_who_may(authorizer: Authorizer) -> None:
-    assert impersonated(BOB, CIMultiDict({"Impersonate-User": "carol"}), authorizer).name == "carol"
+    assert impersonate(BOB, CIMultiDict({"Impersonate-User": "carol"}), authorizer).name == "carol"

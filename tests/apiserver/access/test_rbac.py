@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import pytest
-from tests.apiserver.access.memory import Memory
-from tests.apiserver.access.policy import ADMIN, BOB, binding, path_of, role, rule
+from tests.apiserver.access.memory_lister import Memory
+from tests.apiserver.access.rbac_objects import ADMIN, BOB, binding, path_of, role, rule
 from tests.support.kubernetes import Server
 
 from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.api.errors import StatusError
-from torchyard.apiserver.access.bootstrap import bootstrap_policy
-from torchyard.apiserver.access.rbac import GROUP, Access, Authorizer
-from torchyard.apiserver.access.users import ANONYMOUS, User
+from torchyard.apiserver.access.authentication import ANONYMOUS, User
+from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
+from torchyard.apiserver.access.rbac import GROUP, Authorizer, AuthorizerAttributes
 
 
 def test_masters_may_do_everything_even_without_any_policy() -> None:
-    assert Authorizer(Memory()).decide(ADMIN, Access("delete", "", "nodes")).allowed
+    assert Authorizer(Memory()).authorize(ADMIN, AuthorizerAttributes("delete", "", "nodes")).allowed
 
 
 @pytest.mark.parametrize(
     ("access", "message"),
     [
         (
-            Access("list", "", "nodes"),
+            AuthorizerAttributes("list", "", "nodes"),
             'nodes is forbidden: User "al" cannot list resource "nodes" in API group "" at the cluster scope',
         ),
         (
-            Access("get", "batch", "jobs", "status", "default", "j"),
+            AuthorizerAttributes("get", "batch", "jobs", "status", "default", "j"),
             'jobs.batch "j" is forbidden: User "al" cannot get resource "jobs/status" in API group "batch"'
             ' in the namespace "default"',
         ),
-        (Access("get", path="/metrics"), 'forbidden: User "al" cannot get path "/metrics"'),
+        (AuthorizerAttributes("get", path="/metrics"), 'forbidden: User "al" cannot get path "/metrics"'),
     ],
 )
-def test_a_refusal_says_who_cannot_do_what_and_where(authorizer: Authorizer, access: Access, message: str) -> None:
+def test_a_refusal_says_who_cannot_do_what_and_where(
+    authorizer: Authorizer, access: AuthorizerAttributes, message: str
+) -> None:
     with pytest.raises(StatusError) as error:
         authorizer.check(User("al"), access)
     assert (error.value.status, error.value.message) == (403, message)
@@ -41,33 +43,33 @@ def test_a_refusal_says_who_cannot_do_what_and_where(authorizer: Authorizer, acc
 
 def test_a_refusal_names_roles_that_bindings_miss(authorizer: Authorizer) -> None:
     with pytest.raises(StatusError, match=f'RBAC: clusterrole.{GROUP} "missing" not found$'):
-        authorizer.check(BOB, Access("list", "", "secrets", namespace="default"))
+        authorizer.check(BOB, AuthorizerAttributes("list", "", "secrets", namespace="default"))
 
 
 def test_anonymous_users_see_health_and_version_only(authorizer: Authorizer) -> None:
     allowed = [
         path
         for path in ("/healthz", "/livez", "/readyz", "/version", "/api", "/metrics", "/openapi/v3", "/healthz/etcd")
-        if authorizer.decide(ANONYMOUS, Access("get", path=path)).allowed
+        if authorizer.authorize(ANONYMOUS, AuthorizerAttributes("get", path=path)).allowed
     ]
     assert allowed == ["/healthz", "/livez", "/readyz", "/version"]
 
 
 def test_a_change_of_policy_counts_at_once(authorizer: Authorizer, memory: Memory) -> None:
-    access = Access("list", "", "nodes")
-    assert not authorizer.decide(BOB, access).allowed
+    access = AuthorizerAttributes("list", "", "nodes")
+    assert not authorizer.authorize(BOB, access).allowed
     added = [role("nodes", rule("list", "nodes")), binding("nodes", "ClusterRole/nodes", "User=bob")]
     memory.put(*added)
-    assert authorizer.decide(BOB, access).allowed
+    assert authorizer.authorize(BOB, access).allowed
     memory.remove(added[1])
-    assert not authorizer.decide(BOB, access).allowed
+    assert not authorizer.authorize(BOB, access).allowed
 
 
 def test_the_policy_is_not_read_again_while_nothing_changes(authorizer: Authorizer, memory: Memory) -> None:
-    authorizer.decide(BOB, Access("list", "", "nodes"))
+    authorizer.authorize(BOB, AuthorizerAttributes("list", "", "nodes"))
     reads = memory.reads
     for number in range(20):
-        authorizer.decide(User(f"user{number}"), Access("list", "", "pods"))
+        authorizer.authorize(User(f"user{number}"), AuthorizerAttributes("list", "", "pods"))
     assert memory.reads == reads
 
 
@@ -108,8 +110,8 @@ def test_view_edit_and_admin_build_on_each_other(memory: Memory, authorizer: Aut
         ("list", "", "nodes"): (),
     }
     for (verb, group, resource), allowed in wanted.items():
-        access = Access(verb, group, resource, namespace="team")
-        assert tuple(name for name in levels if authorizer.decide(User(name), access).allowed) == allowed
+        access = AuthorizerAttributes(verb, group, resource, namespace="team")
+        assert tuple(name for name in levels if authorizer.authorize(User(name), access).allowed) == allowed
 
 
 @pytest.mark.cluster

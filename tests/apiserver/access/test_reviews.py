@@ -6,7 +6,7 @@ import json
 from itertools import product
 
 import pytest
-from tests.apiserver.access.policy import ADMIN, BOB, create_policy
+from tests.apiserver.access.rbac_objects import ADMIN, BOB, create_policy
 from tests.support.kubernetes import Server
 
 from torchyard.api.errors import StatusError

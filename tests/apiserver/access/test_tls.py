@@ -12,19 +12,19 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from torchyard.apiserver.access.certificates import Credentials, ensure
-from torchyard.apiserver.access.tls import keep_current, peer_certificate, server_context
-from torchyard.apiserver.access.users import CertificateUsers
+from torchyard.apiserver.access.authentication import CertificateAuthenticator
+from torchyard.apiserver.access.certificates import CertificateDir, ensure
+from torchyard.apiserver.access.tls import peer_certificate, renew_certificates, server_context
 
 
 @asynccontextmanager
-async def serving(context: ssl.SSLContext, credentials: Credentials) -> AsyncIterator[int]:
+async def serving(context: ssl.SSLContext, credentials: CertificateDir) -> AsyncIterator[int]:
     """A server that answers each connection with its user's name."""
-    users = CertificateUsers(credentials.authority.read_bytes())
+    users = CertificateAuthenticator(credentials.authority.read_bytes())
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         der = peer_certificate(writer.get_extra_info("ssl_object"))
-        user = None if der is None else users.user(der)
+        user = None if der is None else users.authenticate(der)
         writer.write(b"none" if der is None else b"unknown" if user is None else user.name.encode())
         writer.close()
 
@@ -33,7 +33,7 @@ async def serving(context: ssl.SSLContext, credentials: Credentials) -> AsyncIte
         yield server.sockets[0].getsockname()[1]
 
 
-async def ask(port: int, authority: Path, client: Credentials | None) -> str:
+async def ask(port: int, authority: Path, client: CertificateDir | None) -> str:
     context = ssl.create_default_context(cafile=str(authority))
     if client is not None:
         context.load_cert_chain(client.directory / "admin.crt", client.directory / "admin.key")
@@ -46,30 +46,30 @@ async def ask(port: int, authority: Path, client: Credentials | None) -> str:
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Credentials:
+def ours(tmp_path: Path) -> CertificateDir:
     return ensure(tmp_path / "ours")
 
 
-async def test_a_certificate_of_ours_is_its_user(ours: Credentials) -> None:
+async def test_a_certificate_of_ours_is_its_user(ours: CertificateDir) -> None:
     async with serving(server_context(ours), ours) as port:
         assert await ask(port, ours.authority, ours) == "yard-admin"
 
 
-async def test_no_certificate_is_fine_too(ours: Credentials) -> None:
+async def test_no_certificate_is_fine_too(ours: CertificateDir) -> None:
     async with serving(server_context(ours), ours) as port:
         assert await ask(port, ours.authority, None) == "none"
 
 
-async def test_a_strangers_certificate_connects_but_is_nobody(ours: Credentials, tmp_path: Path) -> None:
+async def test_a_strangers_certificate_connects_but_is_nobody(ours: CertificateDir, tmp_path: Path) -> None:
     theirs = ensure(tmp_path / "theirs")
     async with serving(server_context(ours), ours) as port:
         assert await ask(port, ours.authority, theirs) == "unknown"
 
 
-async def test_a_running_server_shows_its_renewed_certificate(ours: Credentials) -> None:
+async def test_a_running_server_shows_its_renewed_certificate(ours: CertificateDir) -> None:
     context = server_context(ours)
     before = ours.server_certificate.read_bytes()
-    keeper = asyncio.create_task(keep_current(ours, context, names=["new.example"], every=0.01))
+    keeper = asyncio.create_task(renew_certificates(ours, context, names=["new.example"], every=0.01))
     async with serving(context, ours) as port:
         shown = before
         while shown == before:

@@ -21,10 +21,10 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.schema.builtin import type_of
-from torchyard.apiserver.access.webhooks.asked import Asked
-from torchyard.apiserver.access.webhooks.dispatch import Webhooks
-from torchyard.apiserver.access.webhooks.evaluation import policy_errors
-from torchyard.apiserver.access.webhooks.policies import Policies
+from torchyard.apiserver.access.webhooks.dispatch import WebhookDispatcher
+from torchyard.apiserver.access.webhooks.policies import PolicyValidator
+from torchyard.apiserver.access.webhooks.policy_evaluation import policy_errors
+from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 
 CONFIG_MAPS = Resource(
     group="",
@@ -51,33 +51,35 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
 
 
 @pytest.fixture
-async def webhooks(server: WebhookServer) -> AsyncIterator[Webhooks]:
+async def webhooks(server: WebhookServer) -> AsyncIterator[WebhookDispatcher]:
     configurations = cases.configurations(server)
-    made = Webhooks(lambda plural: [configurations[plural]], namespace)
+    made = WebhookDispatcher(lambda plural: [configurations[plural]], namespace)
     yield made
     await made.close()
 
 
 @pytest.fixture(scope="module")
-def policies() -> Policies:
+def policies() -> PolicyValidator:
     made, bound = cases.policies()
-    return Policies(
+    return PolicyValidator(
         lambda: made, lambda: bound, namespace, parameters=lambda version, kind, namespace: [cases.PARAMETERS]
     )
 
 
-def asked(name: str, way: str) -> Asked:
+def asked(name: str, way: str) -> VersionedAttributes:
     new, old = cases.config_map(name), cases.config_map(name)
     common: Any = {"namespace": "default", "name": name, "user": ADMIN}
     match way:
         case "delete":
-            return Asked("DELETE", CONFIG_MAPS, None, old, **common)
+            return VersionedAttributes("DELETE", CONFIG_MAPS, None, old, **common)
         case "update":
-            return Asked("UPDATE", CONFIG_MAPS, cases.config_map(name, more="data"), old, **common)
-    return Asked("CREATE", CONFIG_MAPS, new, None, dry_run=way == "dry-run", **common)
+            return VersionedAttributes("UPDATE", CONFIG_MAPS, cases.config_map(name, more="data"), old, **common)
+    return VersionedAttributes("CREATE", CONFIG_MAPS, new, None, dry_run=way == "dry-run", **common)
 
 
-async def verdict(webhooks: Webhooks, policies: Policies, one: Asked, port: int) -> Object:
+async def verdict(
+    webhooks: WebhookDispatcher, policies: PolicyValidator, one: VersionedAttributes, port: int
+) -> Object:
     try:
         admitted = await webhooks.mutate(one)
         final = one.with_object(admitted.obj)
@@ -93,7 +95,7 @@ WAYS = {name: case[3] for name, case in cases.WEBHOOKS.items()} | {n: case[2] fo
 
 @pytest.mark.parametrize("name", WAYS)
 async def test_the_verdict_is_a_real_servers(
-    name: str, server: WebhookServer, webhooks: Webhooks, policies: Policies
+    name: str, server: WebhookServer, webhooks: WebhookDispatcher, policies: PolicyValidator
 ) -> None:
     assert await verdict(webhooks, policies, asked(name, WAYS[name]), server.port) == cases.recorded()[name]
 
@@ -126,7 +128,7 @@ class Configured:
     def __init__(self, directory: Path, replies: dict[str, Any], **options: Any) -> None:
         self.server = WebhookServer(directory, replies)
         self.hooks: dict[str, list[Object]] = {}
-        self.webhooks = Webhooks(self._configurations, options.pop("namespace", namespace), **options)
+        self.webhooks = WebhookDispatcher(self._configurations, options.pop("namespace", namespace), **options)
 
     def _configurations(self, plural: str) -> list[Object]:
         found = self.hooks.get(plural.removesuffix("webhookconfigurations"))
@@ -239,7 +241,9 @@ async def test_what_configures_admission_is_never_intercepted(tmp_path: Path) ->
             namespaced=False,
             verbs=("create",),
         )
-        assert await one.webhooks.validate(Asked("CREATE", own, {"metadata": {"name": "x"}}, name="x")) == []
+        assert (
+            await one.webhooks.validate(VersionedAttributes("CREATE", own, {"metadata": {"name": "x"}}, name="x")) == []
+        )
         assert one.server.asked == []
 
 
@@ -275,14 +279,14 @@ async def test_an_equivalent_version_is_asked_in_its_own_terms(tmp_path: Path) -
         rule = {"operations": ["*"], "apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["widgets"]}
         one.hooks["validating"] = [hook(one.server, "ok", rules=[rule])]
         obj = {"apiVersion": "example.com/v2", "kind": "Widget", "metadata": {"name": "w"}}
-        await one.webhooks.validate(Asked("CREATE", widgets("v2"), obj, namespace="default", name="w"))
+        await one.webhooks.validate(VersionedAttributes("CREATE", widgets("v2"), obj, namespace="default", name="w"))
         ((_, review),) = one.server.asked
         request = review["request"]
         assert request["resource"]["version"] == "v1"
         assert request["requestResource"]["version"] == "v2"
         assert request["object"]["apiVersion"] == "example.com/v1"
         one.hooks["validating"] = [hook(one.server, "ok", rules=[rule], matchPolicy="Exact")]
-        await one.webhooks.validate(Asked("CREATE", widgets("v2"), obj, namespace="default", name="w"))
+        await one.webhooks.validate(VersionedAttributes("CREATE", widgets("v2"), obj, namespace="default", name="w"))
         assert len(one.server.asked) == 1
 
 

@@ -9,8 +9,8 @@ from tests.apiserver.apply.shapes import SPEC, step
 
 from torchyard.api.objects import Object
 from torchyard.apiserver.apply.compare import Comparison, compare
-from torchyard.apiserver.apply.extract import set_fields
 from torchyard.apiserver.apply.fieldset import FieldSet
+from torchyard.apiserver.apply.to_fieldset import set_fields
 
 # name: old, new, added, modified, removed
 CASES: dict[str, tuple[Object, Object, FieldSet, FieldSet, FieldSet]] = {

@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.apiserver.apply import fieldset
-from torchyard.apiserver.apply.fieldset import FieldSet, Path
+from torchyard.apiserver.apply.fieldset import FieldPath, FieldSet
 
 steps = st.sampled_from(["f:a", "f:b", 'k:{"n":1}', 'v:"x"'])
 paths = st.sets(st.lists(steps, min_size=1, max_size=3).map(tuple), max_size=8)
 
 
-def made(some: set[Path]) -> FieldSet:
+def made(some: set[FieldPath]) -> FieldSet:
     return fieldset.of_paths(*sorted(some))
 
 
-def read(fields: FieldSet) -> set[Path]:
+def read(fields: FieldSet) -> set[FieldPath]:
     found = list(fieldset.members(fields))
     assert len(found) == len(set(found))
     _check_form(fields)
@@ -31,25 +31,25 @@ def _check_form(fields: FieldSet) -> None:
 
 
 @given(paths)
-def test_a_set_holds_the_paths_it_was_made_of(some: set[Path]) -> None:
+def test_a_set_holds_the_paths_it_was_made_of(some: set[FieldPath]) -> None:
     assert read(made(some)) == some
 
 
 @given(paths, paths)
-def test_union_difference_and_intersection_are_those_of_sets(left: set[Path], right: set[Path]) -> None:
+def test_union_difference_and_intersection_are_those_of_sets(left: set[FieldPath], right: set[FieldPath]) -> None:
     assert read(fieldset.union(made(left), made(right))) == left | right
     assert read(fieldset.difference(made(left), made(right))) == left - right
     assert read(fieldset.intersection(made(left), made(right))) == left & right
 
 
 @given(paths, paths)
-def test_difference_below_takes_what_lies_beneath_too(left: set[Path], right: set[Path]) -> None:
+def test_difference_below_takes_what_lies_beneath_too(left: set[FieldPath], right: set[FieldPath]) -> None:
     expected = {path for path in left if not any(path[: len(other)] == other for other in right)}
     assert read(fieldset.difference_below(made(left), made(right))) == expected
 
 
 @given(paths, paths)
-def test_no_operation_changes_its_arguments(left: set[Path], right: set[Path]) -> None:
+def test_no_operation_changes_its_arguments(left: set[FieldPath], right: set[FieldPath]) -> None:
     one, other = made(left), made(right)
     for operation in (fieldset.union, fieldset.difference, fieldset.intersection, fieldset.difference_below):
         operation(one, other)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.apiserver.apply import managers
-from torchyard.apiserver.apply.managers import Managers, Owned, applier, capped, updater
+from torchyard.apiserver.apply.managers import ManagedFields, VersionedSet, applier, cap_updaters, updater
 
 
 def entry(manager: str, operation: str = "Update", **more: Any) -> dict[str, Any]:
@@ -17,9 +17,9 @@ def entry(manager: str, operation: str = "Update", **more: Any) -> dict[str, Any
 
 def test_entries_are_read_and_written_alike() -> None:
     entries = [entry("a", "Apply", subresource="status", time="2026-01-01T00:00:00Z"), entry("b")]
-    known = managers.read(entries)
+    known = managers.decode_managed_fields(entries)
     assert known is not None
-    assert managers.written(known) == entries
+    assert managers.encode_managed_fields(known) == entries
 
 
 def test_appliers_come_first_then_the_oldest_then_by_name() -> None:
@@ -33,14 +33,14 @@ def test_appliers_come_first_then_the_oldest_then_by_name() -> None:
         entry("c", subresource="scale", **times[0]),
         entry("a", **times[1]),
     ]
-    known = managers.read(list(reversed(ordered)))
+    known = managers.decode_managed_fields(list(reversed(ordered)))
     assert known is not None
-    assert managers.written(known) == ordered
+    assert managers.encode_managed_fields(known) == ordered
 
 
 def test_an_applier_is_one_whatever_its_version() -> None:
-    known = managers.read([entry("a", "Apply", apiVersion="v1"), entry("a", "Apply", apiVersion="v2")])
-    assert known == {applier("a", ""): Owned({"f:data": {}}, "v2")}
+    known = managers.decode_managed_fields([entry("a", "Apply", apiVersion="v1"), entry("a", "Apply", apiVersion="v2")])
+    assert known == {applier("a", ""): VersionedSet({"f:data": {}}, "v2")}
     assert updater("a", "v1", "") != updater("a", "v2", "")
 
 
@@ -58,12 +58,12 @@ def test_a_writer_without_a_name_is_unknown() -> None:
     [{"operation": "Remove"}, {"apiVersion": ""}, {"fieldsType": ""}, {"fieldsType": "X"}, {"fieldsV1": {"x": {}}}],
 )
 def test_a_malformed_entry_spoils_the_record(change: dict[str, Any]) -> None:
-    assert managers.read([entry("a"), entry("b", **change)]) is None
+    assert managers.decode_managed_fields([entry("a"), entry("b", **change)]) is None
 
 
-def many(count: int, version: str = "v1") -> Managers:
+def many(count: int, version: str = "v1") -> ManagedFields:
     return {
-        updater(f"u{number:02}", version, ""): Owned(
+        updater(f"u{number:02}", version, ""): VersionedSet(
             {f"f:{version}{number:02}": {}}, version, f"2026-01-{number + 1:02}"
         )
         for number in range(count)
@@ -71,26 +71,26 @@ def many(count: int, version: str = "v1") -> Managers:
 
 
 def test_ten_updaters_are_kept_as_they_are() -> None:
-    assert capped(many(10)) == many(10)
+    assert cap_updaters(many(10)) == many(10)
 
 
 def test_the_oldest_updaters_become_one_with_the_youngest_time_of_theirs() -> None:
-    result = capped(many(12))
+    result = cap_updaters(many(12))
     assert len(result) == 10
     old = result[updater("ancient-changes", "v1", "")]
-    assert old == Owned({"f:v102": {}, "f:v101": {}, "f:v100": {}}, "v1", "2026-01-03")
-    assert capped({**result, updater("z", "v1", ""): Owned({"f:z": {}}, "v1", "2026-02-01")})[
+    assert old == VersionedSet({"f:v102": {}, "f:v101": {}, "f:v100": {}}, "v1", "2026-01-03")
+    assert cap_updaters({**result, updater("z", "v1", ""): VersionedSet({"f:z": {}}, "v1", "2026-02-01")})[
         updater("ancient-changes", "v1", "")
-    ] == Owned({"f:v103": {}, **old.fields}, "v1", "2026-01-04")
+    ] == VersionedSet({"f:v103": {}, **old.fields}, "v1", "2026-01-04")
 
 
 def test_appliers_are_never_merged() -> None:
-    appliers = {applier(f"a{number}", ""): Owned({"f:x": {}}, "v1") for number in range(20)}
-    assert capped({**many(10), **appliers}) == {**many(10), **appliers}
+    appliers = {applier(f"a{number}", ""): VersionedSet({"f:x": {}}, "v1") for number in range(20)}
+    assert cap_updaters({**many(10), **appliers}) == {**many(10), **appliers}
 
 
 def test_updaters_of_different_versions_stay_apart() -> None:
-    result = capped({**many(6), **many(6, "v2")})
+    result = cap_updaters({**many(6), **many(6, "v2")})
     assert {one for one in result if one.name == "ancient-changes"} == {
         updater("ancient-changes", "v1", ""),
         updater("ancient-changes", "v2", ""),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.errors import CompileError, EvaluationError, OverBudget
-from torchyard.apiserver.cel.library import kubernetes
+from torchyard.apiserver.cel.cost_budget import CostBudget
+from torchyard.apiserver.cel.errors import CompileError, CostLimitExceeded, EvaluationError
+from torchyard.apiserver.cel.library import kubernetes_library
 from torchyard.apiserver.cel.program import compile_expression
 from torchyard.apiserver.cel.types import BOOL, DYN, INT, STRING, CelType, list_of, map_of
 from torchyard.apiserver.cel.values import NONE, MapList, Optional, SetList, Uint, equal
@@ -19,7 +19,7 @@ from torchyard.apiserver.cel.values import NONE, MapList, Optional, SetList, Uin
 
 def run(source: str, *, steps: int = 1_000_000, types: dict[str, CelType] | None = None, **variables: Any) -> Any:
     kinds = dict.fromkeys(variables, DYN) | (types or {})
-    return compile_expression(source, kinds, kubernetes()).evaluate(variables, Budget(steps))
+    return compile_expression(source, kinds, kubernetes_library()).evaluate(variables, CostBudget(steps))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_variable_may_have_a_known_type() -> None:
 
 
 def test_the_program_knows_its_type_and_the_variables_it_uses() -> None:
-    program = compile_expression("x.all(y, y > 0)", {"x": DYN, "y": INT, "z": INT}, kubernetes())
+    program = compile_expression("x.all(y, y > 0)", {"x": DYN, "y": INT, "z": INT}, kubernetes_library())
     assert program.type == BOOL
     assert program.uses == {"x"}
 
@@ -107,7 +107,7 @@ def test_values_are_equal_across_number_types_only(left: object, right: object, 
 )
 def test_what_cannot_be_read_is_refused_where_it_stands(source: str, offset: int | None, said: str) -> None:
     with pytest.raises(CompileError) as refused:
-        compile_expression(source, {"a": DYN}, kubernetes())
+        compile_expression(source, {"a": DYN}, kubernetes_library())
     (issue,) = refused.value.issues
     assert issue.message.startswith(said)
     assert offset is None or issue.offset == offset
@@ -115,7 +115,7 @@ def test_what_cannot_be_read_is_refused_where_it_stands(source: str, offset: int
 
 def test_an_error_shows_its_line() -> None:
     with pytest.raises(CompileError) as refused:
-        compile_expression("1 == 1 &&\n  foo == 2", {}, kubernetes())
+        compile_expression("1 == 1 &&\n  foo == 2", {}, kubernetes_library())
     said = "ERROR: <input>:2:3: undeclared reference to 'foo' (in container '')\n |   foo == 2\n | ..^"
     assert refused.value.message == said
 
@@ -148,7 +148,7 @@ LONG = "a" * 1_000_000
 )
 def test_a_hostile_expression_is_stopped(source: str) -> None:
     # without a budget these would take minutes, or gigabytes
-    with pytest.raises(OverBudget):
+    with pytest.raises(CostLimitExceeded):
         run(source, steps=200_000, l=MANY, s=LONG, t="".join(["a"] * 1_000_000))
 
 
@@ -156,14 +156,14 @@ def test_a_value_nested_deeply_is_no_crash() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
-    with pytest.raises((EvaluationError, OverBudget)):
+    with pytest.raises((EvaluationError, CostLimitExceeded)):
         run("x == y", x=deep, y=deep)
 
 
 @given(st.text(alphabet="abx.?()[]{}'\"\\0123456789+-*/%<>=!&|,: \n_e", max_size=40))
 @settings(max_examples=400, deadline=None)
 def test_any_text_is_an_expression_or_refused(source: str) -> None:
-    with contextlib.suppress(CompileError, EvaluationError, OverBudget):
+    with contextlib.suppress(CompileError, EvaluationError, CostLimitExceeded):
         run(source, steps=10_000, a=1, b=[1], x={"a": "b"})
 
 
@@ -190,5 +190,5 @@ def test_any_text_is_an_expression_or_refused(source: str) -> None:
 @example("duration('1s') + null")
 @settings(max_examples=400, deadline=None)
 def test_any_expression_comes_to_a_value_or_an_error(source: str) -> None:
-    with contextlib.suppress(CompileError, EvaluationError, OverBudget):
+    with contextlib.suppress(CompileError, EvaluationError, CostLimitExceeded):
         run(source, steps=100_000, a=5, v="outer")

@@ -6,16 +6,16 @@ import copy
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.apiserver.crd import cases, ours
+from tests.apiserver.crd import cases, torchyard_server
 
 from torchyard.api.objects import Object
 from torchyard.apiserver.crd.definition.status import (
     CLEANUP_FINALIZER,
+    accept_names,
     condition,
-    end_deletion,
+    finish_termination,
     is_established,
     is_terminating,
-    settle_names,
 )
 from torchyard.apiserver.crd.definition.strategy import DefinitionStrategy
 from torchyard.apiserver.crd.resource import resources_of
@@ -28,10 +28,12 @@ def widgets(**names: Any) -> Object:
 
 
 def test_a_name_of_the_group_is_given_once() -> None:
-    first = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
-    second = ours.establish(widgets(plural="gadgets", kind="Widget", singular="gadget", shortNames=["w", "g", "wi"]))
+    first = torchyard_server.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
+    second = torchyard_server.establish(
+        widgets(plural="gadgets", kind="Widget", singular="gadget", shortNames=["w", "g", "wi"])
+    )
     second["status"] = {"storedVersions": ["v1"]}
-    assert settle_names(second, [first], LATER)
+    assert accept_names(second, [first], LATER)
     # as the naming controller does: the last conflict is told, and what is free is taken
     said = condition(second, "NamesAccepted")
     assert said is not None
@@ -46,11 +48,11 @@ def test_a_name_of_the_group_is_given_once() -> None:
 
 
 def test_a_short_name_conflict_names_every_clash() -> None:
-    first = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
-    second = ours.establish(widgets(plural="gadgets", kind="Gadget", singular="gadget"))
+    first = torchyard_server.establish(widgets(plural="widgets", kind="Widget", shortNames=["w", "wi"]))
+    second = torchyard_server.establish(widgets(plural="gadgets", kind="Gadget", singular="gadget"))
     second["status"] = {"storedVersions": ["v1"]}
     second["spec"]["names"]["shortNames"] = ["w", "g", "wi"]
-    settle_names(second, [first], LATER)
+    accept_names(second, [first], LATER)
     said = condition(second, "NamesAccepted")
     assert said is not None
     assert (said["reason"], said["message"]) == (
@@ -60,45 +62,45 @@ def test_a_short_name_conflict_names_every_clash() -> None:
 
 
 def test_a_name_that_is_free_again_is_given() -> None:
-    first = ours.establish(widgets(plural="widgets", kind="Widget"))
-    second = ours.establish(widgets(plural="gadgets", kind="Widget", singular="gadget"))
+    first = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
+    second = torchyard_server.establish(widgets(plural="gadgets", kind="Widget", singular="gadget"))
     second["status"] = {"storedVersions": ["v1"]}
-    settle_names(second, [first], LATER)
-    assert settle_names(second, [], LATER)
+    accept_names(second, [first], LATER)
+    assert accept_names(second, [], LATER)
     assert is_established(second)
     assert [one.kind for one in resources_of(second)] == ["Widget"]
 
 
 def test_the_same_names_in_another_group_are_no_conflict() -> None:
-    first = ours.establish(widgets(plural="widgets", kind="Widget"))
+    first = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     other = cases.definition("widget", {"definition": {"spec": {"group": "other.example.com"}}})
-    other = ours.establish(other)
-    settle_names(other, [first], LATER)
+    other = torchyard_server.establish(other)
+    accept_names(other, [first], LATER)
     assert is_established(other)
 
 
 def test_nothing_changes_when_nothing_is_new() -> None:
-    crd = ours.establish(widgets(plural="widgets", kind="Widget"))
+    crd = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     before = copy.deepcopy(crd)
-    assert not settle_names(crd, [], LATER)
+    assert not accept_names(crd, [], LATER)
     assert crd == before
 
 
 def test_new_names_are_taken_and_the_old_ones_given_back() -> None:
-    old = ours.establish(widgets(plural="widgets", kind="Widget", shortNames=["w"], categories=["all"]))
+    old = torchyard_server.establish(widgets(plural="widgets", kind="Widget", shortNames=["w"], categories=["all"]))
     new = copy.deepcopy(old)
     new["spec"]["names"] = {**old["spec"]["names"], "shortNames": ["x"], "categories": []}
     strategy = DefinitionStrategy()
     strategy.prepare_update(new, old)
     assert strategy.validate_update(new, old) == []
-    assert settle_names(new, [], LATER)
+    assert accept_names(new, [], LATER)
     assert new["status"]["acceptedNames"]["shortNames"] == ["x"]
     assert "categories" not in new["status"]["acceptedNames"]
 
 
 def test_the_versions_objects_were_stored_in_must_stay() -> None:
     strategy = DefinitionStrategy()
-    old = ours.establish(widgets(plural="widgets", kind="Widget"))
+    old = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
     new["spec"]["versions"].append({**new["spec"]["versions"][0], "name": "v2"})
     new["spec"]["versions"][0]["storage"] = False
@@ -117,7 +119,7 @@ def test_the_versions_objects_were_stored_in_must_stay() -> None:
 
 def test_group_plural_scope_and_kind_cannot_change() -> None:
     strategy = DefinitionStrategy()
-    old = ours.establish(widgets(plural="widgets", kind="Widget"))
+    old = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
     new["spec"].update(group="other.example.com", scope="Cluster")
     new["spec"]["names"].update(plural="gadgets", kind="Gadget")
@@ -133,7 +135,7 @@ def test_group_plural_scope_and_kind_cannot_change() -> None:
 
 
 def test_a_deleted_definition_waits_for_its_objects() -> None:
-    crd = ours.establish(widgets(plural="widgets", kind="Widget"))
+    crd = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     crd["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     DefinitionStrategy().on_delete(crd, datetime(2026, 1, 2, tzinfo=UTC))
     assert crd["metadata"]["finalizers"] == [CLEANUP_FINALIZER]
@@ -146,13 +148,13 @@ def test_a_deleted_definition_waits_for_its_objects() -> None:
         "reason": "InstanceDeletionPending",
         "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
     }
-    end_deletion(crd, LATER)
+    finish_termination(crd, LATER)
     assert crd["metadata"]["finalizers"] == []
     assert not is_terminating(crd)
 
 
 def test_the_status_endpoint_leaves_the_specification_alone() -> None:
-    old = ours.establish(widgets(plural="widgets", kind="Widget"))
+    old = torchyard_server.establish(widgets(plural="widgets", kind="Widget"))
     new = copy.deepcopy(old)
     new["spec"] = {}
     new["status"]["storedVersions"] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.apiserver.crd import cases, ours
+from tests.apiserver.crd import cases, torchyard_server
 
 from torchyard.api.objects import Object
 from torchyard.api.schema.decode import DecodeError
@@ -60,7 +60,7 @@ RICH: Object = {
 
 @pytest.fixture(scope="module")
 def resource() -> Any:
-    return ours.serve(ours.establish(cases.definition("rich", {"spec": RICH})))
+    return torchyard_server.serve(torchyard_server.establish(cases.definition("rich", {"spec": RICH})))
 
 
 def body(content: Any) -> Object:
@@ -71,9 +71,9 @@ def body(content: Any) -> Object:
 @SETTINGS
 def test_any_object_is_taken_or_refused(resource: Any, first: Any, second: Any) -> None:
     try:
-        stored, _ = ours.store(resource, body(first), None)
-        ours.store(resource, body(second), stored, "update")
-    except ours.Refused as refusal:
+        stored, _ = torchyard_server.store(resource, body(first), None)
+        torchyard_server.store(resource, body(second), stored, "update")
+    except torchyard_server.Refused as refusal:
         assert refusal.verdict["code"] in (400, 422)
 
 
@@ -81,10 +81,10 @@ def test_any_object_is_taken_or_refused(resource: Any, first: Any, second: Any) 
 @SETTINGS
 def test_what_was_stored_is_stored_as_it_is(resource: Any, content: Any) -> None:
     try:
-        stored, _ = ours.store(resource, body(content), None)
-    except ours.Refused:
+        stored, _ = torchyard_server.store(resource, body(content), None)
+    except torchyard_server.Refused:
         return
-    again, warnings = ours.store(resource, copy.deepcopy(stored), stored, "update")
+    again, warnings = torchyard_server.store(resource, copy.deepcopy(stored), stored, "update")
     assert again == stored
     assert warnings == []
 
@@ -118,8 +118,8 @@ def test_any_schema_is_taken_or_refused(schema: Any) -> None:
     fields = schema if isinstance(schema, dict) else {"a": schema}
     for case in ({"spec": fields}, {"schema": fields or {"type": "object"}}):
         try:
-            ours.serve(ours.establish(cases.definition("any", case)))
-        except ours.Refused as refusal:
+            torchyard_server.serve(torchyard_server.establish(cases.definition("any", case)))
+        except torchyard_server.Refused as refusal:
             assert refusal.verdict["code"] == 422
         except DecodeError:
             pass  # the server says 400 before we are asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apiserver.crd import cases, ours
+from tests.apiserver.crd import cases, torchyard_server
 
 from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
@@ -24,7 +24,7 @@ def test_each_served_version_is_a_resource() -> None:
             {"name": "v1alpha1", "served": False},
         ],
     }
-    first, second = resources_of(ours.establish(cases.definition("widget", case)))
+    first, second = resources_of(torchyard_server.establish(cases.definition("widget", case)))
     assert (first.api_version, second.api_version) == ("example.com/v1", "example.com/v1beta1")
     assert (first.plural, first.singular, first.kind) == ("widgets", "widget", "Widget")
     assert (first.storage_version, second.storage_version) == ("v1", "v1")
@@ -38,7 +38,9 @@ def test_each_served_version_is_a_resource() -> None:
 
 def test_a_scale_subresource_knows_its_paths() -> None:
     scale = {"specReplicasPath": ".spec.a.n", "statusReplicasPath": ".status.n", "labelSelectorPath": ".status.s"}
-    resource = ours.serve(ours.establish(cases.definition("widget", {"version": {"subresources": {"scale": scale}}})))
+    resource = torchyard_server.serve(
+        torchyard_server.establish(cases.definition("widget", {"version": {"subresources": {"scale": scale}}}))
+    )
     assert resource.subresources["scale"].gvk == ("autoscaling", "v1", "Scale")
     paths = resource.custom.scale
     assert (paths.spec, paths.status, paths.selector) == (".spec.a.n", ".status.n", ".status.s")
@@ -56,12 +58,12 @@ def test_selectable_fields_are_strings() -> None:
             "selectableFields": [{"jsonPath": ".spec.a"}, {"jsonPath": ".spec.b"}, {"jsonPath": ".spec.i"}],
         },
     }
-    strategy = ours.serve(ours.establish(cases.definition("widget", case))).strategy
+    strategy = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", case))).strategy
     assert strategy.selectable({"spec": {"b": True, "i": 5}}) == {"spec.a": "", "spec.b": "true", "spec.i": "5"}
 
 
 def test_a_finalizer_without_a_domain_is_warned_about() -> None:
-    strategy = ours.serve(ours.establish(cases.definition("widget", {}))).strategy
+    strategy = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {}))).strategy
     assert strategy.warnings({"metadata": {"finalizers": ["a/b", "foregroundDeletion"]}}) == []
     (said,) = strategy.warnings({"metadata": {"finalizers": ["mine"]}})
     assert said.startswith('metadata.finalizers: "mine": prefer a domain-qualified finalizer name')
@@ -85,7 +87,7 @@ SHAPES: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def shapes() -> Type:
-    found = ours.serve(ours.establish(cases.definition("widget", {"spec": SHAPES}))).type
+    found = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {"spec": SHAPES}))).type
     assert found is not None
     return found.fields["spec"]
 
@@ -113,7 +115,7 @@ def test_the_type_of_a_custom_resource_is_one_of_the_servers(shapes: Type) -> No
 
 def test_equal_parts_of_a_schema_are_compiled_once() -> None:
     twice = {"a": SHAPES["lm"], "b": {**SHAPES["lm"], "description": "the same, described"}}
-    found = ours.serve(ours.establish(cases.definition("widget", {"spec": twice}))).type
+    found = torchyard_server.serve(torchyard_server.establish(cases.definition("widget", {"spec": twice}))).type
     assert found is not None
     fields = found.fields["spec"].fields
     assert fields["a"] is fields["b"]

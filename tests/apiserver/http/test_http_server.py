@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from torchyard.api import errors
-from torchyard.apiserver.access.users import User
+from torchyard.apiserver.access.authentication import User
 from torchyard.apiserver.http.head import BODY_LIMIT, read_head
 from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.request.request import Request
@@ -26,7 +26,7 @@ class Echo:
     """A server that answers what it was asked; `/stream` never ends, `/slow` waits to be released."""
 
     def __init__(self) -> None:
-        self.guard = SimpleNamespace(identify=self._identify)
+        self.access_control = SimpleNamespace(authenticate=self._identify)
         self.released = asyncio.Event()
         self.asked = 0
         self.streams_ended = 0

@@ -16,7 +16,7 @@ REJECTED = "the server rejected our request due to an error in our request"
 
 def patched(*operations: dict[str, Any]) -> Any:
     document, sent = copy.deepcopy((DOCUMENT, list(operations)))
-    result = json_patch.patched(document, json_patch.check(sent))
+    result = json_patch.apply_json_patch(document, json_patch.check_operations(sent))
     assert document == DOCUMENT
     assert sent == list(operations)
     return result
@@ -135,19 +135,19 @@ MALFORMED: list[tuple[Any, bool, str]] = [
 @pytest.mark.parametrize(("document", "lenient", "message"), MALFORMED)
 def test_a_document_that_is_no_patch_is_a_bad_request(document: Any, lenient: bool, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        json_patch.check(document, lenient=lenient)
+        json_patch.check_operations(document, lenient=lenient)
     assert (refused.value.status, refused.value.message) == (400, message)
 
 
 def test_a_null_patch_does_nothing() -> None:
-    assert json_patch.patched(DOCUMENT, json_patch.check(None)) == DOCUMENT
+    assert json_patch.apply_json_patch(DOCUMENT, json_patch.check_operations(None)) == DOCUMENT
 
 
 def test_more_than_ten_thousand_operations_are_too_many() -> None:
     operations = [op("test", "/a/b", 1)]
-    assert len(json_patch.check(operations * 10_000)) == 10_000
+    assert len(json_patch.check_operations(operations * 10_000)) == 10_000
     with pytest.raises(StatusError) as refused:
-        json_patch.check(operations * 10_001)
+        json_patch.check_operations(operations * 10_001)
     assert refused.value.status == 413
     assert refused.value.message.endswith("The allowed maximum operations in a JSON patch is 10000, got 10001")
 
@@ -155,9 +155,9 @@ def test_more_than_ten_thousand_operations_are_too_many() -> None:
 def test_copies_are_bounded() -> None:
     document = {"a": "x" * 1_000_000}
     copies = [op("copy", f"/{number}", **{"from": "/a"}) for number in range(4)]
-    assert len(json_patch.patched(document, copies[:3])) == 4
+    assert len(json_patch.apply_json_patch(document, copies[:3])) == 4
     with pytest.raises(StatusError):
-        json_patch.patched(document, copies)
+        json_patch.apply_json_patch(document, copies)
 
 
 def test_members_that_no_operation_has_are_named() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from torchyard.api import errors
-from torchyard.apiserver.streams import channels, dictionary, forward
-from torchyard.apiserver.streams.ends import Connection
-from torchyard.apiserver.streams.pods import choose_container
+from torchyard.apiserver.streams import spdy_dictionary, spdy_handlers, websocket_channels
+from torchyard.apiserver.streams.interfaces import Connection
+from torchyard.apiserver.streams.pod_handler import choose_container
 
 
 class FakeWire:
@@ -72,7 +72,7 @@ class Echo:
 async def test_a_process_is_served_over_version_5_with_half_close() -> None:
     wire, process = FakeWire(), Echo(code=3)
     wire.says(b"\x00some ", b"\x04" + b'{"Width":80,"Height":24}', b"\x00input", b"\xff\x00")
-    await channels.serve_process(wire, process, outputs=("stdout", "stderr"), half_close=True)
+    await websocket_channels.serve_process(wire, process, outputs=("stdout", "stderr"), half_close=True)
     assert b"".join(one[1:] for one in wire.sent if one[0] == 1) == b"some input"
     assert [one for one in wire.sent if one[0] == 2] == [b"\x02warned"]
     status = json.loads(wire.sent[-1][1:])
@@ -88,29 +88,29 @@ async def test_a_process_is_served_over_version_5_with_half_close() -> None:
 async def test_success_is_a_status_too() -> None:
     wire, process = FakeWire(), Echo()
     wire.says(b"\xff\x00")
-    await channels.serve_process(wire, process, outputs=("stdout",), half_close=True)
+    await websocket_channels.serve_process(wire, process, outputs=("stdout",), half_close=True)
     assert json.loads(wire.sent[-1][1:]) == {"metadata": {}, "status": "Success"}
 
 
 async def test_version_4_knows_no_half_close_and_a_client_that_leaves_takes_the_process_along() -> None:
     wire, process = FakeWire(), Echo()
     wire.says(b"\x00x", b"\xff\x00", None)
-    await channels.serve_process(wire, process, outputs=("stdout",), half_close=False)
+    await websocket_channels.serve_process(wire, process, outputs=("stdout",), half_close=False)
     assert process.closed
     assert not any(one[0] == 3 for one in wire.sent)
 
 
 def test_the_header_dictionary_is_the_standards_one() -> None:
-    assert len(dictionary.DICTIONARY) == 1423
-    assert dictionary.CHECKSUM == 0xE3C6A7C2
+    assert len(spdy_dictionary.DICTIONARY) == 1423
+    assert spdy_dictionary.CHECKSUM == 0xE3C6A7C2
 
 
 class SpdyClient:
     """The client's half of a SPDY session, as bytes."""
 
     def __init__(self) -> None:
-        self._deflate = zlib.compressobj(zdict=dictionary.DICTIONARY)
-        self._inflate = zlib.decompressobj(zdict=dictionary.DICTIONARY)
+        self._deflate = zlib.compressobj(zdict=spdy_dictionary.DICTIONARY)
+        self._inflate = zlib.decompressobj(zdict=spdy_dictionary.DICTIONARY)
 
     def open(self, number: int, headers: dict[str, str], *, fin: bool = False) -> bytes:
         raw = struct.pack(">I", len(headers))
@@ -168,7 +168,7 @@ async def test_port_forward_over_spdy_carries_data_both_ways_and_answers_pings()
     # in pieces that know nothing of frames
     whole = opening + client.data(3, b"hello ") + client.ping(7) + client.data(3, b"there", fin=True)
     wire.says(*(whole[start : start + 13] for start in range(0, len(whole), 13)))
-    serving = asyncio.create_task(forward.serve_ports(wire, connect))
+    serving = asyncio.create_task(spdy_handlers.serve_ports(wire, connect))
     for _ in range(200):
         frames = client.frames(b"".join(wire.sent))
         if ("data", 1, b"", True) in frames:
@@ -189,7 +189,7 @@ async def test_a_refused_port_is_told_on_the_error_stream() -> None:
     wire, client = FakeWire(), SpdyClient()
     wire.says(client.open(1, {"streamtype": "error", "port": "80", "requestid": "0"}))
     wire.says(client.open(3, {"streamtype": "data", "port": "80", "requestid": "0"}))
-    serving = asyncio.create_task(forward.serve_ports(wire, connect))
+    serving = asyncio.create_task(spdy_handlers.serve_ports(wire, connect))
     await asyncio.sleep(0.05)
     wire.says(None)
     await serving
@@ -208,7 +208,7 @@ async def test_exec_over_spdy_waits_for_all_streams() -> None:
         wire.says(client.open(number, {"streamtype": kind}))
     wire.says(client.data(3, b"typed"), client.data(3, b"", fin=True))
     streams = frozenset({"error", "stdin", "stdout", "stderr"})
-    await forward.serve_process(wire, start, streams=streams, outputs=("stdout", "stderr"))
+    await spdy_handlers.serve_process(wire, start, streams=streams, outputs=("stdout", "stderr"))
     frames = client.frames(b"".join(wire.sent))
     by_stream = {
         n: b"".join(data for kind, number, data, _ in frames if kind == "data" and number == n) for n in (1, 5, 7)
@@ -228,7 +228,7 @@ async def test_port_forward_over_channels_opens_each_with_its_number() -> None:
         return reader, writer
 
     wire = FakeWire()
-    serving = asyncio.create_task(channels.serve_ports(wire, [8080], connect))
+    serving = asyncio.create_task(websocket_channels.serve_ports(wire, [8080], connect))
     await asyncio.sleep(0.1)
     wire.says(None)
     await serving

@@ -17,8 +17,8 @@ from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.apiserver.apply.endpoint import endpoint_of
-from torchyard.apiserver.apply.managed import apply, record_update
-from torchyard.apiserver.patch.content import read_patch
+from torchyard.apiserver.apply.managed_fields import apply, record_update
+from torchyard.apiserver.patch.parse import read_patch
 
 # Later than whatever the real server wrote, as the write that is compared always is.
 NOW = "2999-01-01T00:00:00Z"
@@ -65,7 +65,7 @@ class Compared:
         answer = self.client.patch(self._path(subresource), text, type, query={"fieldManager": manager})
 
         def ours(live: Object) -> Object:
-            patched = read_patch(type, text).applied_to(live, self.type)
+            patched = read_patch(type, text).apply_to(live, self.type)
             return self._recorded(live, patched, manager, subresource)
 
         self._compare(answer, ours, subresource)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
-from torchyard.apiserver.patch.merge import merged
+from torchyard.apiserver.patch.merge_patch import apply_merge_patch
 from torchyard.core.queue.integrations import Adapter, BatchJob, CannotStart, PodSetInfo, PyTorchJob
 
 KEYS = st.sampled_from(["kind", "zone", "disk"])
@@ -46,14 +46,14 @@ def stopped(adapter: Adapter, job: Object, infos: list[PodSetInfo]) -> Object | 
     """The job after a start and a stop; None if it cannot be started with these."""
     sets = copy.deepcopy(adapter.pod_sets(job))
     try:
-        started = merged(copy.deepcopy(job), adapter.start(job, infos))
+        started = apply_merge_patch(copy.deepcopy(job), adapter.start(job, infos))
     except CannotStart:
         return None
     assert not adapter.is_suspended(started)
-    found: Object = merged(started, adapter.suspend(started))
+    found: Object = apply_merge_patch(started, adapter.suspend(started))
     patch = adapter.restore(found, sets)
     if patch is not None:
-        found = merged(found, patch)
+        found = apply_merge_patch(found, patch)
         assert adapter.restore(found, sets) is None, "once is enough"
     return found
 

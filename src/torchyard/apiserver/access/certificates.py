@@ -50,7 +50,7 @@ class KeyPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class CertificateDir:
     """Where the plane's certificates and keys lie; the files exist and are current."""
 
     directory: Path
@@ -68,7 +68,7 @@ class Credentials:
         return self.directory / "server.key"
 
     @property
-    def accounts_key(self) -> Path:
+    def service_account_key(self) -> Path:
         """The private key that signs service-account tokens."""
         return self.directory / "service-accounts.key"
 
@@ -80,7 +80,7 @@ class Credentials:
         )
 
 
-def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> Credentials:
+def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> CertificateDir:
     """Make the directory hold a current authority, server certificate, admin certificate and token key.
 
     `names` are further host names or addresses that clients will use for the server. Calling it again is cheap and
@@ -89,23 +89,23 @@ def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None =
     now = now or datetime.now(UTC)
     credentials = ensure_server(directory, names=[*_own_names(), *names], now=now)
     ensure_client(credentials, "admin", user="yard-admin", groups=("system:masters",), now=now)
-    _key(credentials.accounts_key)
+    _key(credentials.service_account_key)
     return credentials
 
 
-def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None = None) -> Credentials:
+def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None = None) -> CertificateDir:
     """Make the directory hold a current authority and a certificate for a server of these names."""
     now = now or datetime.now(UTC)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
-    credentials = Credentials(directory)
+    credentials = CertificateDir(directory)
     _ensure_authority(credentials, now)
     _ensure_leaf(credentials, "server", _server_request(names), now)
     return credentials
 
 
 def ensure_client(
-    credentials: Credentials, name: str, *, user: str, groups: Sequence[str] = (), now: datetime | None = None
+    credentials: CertificateDir, name: str, *, user: str, groups: Sequence[str] = (), now: datetime | None = None
 ) -> KeyPair:
     """A client certificate kept as `name`.crt and `name`.key: the user is its CN, the groups its Os."""
     _ensure_leaf(credentials, name, _client_request(user, groups), now or datetime.now(UTC))
@@ -166,7 +166,7 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name.encode("idna").decode() if not name.isascii() else name)
 
 
-def _ensure_authority(credentials: Credentials, now: datetime) -> None:
+def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
     path, key_path = credentials.authority, credentials.authority.with_suffix(".key")
     if path.exists() and not key_path.exists():
         raise YardError(
@@ -185,7 +185,7 @@ def _ensure_authority(credentials: Credentials, now: datetime) -> None:
     _write(path, _certificate_pem(builder.sign(key, hashes.SHA256())))
 
 
-def _ensure_leaf(credentials: Credentials, name: str, request: _Request, now: datetime) -> None:
+def _ensure_leaf(credentials: CertificateDir, name: str, request: _Request, now: datetime) -> None:
     path = credentials.directory / f"{name}.crt"
     key = _key(path.with_suffix(".key"))
     authority = credentials.load("ca")

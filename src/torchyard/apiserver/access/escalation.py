@@ -11,9 +11,16 @@ from typing import Any
 
 from torchyard.api.errors import forbidden, not_found
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.lookup import Lookup
-from torchyard.apiserver.access.rbac import EVERYTHING, GROUP, Access, Authorizer, joined, role_rules
-from torchyard.apiserver.access.users import MASTERS, User
+from torchyard.apiserver.access.authentication import MASTERS, User
+from torchyard.apiserver.access.lister import Lister
+from torchyard.apiserver.access.rbac import (
+    EVERYTHING,
+    GROUP,
+    Authorizer,
+    AuthorizerAttributes,
+    aggregate_errors,
+    role_rules,
+)
 
 
 def check_role(user: User, resource: str, role: Object, authorizer: Authorizer) -> None:
@@ -22,26 +29,26 @@ def check_role(user: User, resource: str, role: Object, authorizer: Authorizer) 
         return
     metadata = role["metadata"]
     namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
-    access = Access("escalate", GROUP, resource, namespace=namespace, name=name)
-    if authorizer.decide(user, access).allowed:
+    access = AuthorizerAttributes("escalate", GROUP, resource, namespace=namespace, name=name)
+    if authorizer.authorize(user, access).allowed:
         return
     _check_held(user, resource, name, role.get("rules") or (), authorizer=authorizer, namespace=namespace)
-    held, _ = authorizer.rules(user)
+    held, _ = authorizer.rules_for(user)
     if role.get("aggregationRule") and any(True for _ in uncovered(held, EVERYTHING)):
         raise forbidden(resource, GROUP, name, "must have cluster-admin privileges to use the aggregationRule")
 
 
-def check_binding(user: User, resource: str, binding: Object, authorizer: Authorizer, lookup: Lookup) -> None:
+def check_binding(user: User, resource: str, binding: Object, authorizer: Authorizer, lister: Lister) -> None:
     """Before a RoleBinding or ClusterRoleBinding is created or changed."""
     if MASTERS in user.groups:
         return
     metadata, ref = binding["metadata"], binding.get("roleRef") or {}
     namespace, role_name = metadata.get("namespace", ""), ref.get("name", "")
     role_resource = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
-    access = Access("bind", GROUP, role_resource, namespace=namespace, name=role_name)
-    if authorizer.decide(user, access).allowed:
+    access = AuthorizerAttributes("bind", GROUP, role_resource, namespace=namespace, name=role_name)
+    if authorizer.authorize(user, access).allowed:
         return
-    rules = role_rules(lookup, ref, namespace)
+    rules = role_rules(lister, ref, namespace)
     if rules is None:
         raise not_found(resource, GROUP, role_name)
     _check_held(user, resource, metadata.get("name", ""), rules, authorizer=authorizer, namespace=namespace)
@@ -56,7 +63,7 @@ def _check_held(
     authorizer: Authorizer,
     namespace: str,
 ) -> None:
-    held, missing_roles = authorizer.rules(user, namespace)
+    held, missing_roles = authorizer.rules_for(user, namespace)
     missing = list(uncovered(held, rules))
     if not missing:
         return
@@ -66,7 +73,7 @@ def _check_held(
         + "\n".join(sorted({_shown(rule) for rule in _compacted(missing)}))
     )
     if missing_roles:
-        why += f"; resolution errors: [{joined(missing_roles)}]"
+        why += f"; resolution errors: [{aggregate_errors(missing_roles)}]"
     raise forbidden(resource, GROUP, name, why)
 
 

@@ -7,22 +7,22 @@ from urllib.parse import unquote
 from multidict import MultiMapping
 
 from torchyard.api.errors import bad_request
-from torchyard.apiserver.access.rbac import Access, Authorizer
-from torchyard.apiserver.access.users import (
+from torchyard.apiserver.access.authentication import (
     ALL_AUTHENTICATED,
     ALL_UNAUTHENTICATED,
     ANONYMOUS_NAME,
     User,
-    account_groups,
-    split_account_name,
+    service_account_groups,
+    split_service_account_username,
 )
+from torchyard.apiserver.access.rbac import Authorizer, AuthorizerAttributes
 
 PREFIX = "impersonate-"
 EXTRA_PREFIX = "impersonate-extra-"
 AUTHENTICATION_GROUP = "authentication.k8s.io"
 
 
-def impersonated(user: User, headers: MultiMapping[str], authorizer: Authorizer) -> User:
+def impersonate(user: User, headers: MultiMapping[str], authorizer: Authorizer) -> User:
     """The user a request is really made as. Raises 403 when `user` may not act as it."""
     if not any(key[: len(PREFIX)].lower() == PREFIX for key in headers):
         return user
@@ -34,19 +34,23 @@ def impersonated(user: User, headers: MultiMapping[str], authorizer: Authorizer)
         if groups or uid or extra:
             raise bad_request("the headers Impersonate-Group, -Uid and -Extra need Impersonate-User beside them")
         return user
-    account = split_account_name(name)
+    account = split_service_account_username(name)
     if account is not None:
-        authorizer.check(user, Access("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1]))
-        groups = groups or account_groups(account[0])
+        authorizer.check(
+            user, AuthorizerAttributes("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
+        )
+        groups = groups or service_account_groups(account[0])
     else:
-        authorizer.check(user, Access("impersonate", "", "users", name=name))
+        authorizer.check(user, AuthorizerAttributes("impersonate", "", "users", name=name))
     for group in headers.getall("Impersonate-Group", ()):
-        authorizer.check(user, Access("impersonate", "", "groups", name=group))
+        authorizer.check(user, AuthorizerAttributes("impersonate", "", "groups", name=group))
     if uid:
-        authorizer.check(user, Access("impersonate", AUTHENTICATION_GROUP, "uids", name=uid))
+        authorizer.check(user, AuthorizerAttributes("impersonate", AUTHENTICATION_GROUP, "uids", name=uid))
     for key, values in extra.items():
         for value in values:
-            access = Access("impersonate", AUTHENTICATION_GROUP, "userextras", subresource=key, name=value)
+            access = AuthorizerAttributes(
+                "impersonate", AUTHENTICATION_GROUP, "userextras", subresource=key, name=value
+            )
             authorizer.check(user, access)
     return User(name, uid, _with_standing(name, groups), extra)
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from torchyard.api.access.aggregation import aggregated_rules
 from torchyard.api.errors import StatusError, forbidden
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.lookup import Lookup
-from torchyard.apiserver.access.users import MASTERS, User, account_name
+from torchyard.apiserver.access.authentication import MASTERS, User, service_account_username
+from torchyard.apiserver.access.lister import Lister
 
 GROUP = "rbac.authorization.k8s.io"
 RESOURCES = ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
@@ -24,7 +24,7 @@ EVERYTHING: tuple[Object, ...] = (
 )
 
 
-class Access(NamedTuple):
+class AuthorizerAttributes(NamedTuple):
     """One thing somebody wants to do: a verb on a resource, or on a bare path."""
 
     verb: str
@@ -39,7 +39,7 @@ class Access(NamedTuple):
     def full_resource(self) -> str:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
-    def refusal(self, user: User, reason: str = "") -> StatusError:
+    def forbidden_error(self, user: User, reason: str = "") -> StatusError:
         why = f'User "{user.name}" cannot {self.verb} '
         if self.path:
             return StatusError(403, "Forbidden", f'forbidden: {why}path "{self.path}"', details={})
@@ -49,14 +49,14 @@ class Access(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AuthorizerDecision:
     """Whether something is allowed, and by which binding; or why it was not found to be."""
 
     allowed: bool
     reason: str = ""
 
 
-_ALLOWED = Decision(True)
+_ALLOWED = AuthorizerDecision(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class Grant:
 
     namespace: str
     rules: tuple[Object, ...]
-    said: str
+    description: str
     missing: str = ""
 
 
-def rule_allows(rule: Mapping[str, Any], access: Access) -> bool:
+def rule_allows(rule: Mapping[str, Any], access: AuthorizerAttributes) -> bool:
     verbs = rule.get("verbs") or ()
     if access.verb not in verbs and "*" not in verbs:
         return False
@@ -98,32 +98,32 @@ class Authorizer:
 
     _LIMIT = 8192
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, lister: Lister) -> None:
+        self._lister = lister
         self._revision: tuple[int, ...] = ()
         self._grants: dict[tuple[str, str], list[Grant]] = {}
-        self._decisions: dict[tuple[str, tuple[str, ...], Access], Decision] = {}
+        self._decisions: dict[tuple[str, tuple[str, ...], AuthorizerAttributes], AuthorizerDecision] = {}
 
-    def check(self, user: User, access: Access) -> None:
+    def check(self, user: User, access: AuthorizerAttributes) -> None:
         """Raises 403 unless the user may."""
-        decision = self.decide(user, access)
+        decision = self.authorize(user, access)
         if not decision.allowed:
-            raise access.refusal(user, decision.reason)
+            raise access.forbidden_error(user, decision.reason)
 
-    def decide(self, user: User, access: Access) -> Decision:
+    def authorize(self, user: User, access: AuthorizerAttributes) -> AuthorizerDecision:
         if MASTERS in user.groups:
             return _ALLOWED
         self._refresh()
         key = (user.name, user.groups, access)
         decision = self._decisions.get(key)
         if decision is None:
-            decision = self._decide(user, access)
+            decision = self._authorize(user, access)
             if len(self._decisions) >= self._LIMIT:
                 self._decisions.clear()
             self._decisions[key] = decision
         return decision
 
-    def rules(self, user: User, namespace: str = "") -> tuple[list[Object], list[str]]:
+    def rules_for(self, user: User, namespace: str = "") -> tuple[list[Object], list[str]]:
         """The rules that hold for a user in a namespace (empty: cluster-wide only), and the roles that are missing."""
         self._refresh()
         rules: list[Object] = []
@@ -134,14 +134,14 @@ class Authorizer:
                 missing.append(grant.missing)
         return rules, missing
 
-    def _decide(self, user: User, access: Access) -> Decision:
+    def _authorize(self, user: User, access: AuthorizerAttributes) -> AuthorizerDecision:
         missing = []
         for grant in self._of(user, access.namespace):
             if any(rule_allows(rule, access) for rule in grant.rules):
-                return Decision(True, f"RBAC: allowed by {grant.said}")
+                return AuthorizerDecision(True, f"RBAC: allowed by {grant.description}")
             if grant.missing:
                 missing.append(grant.missing)
-        return Decision(False, f"RBAC: {joined(missing)}" if missing else "")
+        return AuthorizerDecision(False, f"RBAC: {aggregate_errors(missing)}" if missing else "")
 
     def _of(self, user: User, namespace: str) -> Iterator[Grant]:
         """The user's grants, cluster-wide ones first."""
@@ -154,38 +154,38 @@ class Authorizer:
         yield from sorted(found, key=lambda grant: bool(grant.namespace))
 
     def _refresh(self) -> None:
-        revision = tuple(self._lookup.revision(GROUP, resource) for resource in RESOURCES)
+        revision = tuple(self._lister.revision(GROUP, resource) for resource in RESOURCES)
         if revision != self._revision:
-            self._grants = _grants(self._lookup)
+            self._grants = _grants(self._lister)
             self._decisions.clear()
             self._revision = revision
 
 
-def joined(errors: list[str]) -> str:
+def aggregate_errors(errors: list[str]) -> str:
     """Several errors as one, the way Go prints an aggregate."""
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
-def role_rules(lookup: Lookup, role_ref: Mapping[str, Any], namespace: str) -> tuple[Object, ...] | None:
+def role_rules(lister: Lister, role_ref: Mapping[str, Any], namespace: str) -> tuple[Object, ...] | None:
     """The rules of the role a binding in `namespace` (empty: cluster-wide) refers to; None when it does not exist."""
     if role_ref.get("kind") == "ClusterRole":
-        role = lookup.get(GROUP, "clusterroles", "", role_ref.get("name", ""))
+        role = lister.get(GROUP, "clusterroles", "", role_ref.get("name", ""))
         if role is None:
             return None
         # Computed here rather than waiting for a controller to write the union into the role.
-        return tuple(aggregated_rules(role, lookup.list(GROUP, "clusterroles") if "aggregationRule" in role else ()))
-    role = lookup.get(GROUP, "roles", namespace, role_ref.get("name", ""))
+        return tuple(aggregated_rules(role, lister.list(GROUP, "clusterroles") if "aggregationRule" in role else ()))
+    role = lister.get(GROUP, "roles", namespace, role_ref.get("name", ""))
     return None if role is None else tuple(role.get("rules") or ())
 
 
-def _grants(lookup: Lookup) -> dict[tuple[str, str], list[Grant]]:
+def _grants(lister: Lister) -> dict[tuple[str, str], list[Grant]]:
     """Every binding's rules, by subject: ("User", name) or ("Group", name)."""
     grants: dict[tuple[str, str], list[Grant]] = {}
-    bindings = (*lookup.list(GROUP, "clusterrolebindings"), *lookup.list(GROUP, "rolebindings"))
+    bindings = (*lister.list(GROUP, "clusterrolebindings"), *lister.list(GROUP, "rolebindings"))
     for binding in bindings:
         name, namespace = binding["metadata"]["name"], binding["metadata"].get("namespace", "")
         ref = binding["roleRef"]
-        rules = role_rules(lookup, ref, namespace)
+        rules = role_rules(lister, ref, namespace)
         kind = "RoleBinding" if namespace else "ClusterRoleBinding"
         full_name = f"{name}/{namespace}" if namespace else name
         missing = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found' if rules is None else ""
@@ -201,5 +201,5 @@ def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[tuple[str, str
     kind, name = subject["kind"], subject["name"]
     if kind == "ServiceAccount":
         namespace = subject.get("namespace") or namespace
-        return ("User", account_name(namespace, name)), f"{name}/{namespace}"
+        return ("User", service_account_username(namespace, name)), f"{name}/{namespace}"
     return (kind, name), name

@@ -11,8 +11,8 @@ from typing import Any
 from torchyard.api import field_errors
 from torchyard.api.errors import StatusError, bad_request, invalid
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.rbac import Access, Authorizer, joined
-from torchyard.apiserver.access.users import User
+from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.access.rbac import Authorizer, AuthorizerAttributes, aggregate_errors
 
 GROUP = "authorization.k8s.io"
 
@@ -46,19 +46,19 @@ def self_subject_rules_review(review: Object, user: User, authorizer: Authorizer
     namespace = (review.get("spec") or {}).get("namespace")
     if not namespace:
         raise bad_request("no namespace on request")
-    rules, missing = authorizer.rules(user, namespace)
+    rules, missing = authorizer.rules_for(user, namespace)
     status: Object = {
         "resourceRules": [rule for rule in rules if rule.get("resources")],
         "nonResourceRules": [rule for rule in rules if rule.get("nonResourceURLs")],
         "incomplete": False,
     }
     if missing:
-        status["evaluationError"] = joined(missing)
+        status["evaluationError"] = aggregate_errors(missing)
     return status
 
 
-def _status(authorizer: Authorizer, user: User, access: Access) -> Object:
-    decision = authorizer.decide(user, access)
+def _status(authorizer: Authorizer, user: User, access: AuthorizerAttributes) -> Object:
+    decision = authorizer.authorize(user, access)
     return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
 
 
@@ -70,7 +70,7 @@ def _subject(spec: Mapping[str, Any]) -> User:
     return User(spec.get("user", ""), spec.get("uid", ""), groups, extra)
 
 
-def _access(spec: Mapping[str, Any]) -> Access:
+def _access(spec: Mapping[str, Any]) -> AuthorizerAttributes:
     on_resource, on_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if on_resource is not None and on_path is not None:
         shown = _go_shown(on_path)
@@ -78,11 +78,11 @@ def _access(spec: Mapping[str, Any]) -> Access:
             "spec.nonResourceAttributes", shown, "cannot be specified in combination with resourceAttributes"
         )
     if on_path is not None:
-        return Access(on_path.get("verb", ""), path=on_path.get("path", ""))
+        return AuthorizerAttributes(on_path.get("verb", ""), path=on_path.get("path", ""))
     if on_resource is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         raise _invalid("spec.resourceAttributes", None, why)
-    return Access(
+    return AuthorizerAttributes(
         on_resource.get("verb", ""),
         on_resource.get("group", ""),
         on_resource.get("resource", ""),

@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from torchyard.apiserver.access.certificates import Credentials, ensure
+from torchyard.apiserver.access.certificates import CertificateDir, ensure
 
 # Certificates last a year and are replaced months before their end: twice a day is often enough.
-LOOK_AGAIN = 12 * 3600.0
+RENEWAL_INTERVAL = 12 * 3600.0
 
 
-def server_context(credentials: Credentials) -> ssl.SSLContext:
+def server_context(credentials: CertificateDir) -> ssl.SSLContext:
     """A context that asks clients for a certificate and takes connections without one.
 
     A certificate of an unknown authority must end in 401, as everywhere in Kubernetes, not in a broken handshake: the
@@ -32,8 +32,8 @@ def server_context(credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
-async def keep_current(
-    credentials: Credentials, context: ssl.SSLContext, *, names: Iterable[str] = (), every: float = LOOK_AGAIN
+async def renew_certificates(
+    credentials: CertificateDir, context: ssl.SSLContext, *, names: Iterable[str] = (), every: float = RENEWAL_INTERVAL
 ) -> None:
     """Replace, until cancelled, what comes near its end; new connections get the new certificate."""
     while True:

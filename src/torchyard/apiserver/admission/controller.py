@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.admission.attributes import Attributes, Operation
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
-from torchyard.apiserver.access.lookup import Remembering
+from torchyard.apiserver.access.lister import CachingLister
 from torchyard.apiserver.registry.registry import Basis, Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.watch import StoreEvent
@@ -36,7 +36,7 @@ POD_RULES = (
 class AdmissionController:
     def __init__(self, built_in: BuiltInAdmission) -> None:
         self._built_in = built_in
-        self._lookup: Remembering | None = None
+        self._lookup: CachingLister | None = None
         self._outside: DynamicAdmission | None = None
 
     async def close(self) -> None:
@@ -77,7 +77,7 @@ class AdmissionController:
             self._begin(registry)
         return self._outside
 
-    def _begin(self, registry: Registry) -> Remembering:
+    def _begin(self, registry: Registry) -> CachingLister:
         def configured(_: StoreEvent) -> None:
             if self._outside is None:
                 from torchyard.apiserver.admission.dynamic import DynamicAdmission
@@ -86,13 +86,13 @@ class AdmissionController:
 
         for collection in CONFIGURATIONS:
             registry.store.listen(collection, configured)
-        self._lookup = Remembering(registry.lookup)
+        self._lookup = CachingLister(registry.lookup)
         return self._lookup
 
     def _attributes(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
-    ) -> Attributes:
-        return Attributes(
+    ) -> AdmissionAttributes:
+        return AdmissionAttributes(
             operation,
             ctx.resource.group,
             ctx.resource.plural,

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import Operation
-from torchyard.apiserver.access.webhooks.asked import Asked
-from torchyard.apiserver.access.webhooks.dispatch import Webhooks
-from torchyard.apiserver.access.webhooks.policies import Policies
+from torchyard.apiserver.access.webhooks.dispatch import WebhookDispatcher
+from torchyard.apiserver.access.webhooks.policies import PolicyValidator
+from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.registry.catalog import storage_group
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
@@ -20,10 +20,10 @@ GROUP = "admissionregistration.k8s.io"
 class DynamicAdmission:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._webhooks = Webhooks(
+        self._webhooks = WebhookDispatcher(
             self._configured, self._namespace, equivalents=self._equivalents, resolve=self._resolve
         )
-        self._policies = Policies(
+        self._policies = PolicyValidator(
             lambda: self._configured("validatingadmissionpolicies"),
             lambda: self._configured("validatingadmissionpolicybindings"),
             self._namespace,
@@ -57,13 +57,15 @@ class DynamicAdmission:
         for sentence in await self._webhooks.validate(asked):
             ctx.warn(sentence)
 
-    def _asked(self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None) -> Asked:
+    def _asked(
+        self, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
+    ) -> VersionedAttributes:
         options: Object = {"kind": f"{operation.title()}Options", "apiVersion": "meta.k8s.io/v1"}
         if ctx.manager:
             options["fieldManager"] = ctx.manager
         if ctx.dry_run:
             options["dryRun"] = ["All"]
-        return Asked(
+        return VersionedAttributes(
             operation,
             ctx.resource,
             new,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from torchyard.api.schema.types import Type
-from torchyard.apiserver.apply.elements import item_step
-from torchyard.apiserver.apply.extract import LEAF, created_fields
 from torchyard.apiserver.apply.fieldset import FieldSet, difference_below, union
-from torchyard.apiserver.apply.values import ABSENT, ANY, child
+from torchyard.apiserver.apply.path_elements import item_step
+from torchyard.apiserver.apply.to_fieldset import LEAF, created_fields
+from torchyard.apiserver.apply.values import ABSENT, ANY, child_type
 
 
 class Comparison(NamedTuple):
@@ -77,7 +77,7 @@ def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
         if before.__class__ is str and after.__class__ is str:
             modified[step] = LEAF
             continue
-        inner = item_type or child(type, key)
+        inner = item_type or child_type(type, key)
         if after is ABSENT:
             removed[step] = created_fields(before, inner)
         elif (before.__class__ is tuple) is (after.__class__ is tuple):
@@ -94,7 +94,7 @@ def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
             removed[step] = created_fields(before, inner)
     for key, after in new.items():
         if key not in old:
-            added["f:" + key if item_type is None else key] = created_fields(after, item_type or child(type, key))
+            added["f:" + key if item_type is None else key] = created_fields(after, item_type or child_type(type, key))
     return added or None, modified or None, removed or None
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 FieldSet = dict[str, Any]
-Path = tuple[str, ...]
+FieldPath = tuple[str, ...]
 
 SELF = "."
 
@@ -24,7 +24,7 @@ def is_member(node: FieldSet) -> bool:
     return not node or SELF in node
 
 
-def of_paths(*paths: Path) -> FieldSet:
+def of_paths(*paths: FieldPath) -> FieldSet:
     """The set with exactly these members."""
     result: FieldSet = {}
     for path in paths:
@@ -32,7 +32,7 @@ def of_paths(*paths: Path) -> FieldSet:
     return result
 
 
-def _of_path(path: Path) -> FieldSet:
+def _of_path(path: FieldPath) -> FieldSet:
     node: FieldSet = {}
     for step in reversed(path):
         node = {step: node}
@@ -125,7 +125,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     return result
 
 
-def members(fields: FieldSet, order: Any = None) -> Iterator[Path]:
+def members(fields: FieldSet, order: Any = None) -> Iterator[FieldPath]:
     """The paths of all members: at every depth the members first, then what lies beneath each step.
 
     `order` sorts steps; without it they come as they are stored.
@@ -133,7 +133,7 @@ def members(fields: FieldSet, order: Any = None) -> Iterator[Path]:
     yield from _members(fields, (), order)
 
 
-def _members(fields: FieldSet, prefix: Path, order: Any) -> Iterator[Path]:
+def _members(fields: FieldSet, prefix: FieldPath, order: Any) -> Iterator[FieldPath]:
     steps = [step for step in fields if step != SELF]
     if order is not None:
         steps.sort(key=order)

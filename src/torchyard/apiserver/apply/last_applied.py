@@ -10,10 +10,10 @@ import json
 
 from torchyard.api.objects import Object
 from torchyard.api.schema.types import Type
-from torchyard.apiserver.apply.check import mismatch
 from torchyard.apiserver.apply.compare import compare
-from torchyard.apiserver.apply.extract import applied_fields
 from torchyard.apiserver.apply.fieldset import FieldSet, difference
+from torchyard.apiserver.apply.to_fieldset import applied_fields
+from torchyard.apiserver.apply.validate import schema_mismatch
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
@@ -27,7 +27,7 @@ def unchanged_fields(live: Object, api_version: str, type: Type) -> FieldSet:
         applied = json.loads((live["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
     except ValueError:
         return {}
-    if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or mismatch(applied, type):
+    if not isinstance(applied, dict) or applied.get("apiVersion") != api_version or schema_mismatch(applied, type):
         return {}
     change = compare(applied, live, type)
     return difference(difference(applied_fields(applied, type), change.set_now), change.removed)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from torchyard.apiserver.apply.elements import canonical
 from torchyard.apiserver.apply.fieldset import FieldSet, union
+from torchyard.apiserver.apply.path_elements import canonical_fieldset
 
 APPLY, UPDATE = "Apply", "Update"
 # As upstream: beyond this many updaters the oldest are merged into one.
@@ -44,7 +44,7 @@ def updater(name: str, api_version: str, subresource: str) -> Manager:
     return _manager(name or "unknown", UPDATE, api_version, subresource)
 
 
-class Owned(NamedTuple):
+class VersionedSet(NamedTuple):
     """What a manager owns, in which version, and since when that has not changed."""
 
     fields: FieldSet
@@ -52,12 +52,12 @@ class Owned(NamedTuple):
     time: str = ""
 
 
-Managers = dict[Manager, Owned]
+ManagedFields = dict[Manager, VersionedSet]
 
 
-def read(entries: Any, *, trusted: bool = False) -> Managers | None:
+def decode_managed_fields(entries: Any, *, trusted: bool = False) -> ManagedFields | None:
     """The managers of `managedFields`; None if it is malformed. `trusted`: we wrote it ourselves."""
-    managers: Managers = {}
+    managers: ManagedFields = {}
     for entry in entries or ():
         operation, api_version = entry.get("operation"), entry.get("apiVersion")
         fields = entry.get("fieldsV1") or {}
@@ -65,27 +65,27 @@ def read(entries: Any, *, trusted: bool = False) -> Managers | None:
             return None
         if not trusted:
             try:
-                fields = canonical(fields)
+                fields = canonical_fieldset(fields)
             except (ValueError, TypeError, AttributeError):
                 return None
         version = "" if operation == APPLY else api_version
         manager = _manager(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
-        managers[manager] = Owned(fields, api_version, entry.get("time") or "")
+        managers[manager] = VersionedSet(fields, api_version, entry.get("time") or "")
     return managers
 
 
-def written(managers: Managers) -> list[dict[str, Any]]:
+def encode_managed_fields(managers: ManagedFields) -> list[dict[str, Any]]:
     """`managedFields` of these managers, in upstream's order: appliers first, then by time, then by name."""
     ordered = sorted(managers.items(), key=_order) if len(managers) > 1 else managers.items()
-    return [entry(manager, owned) for manager, owned in ordered]
+    return [encode_entry(manager, owned) for manager, owned in ordered]
 
 
-def _order(one: tuple[Manager, Owned]) -> tuple[str, ...]:
+def _order(one: tuple[Manager, VersionedSet]) -> tuple[str, ...]:
     manager, owned = one
     return (manager.operation, owned.time, manager.name, owned.api_version, manager.subresource)
 
 
-def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
+def encode_entry(manager: Manager, owned: VersionedSet) -> dict[str, Any]:
     result: dict[str, Any] = {"manager": manager.name, "operation": manager.operation, "apiVersion": owned.api_version}
     if owned.time:
         result["time"] = owned.time
@@ -96,7 +96,7 @@ def entry(manager: Manager, owned: Owned) -> dict[str, Any]:
     return result
 
 
-def capped(managers: Managers) -> Managers:
+def cap_updaters(managers: ManagedFields) -> ManagedFields:
     """The managers with the oldest updaters of a version merged, so that no more than ten are left where possible."""
     if len(managers) <= MAX_UPDATERS:
         return managers

@@ -12,19 +12,19 @@ ANY: Final = Type("any")
 ABSENT: Final[Any] = object()
 
 
-def child(type: Type, key: str) -> Type:
+def child_type(type: Type, key: str) -> Type:
     """The type of what stands under a key; free-form where nothing is declared."""
     if type.shape == "object":
         return type.fields.get(key, ANY)
     return type.values or ANY
 
 
-def is_named(type: Type, key: str) -> bool:
+def is_declared(type: Type, key: str) -> bool:
     """Whether a key is a declared field, which is there because the kind says so, not because somebody put it there."""
     return type.shape == "object" and key in type.fields
 
 
-def splits(value: Any, type: Type) -> bool:
+def is_granular(value: Any, type: Type) -> bool:
     """Whether a value is owned part by part: a granular object or an associative list. An empty one is a leaf."""
     if isinstance(value, dict):
         return bool(value) and not type.atomic_map and type.shape in ("object", "map", "any")
@@ -35,7 +35,7 @@ def splits(value: Any, type: Type) -> bool:
 
 # Bounded, since the types of custom resources come and go.
 @lru_cache(maxsize=1024)
-def nothing_yet(type: Type) -> dict[str, Any]:
+def empty_object(type: Type) -> dict[str, Any]:
     """An object before anything is set: only the fields that Go writes even if nobody sent them. Not to be changed."""
     return _zero(type) or {}
 

@@ -7,78 +7,78 @@ from typing import Any
 
 
 @dataclass(slots=True)
-class Node:
+class Expr:
     offset: int
 
 
 @dataclass(slots=True)
-class Literal(Node):
+class LiteralExpr(Expr):
     value: Any
 
 
 @dataclass(slots=True)
-class Ident(Node):
+class IdentExpr(Expr):
     name: str
 
 
 @dataclass(slots=True)
-class Select(Node):
+class SelectExpr(Expr):
     """`operand.field`; `has(operand.field)` with `test`; `operand.?field` with `optional`."""
 
-    operand: Node
+    operand: Expr
     field: str
     test: bool = False
     optional: bool = False
 
 
 @dataclass(slots=True)
-class Call(Node):
+class CallExpr(Expr):
     """A function, an operator (`_+_`), or a method where there is a target."""
 
     function: str
-    args: list[Node]
-    target: Node | None = None
+    args: list[Expr]
+    target: Expr | None = None
 
 
 @dataclass(slots=True)
-class ListNode(Node):
-    items: list[Node]
+class ListExpr(Expr):
+    items: list[Expr]
     optional: set[int] = field(default_factory=set)  # the positions of `?item`
 
 
 @dataclass(slots=True)
-class MapNode(Node):
-    keys: list[Node]
-    values: list[Node]
+class MapExpr(Expr):
+    keys: list[Expr]
+    values: list[Expr]
     optional: set[int] = field(default_factory=set)  # the positions of `?key: value`
 
 
 @dataclass(slots=True)
-class Struct(Node):
+class Struct(Expr):
     """`Name{field: value}`: parsed, so that it can be refused by name."""
 
     name: str
 
 
 @dataclass(slots=True)
-class Comprehension(Node):
+class ComprehensionExpr(Expr):
     """A macro over a list or map: `all`, `exists`, `existsOne`, `map`, `filter`, `transformMap` ...
 
     `step` is the predicate or the mapped value; `condition` restricts a mapping.
     """
 
     kind: str
-    range: Node
+    range: Expr
     variables: tuple[str, ...]
-    step: Node
-    condition: Node | None = None
+    step: Expr
+    condition: Expr | None = None
 
 
 @dataclass(slots=True)
-class Bind(Node):
+class BindExpr(Expr):
     """A local variable: what `optMap` and `optFlatMap` become."""
 
     variable: str
-    optional: Node
-    body: Node
+    optional: Expr
+    body: Expr
     flat: bool

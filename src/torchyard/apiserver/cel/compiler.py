@@ -7,21 +7,21 @@ from typing import Any, NamedTuple
 
 from torchyard.apiserver.cel import comprehensions, runtime
 from torchyard.apiserver.cel.ast import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListNode,
-    Literal,
-    MapNode,
-    Node,
-    Select,
+    BindExpr,
+    CallExpr,
+    ComprehensionExpr,
+    Expr,
+    IdentExpr,
+    ListExpr,
+    LiteralExpr,
+    MapExpr,
+    SelectExpr,
 )
 from torchyard.apiserver.cel.errors import Issue
-from torchyard.apiserver.cel.functions import Function, Library
-from torchyard.apiserver.cel.literals import literal_error
+from torchyard.apiserver.cel.functions import FunctionDecl, Library
+from torchyard.apiserver.cel.literal_checks import literal_error
 from torchyard.apiserver.cel.parser import qualified
-from torchyard.apiserver.cel.runtime import Frame, Run
+from torchyard.apiserver.cel.runtime import Frame, Interpretable
 from torchyard.apiserver.cel.types import (
     BOOL,
     BYTES,
@@ -42,9 +42,9 @@ from torchyard.apiserver.cel.types import (
 from torchyard.apiserver.cel.values import NONE, Optional, TypeValue, Uint
 
 
-class Compiled(NamedTuple):
+class CompiledExpr(NamedTuple):
     type: CelType
-    run: Run
+    run: Interpretable
 
 
 _LITERALS: dict[type, CelType] = {
@@ -77,10 +77,10 @@ def _nothing(frame: Frame) -> Any:
     raise AssertionError("an expression with faults does not run")
 
 
-_FAULTY = Compiled(DYN, _nothing)
+_FAULTY = CompiledExpr(DYN, _nothing)
 
 
-class Walk:
+class ExpressionCompiler:
     """One pass. Faults are collected in `issues`; what they touch is taken to be of any type."""
 
     def __init__(self, source: str, variables: Mapping[str, CelType], library: Library) -> None:
@@ -96,50 +96,50 @@ class Walk:
             name: (slot, kind) for slot, (name, kind) in enumerate(variables.items())
         }
 
-    def visit(self, node: Node) -> Compiled:
+    def visit(self, node: Expr) -> CompiledExpr:
         match node:
-            case Literal():
+            case LiteralExpr():
                 value = node.value
-                return Compiled(_LITERALS[type(value)], lambda frame: value)
-            case Ident():
+                return CompiledExpr(_LITERALS[type(value)], lambda frame: value)
+            case IdentExpr():
                 return self._ident(node)
-            case Select():
+            case SelectExpr():
                 return self._select(node)
-            case Call():
+            case CallExpr():
                 return self._call(node)
-            case ListNode():
+            case ListExpr():
                 return self._list(node)
-            case MapNode():
+            case MapExpr():
                 return self._map(node)
-            case Comprehension():
+            case ComprehensionExpr():
                 return self._comprehension(node)
-            case Bind():
+            case BindExpr():
                 return self._bind(node)
         raise AssertionError(node)
 
-    def _error(self, offset: int, message: str) -> Compiled:
+    def _error(self, offset: int, message: str) -> CompiledExpr:
         self.issues.append(Issue(offset, message))
         return _FAULTY
 
-    def _undeclared(self, offset: int, name: str) -> Compiled:
+    def _undeclared(self, offset: int, name: str) -> CompiledExpr:
         return self._error(offset, f"undeclared reference to '{name}' (in container '')")
 
-    def _ident(self, node: Ident) -> Compiled:
+    def _ident(self, node: IdentExpr) -> CompiledExpr:
         known = self._scope.get(node.name)
         if known is not None:
             slot, kind = known
             if node.name in self._outer and slot < len(self._outer):
                 self.uses.add(node.name)
-            return Compiled(kind, lambda frame: frame.slots[slot])
+            return CompiledExpr(kind, lambda frame: frame.slots[slot])
         return self._type_ident(node.name) or self._undeclared(node.offset, node.name)
 
-    def _type_ident(self, name: str) -> Compiled | None:
+    def _type_ident(self, name: str) -> CompiledExpr | None:
         if name not in _TYPE_NAMES:
             return None
         value = TypeValue(name)
-        return Compiled(type_of(_TYPE_NAMES[name]), lambda frame: value)
+        return CompiledExpr(type_of(_TYPE_NAMES[name]), lambda frame: value)
 
-    def _select(self, node: Select) -> Compiled:
+    def _select(self, node: SelectExpr) -> CompiledExpr:
         name = qualified(node)
         if name and name.partition(".")[0] not in self._scope and (found := self._type_ident(name)):
             return found
@@ -152,12 +152,12 @@ class Walk:
             return _FAULTY
         field_type, key = field
         if node.test:
-            return Compiled(BOOL, runtime.run_has(operand.run, key))
+            return CompiledExpr(BOOL, runtime.run_has(operand.run, key))
         if is_optional or node.optional:
-            return Compiled(optional_of(field_type), runtime.run_optional_field(operand.run, key))
-        return Compiled(field_type, runtime.run_field(operand.run, key))
+            return CompiledExpr(optional_of(field_type), runtime.run_optional_field(operand.run, key))
+        return CompiledExpr(field_type, runtime.run_field(operand.run, key))
 
-    def _field(self, kind: CelType, node: Select) -> tuple[CelType, str] | None:
+    def _field(self, kind: CelType, node: SelectExpr) -> tuple[CelType, str] | None:
         if isinstance(kind, ObjectType):
             field = kind.fields.get(node.field)
             if field is None:
@@ -171,36 +171,36 @@ class Walk:
         self._error(node.offset, f"type '{self.types.shown(kind)}' does not support field selection")
         return None
 
-    def _call(self, node: Call) -> Compiled:
+    def _call(self, node: CallExpr) -> CompiledExpr:
         if node.target is None and node.function in _LOGIC:
             return self._logic(node)
         if node.target is not None and (name := qualified(node.target)):
             # a namespaced function such as `optional.of`, unless a variable is called so
             full = f"{name}.{node.function}"
             if name.partition(".")[0] not in self._scope and self.library.find(full):
-                return self._function(Call(node.offset, full, node.args))
+                return self._function(CallExpr(node.offset, full, node.args))
         return self._function(node)
 
-    def _logic(self, node: Call) -> Compiled:
+    def _logic(self, node: CallExpr) -> CompiledExpr:
         args = [self.visit(arg) for arg in node.args]
         if node.function == "_?_:_":
             shared = self.types.fresh()
             given = tuple(arg.type for arg in args)
             if not self.types.all_assignable((BOOL, shared, shared), given):
                 return self._no_overload(node, given, is_method=False)
-            return Compiled(shared, runtime.run_conditional(*(arg.run for arg in args)))
+            return CompiledExpr(shared, runtime.run_conditional(*(arg.run for arg in args)))
         if node.function in ("_==_", "_!=_"):
             shared, given = self.types.fresh(), tuple(arg.type for arg in args)
             if not self.types.all_assignable((shared, shared), given):
                 return self._no_overload(node, given, is_method=False)
-            return Compiled(BOOL, runtime.run_equality(args[0].run, args[1].run, negated=node.function == "_!=_"))
+            return CompiledExpr(BOOL, runtime.run_equality(args[0].run, args[1].run, negated=node.function == "_!=_"))
         for arg, part in zip(args, node.args, strict=True):
             if not self.types.assignable(BOOL, arg.type):
                 self._error(part.offset, f"expected type 'bool' but found '{self.types.shown(arg.type)}'")
         combine = runtime.run_and if node.function == "_&&_" else runtime.run_or
-        return Compiled(BOOL, combine(args[0].run, args[1].run))
+        return CompiledExpr(BOOL, combine(args[0].run, args[1].run))
 
-    def _function(self, node: Call) -> Compiled:
+    def _function(self, node: CallExpr) -> CompiledExpr:
         functions = self.library.find(node.function)
         parts = [*([node.target] if node.target is not None else []), *node.args]
         if not functions:
@@ -210,12 +210,12 @@ class Walk:
         args = [self._argument(part, node) for part in parts]
         given = tuple(arg.type for arg in args)
         result: CelType | None = None
-        candidates: list[Function] = []
+        candidates: list[FunctionDecl] = []
         for one in functions:
             for overload in one.overloads:
-                if overload.method != (node.target is not None):
+                if overload.is_member != (node.target is not None):
                     continue
-                takes = self.types.instance((*overload.takes, overload.gives))
+                takes = self.types.instance((*overload.arg_types, overload.result_type))
                 if self.types.all_assignable(takes[:-1], given):
                     gives = takes[-1]
                     same = result is None or self.types.resolve(result) == self.types.resolve(gives)
@@ -227,9 +227,9 @@ class Walk:
         if (error := literal_error(node)) is not None:
             return self._error(*error)
         dynamic = any(self._is_dynamic(one) for one in given)
-        return Compiled(result, runtime.run_invocation(candidates, [arg.run for arg in args], dynamic=dynamic))
+        return CompiledExpr(result, runtime.run_invocation(candidates, [arg.run for arg in args], dynamic=dynamic))
 
-    def _argument(self, part: Node, call: Call) -> Compiled:
+    def _argument(self, part: Expr, call: CallExpr) -> CompiledExpr:
         """Only in the values of `format` may a literal hold this and that."""
         known = len(self.mixed)
         compiled = self.visit(part)
@@ -242,14 +242,14 @@ class Walk:
         resolved = self.types.resolve(kind)
         return resolved in (DYN, NULL) or any(map(self._is_dynamic, resolved.params))
 
-    def _no_overload(self, node: Call, given: tuple[CelType, ...], *, is_method: bool) -> Compiled:
+    def _no_overload(self, node: CallExpr, given: tuple[CelType, ...], *, is_method: bool) -> CompiledExpr:
         shown = [self.types.shown(one) for one in given]
         said = f"{shown[0]}.({', '.join(shown[1:])})" if is_method else f"({', '.join(shown)})"
         return self._error(node.offset, f"found no matching overload for '{node.function}' applied to '{said}'")
 
-    def _list(self, node: ListNode) -> Compiled:
+    def _list(self, node: ListExpr) -> CompiledExpr:
         item: CelType = self.types.fresh()
-        runs: list[Run] = []
+        runs: list[Interpretable] = []
         for index, part in enumerate(node.items):
             compiled = self.visit(part)
             kind = compiled.type
@@ -257,7 +257,7 @@ class Walk:
                 kind = self._unwrapped(part.offset, kind)
             item = self._joined(item, kind, part.offset)
             runs.append(compiled.run)
-        return Compiled(list_of(item), runtime.run_list_of(runs, frozenset(node.optional)))
+        return CompiledExpr(list_of(item), runtime.run_list_of(runs, frozenset(node.optional)))
 
     def _joined(self, known: CelType, kind: CelType, offset: int) -> CelType:
         """What the elements of a literal have in common."""
@@ -277,11 +277,11 @@ class Walk:
         self._join(optional_of(inner), kind, offset)
         return inner
 
-    def _map(self, node: MapNode) -> Compiled:
+    def _map(self, node: MapExpr) -> CompiledExpr:
         key: CelType = self.types.fresh()
         value: CelType = self.types.fresh()
-        keys: list[Run] = []
-        values: list[Run] = []
+        keys: list[Interpretable] = []
+        values: list[Interpretable] = []
         for index, (key_part, value_part) in enumerate(zip(node.keys, node.values, strict=True)):
             one, other = self.visit(key_part), self.visit(value_part)
             key = self._joined(key, one.type, key_part.offset)
@@ -289,9 +289,9 @@ class Walk:
             value = self._joined(value, kind, value_part.offset)
             keys.append(one.run)
             values.append(other.run)
-        return Compiled(map_of(key, value), runtime.run_map_of(keys, values, frozenset(node.optional)))
+        return CompiledExpr(map_of(key, value), runtime.run_map_of(keys, values, frozenset(node.optional)))
 
-    def _comprehension(self, node: Comprehension) -> Compiled:
+    def _comprehension(self, node: ComprehensionExpr) -> CompiledExpr:
         over = self.visit(node.range)
         kinds = self._range_types(over.type, node)
         if kinds is None:
@@ -312,12 +312,12 @@ class Walk:
         for part, compiled in ((node.condition, condition), (node.step, step if is_predicate else None)):
             if part is not None and compiled is not None:
                 self._join(BOOL, compiled.type, part.offset)
-        loop = comprehensions.Loop(
+        loop = comprehensions.ComprehensionLoop(
             over.run, first, len(node.variables), step.run, condition.run if condition else None, _weight(node.step)
         )
-        return Compiled(self._result_type(node, over.type, kinds, step.type), comprehensions.KINDS[node.kind](loop))
+        return CompiledExpr(self._result_type(node, over.type, kinds, step.type), comprehensions.KINDS[node.kind](loop))
 
-    def _range_types(self, over: CelType, node: Comprehension) -> tuple[CelType, ...] | None:
+    def _range_types(self, over: CelType, node: ComprehensionExpr) -> tuple[CelType, ...] | None:
         """The types of the variables a macro goes through a value with."""
         kind, two = self.types.shallow(over), len(node.variables) == 2
         if kind.name == "list":
@@ -333,7 +333,9 @@ class Walk:
         )
         return None
 
-    def _result_type(self, node: Comprehension, over: CelType, kinds: tuple[CelType, ...], step: CelType) -> CelType:
+    def _result_type(
+        self, node: ComprehensionExpr, over: CelType, kinds: tuple[CelType, ...], step: CelType
+    ) -> CelType:
         match node.kind:
             case "all" | "exists" | "existsOne":
                 return BOOL
@@ -346,7 +348,7 @@ class Walk:
         entry = self.types.shallow(step)
         return entry if entry.name == "map" else map_of(DYN, DYN)
 
-    def _bind(self, node: Bind) -> Compiled:
+    def _bind(self, node: BindExpr) -> CompiledExpr:
         optional = self.visit(node.optional)
         inner = self._unwrapped(node.optional.offset, optional.type)
         slot, self.slots = self.slots, self.slots + 1
@@ -367,21 +369,21 @@ class Walk:
             found = body.run(frame)
             return found if node.flat else Optional(found)
 
-        return Compiled(result, run)
+        return CompiledExpr(result, run)
 
 
 _LOGIC = frozenset({"_&&_", "_||_", "_?_:_", "_==_", "_!=_"})
 
 
-def _weight(node: Node) -> int:
+def _weight(node: Expr) -> int:
     """How many nodes an expression has: what one turn of a loop costs."""
     match node:
-        case Select():
+        case SelectExpr():
             return 1 + _weight(node.operand)
-        case Call():
+        case CallExpr():
             return 1 + sum(map(_weight, node.args)) + (_weight(node.target) if node.target else 0)
-        case ListNode():
+        case ListExpr():
             return 1 + sum(map(_weight, node.items))
-        case MapNode():
+        case MapExpr():
             return 1 + sum(map(_weight, node.keys)) + sum(map(_weight, node.values))
     return 1

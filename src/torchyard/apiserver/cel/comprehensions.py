@@ -8,18 +8,18 @@ from typing import Any
 
 from torchyard.apiserver.cel.errors import EvaluationError, no_such_overload
 
-Run = Callable[[Any], Any]
+Interpretable = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class ComprehensionLoop:
     """What to go through, the slots of one or two variables, and what to do each turn."""
 
-    over: Run
+    over: Interpretable
     slot: int
     variables: int
-    step: Run
-    condition: Run | None
+    step: Interpretable
+    condition: Interpretable | None
     weight: int
 
     def turns(self, frame: Any) -> Iterator[Any]:
@@ -54,10 +54,10 @@ class Loop:
                 yield item
 
 
-def _decided_by(answer: bool) -> Callable[[Loop], Run]:
+def _decided_by(answer: bool) -> Callable[[ComprehensionLoop], Interpretable]:
     """`all` is decided by a false, `exists` by a true; until then, an error may be overruled."""
 
-    def build(loop: Loop) -> Run:
+    def build(loop: ComprehensionLoop) -> Interpretable:
         def run(frame: Any) -> bool:
             error: EvaluationError | None = None
             for _ in loop.turns(frame):
@@ -75,26 +75,26 @@ def _decided_by(answer: bool) -> Callable[[Loop], Run]:
     return build
 
 
-def _exists_one(loop: Loop) -> Run:
+def _exists_one(loop: ComprehensionLoop) -> Interpretable:
     def run(frame: Any) -> bool:
         return sum(loop.holds(frame) for _ in loop.turns(frame)) == 1
 
     return run
 
 
-def _filter(loop: Loop) -> Run:
+def _filter(loop: ComprehensionLoop) -> Interpretable:
     return lambda frame: [item for item in loop.turns(frame) if loop.holds(frame)]
 
 
-def _map(loop: Loop) -> Run:
+def _map(loop: ComprehensionLoop) -> Interpretable:
     return lambda frame: [loop.step(frame) for _ in loop.chosen(frame)]
 
 
-def _transform_map(loop: Loop) -> Run:
+def _transform_map(loop: ComprehensionLoop) -> Interpretable:
     return lambda frame: {key: loop.step(frame) for key in loop.chosen(frame)}
 
 
-def _transform_entries(loop: Loop) -> Run:
+def _transform_entries(loop: ComprehensionLoop) -> Interpretable:
     def run(frame: Any) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         for _ in loop.chosen(frame):
@@ -107,7 +107,7 @@ def _transform_entries(loop: Loop) -> Run:
     return run
 
 
-KINDS: dict[str, Callable[[Loop], Run]] = {
+KINDS: dict[str, Callable[[ComprehensionLoop], Interpretable]] = {
     "all": _decided_by(False),
     "exists": _decided_by(True),
     "existsOne": _exists_one,

@@ -35,11 +35,11 @@ class EvaluationError(Exception):
     """An expression that came to no result: a missing key, an overflow, a division by zero."""
 
 
-class OverBudget(Exception):
+class CostLimitExceeded(Exception):
     """An expression that was stopped because it cost too much. Nothing in an expression can catch it."""
 
 
-def no_conversion(wanted: str, given: str = "string") -> EvaluationError:
+def conversion_error(wanted: str, given: str = "string") -> EvaluationError:
     return EvaluationError(f"type conversion error from '{given}' to '{wanted}'")
 
 

@@ -10,16 +10,16 @@ from torchyard.apiserver.cel.types import CelType
 
 
 @dataclass(frozen=True, slots=True)
-class Overload:
+class OverloadDecl:
     """One signature of a function. A method's first type is its target's."""
 
-    takes: tuple[CelType, ...]
-    gives: CelType
-    method: bool = False
+    arg_types: tuple[CelType, ...]
+    result_type: CelType
+    is_member: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionDecl:
     """A function. `run` gets the evaluated arguments, target first.
 
     `metered` ones get the budget before them; `lenient` ones tell themselves what they cannot take.
@@ -27,33 +27,33 @@ class Function:
 
     name: str
     run: Callable[..., Any]
-    overloads: tuple[Overload, ...]
+    overloads: tuple[OverloadDecl, ...]
     metered: bool = False
-    lenient: bool = False
+    checks_arguments: bool = False
 
 
 def function(
-    name: str, run: Callable[..., Any], *overloads: Overload, metered: bool = False, lenient: bool = False
-) -> Function:
-    return Function(name, run, overloads, metered, lenient)
+    name: str, run: Callable[..., Any], *overloads: OverloadDecl, metered: bool = False, checks_arguments: bool = False
+) -> FunctionDecl:
+    return FunctionDecl(name, run, overloads, metered, checks_arguments)
 
 
-def call(*takes: CelType, gives: CelType) -> Overload:
-    return Overload(takes, gives)
+def overload(*arg_types: CelType, result: CelType) -> OverloadDecl:
+    return OverloadDecl(arg_types, result)
 
 
-def method(*takes: CelType, gives: CelType) -> Overload:
-    return Overload(takes, gives, method=True)
+def member_overload(*arg_types: CelType, result: CelType) -> OverloadDecl:
+    return OverloadDecl(arg_types, result, is_member=True)
 
 
 class Library:
     """Functions by name and number of arguments, the target counted."""
 
-    def __init__(self, *parts: Iterable[Function]) -> None:
-        self._functions: dict[str, list[Function]] = {}
+    def __init__(self, *parts: Iterable[FunctionDecl]) -> None:
+        self._functions: dict[str, list[FunctionDecl]] = {}
         for part in parts:
             for one in part:
                 self._functions.setdefault(one.name, []).append(one)
 
-    def find(self, name: str) -> list[Function]:
+    def find(self, name: str) -> list[FunctionDecl]:
         return self._functions.get(name, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torchyard.apiserver.cel.ast import Bind, Comprehension, Ident, Node, Select
+from torchyard.apiserver.cel.ast import BindExpr, ComprehensionExpr, Expr, IdentExpr, SelectExpr
 
 
 class MacroError(Exception):
@@ -14,7 +14,7 @@ class MacroError(Exception):
         self.message = message
 
 
-_NOT_A_NAME = "argument must be a simple name"
+_NOT_AN_IDENTIFIER = "argument must be a simple name"
 # name -> numbers of arguments; one variable, or two (index and item, key and value), before the body
 _ONE = {"all": (2,), "exists": (2,), "exists_one": (2,), "existsOne": (2,), "filter": (2,), "map": (2, 3)}
 _TWO = {
@@ -27,12 +27,12 @@ _TWO = {
 }
 
 
-def expand(offset: int, name: str, args: list[Node], target: Node | None) -> Node | None:
+def expand(offset: int, name: str, args: list[Expr], target: Expr | None) -> Expr | None:
     """What a call stands for, or None if it is no macro."""
     if target is None:
         return _has(offset, args) if name == "has" and len(args) == 1 else None
     if name in ("optMap", "optFlatMap") and len(args) == 2:
-        return Bind(offset, _variable(args[0]), target, args[1], flat=name == "optFlatMap")
+        return BindExpr(offset, _variable(args[0]), target, args[1], flat=name == "optFlatMap")
     if len(args) in _ONE.get(name, ()):
         return _over(offset, name, args, target, 1)
     if len(args) in _TWO.get(name, ()):
@@ -40,24 +40,24 @@ def expand(offset: int, name: str, args: list[Node], target: Node | None) -> Nod
     return None
 
 
-def _has(offset: int, args: list[Node]) -> Node:
+def _has(offset: int, args: list[Expr]) -> Expr:
     (arg,) = args
-    if not isinstance(arg, Select) or arg.test:
+    if not isinstance(arg, SelectExpr) or arg.test:
         raise MacroError(arg.offset, "invalid argument to has() macro")
-    return Select(offset, arg.operand, arg.field, test=True)
+    return SelectExpr(offset, arg.operand, arg.field, test=True)
 
 
-def _over(offset: int, name: str, args: list[Node], target: Node, count: int) -> Node:
-    said = "argument is not an identifier" if name in ("map", "filter") else _NOT_A_NAME
+def _over(offset: int, name: str, args: list[Expr], target: Expr, count: int) -> Expr:
+    said = "argument is not an identifier" if name in ("map", "filter") else _NOT_AN_IDENTIFIER
     variables = tuple(_variable(arg, said) for arg in args[:count])
     if len(set(variables)) != count:
         raise MacroError(args[1].offset, f"duplicate variable name: {variables[1]}")
     *condition, step = args[count:]
     kind = {"exists_one": "existsOne", "transformList": "map"}.get(name, name)
-    return Comprehension(offset, kind, target, variables, step, condition[0] if condition else None)
+    return ComprehensionExpr(offset, kind, target, variables, step, condition[0] if condition else None)
 
 
-def _variable(node: Node, said: str = _NOT_A_NAME) -> str:
-    if not isinstance(node, Ident):
+def _variable(node: Expr, said: str = _NOT_AN_IDENTIFIER) -> str:
+    if not isinstance(node, IdentExpr):
         raise MacroError(node.offset, said)
     return node.name

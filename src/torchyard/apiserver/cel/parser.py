@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torchyard.apiserver.cel.ast import Call, Ident, ListNode, Literal, MapNode, Node, Select
+from torchyard.apiserver.cel.ast import CallExpr, Expr, IdentExpr, ListExpr, LiteralExpr, MapExpr, SelectExpr
 from torchyard.apiserver.cel.errors import CompileError, Issue
 from torchyard.apiserver.cel.lexer import Token, tokens
 from torchyard.apiserver.cel.macros import MacroError, expand
-from torchyard.apiserver.cel.values import INT, UINT, Uint
+from torchyard.apiserver.cel.values import INT_RANGE, UINT_RANGE, Uint
 
 # As cel-go: an expression nested deeper, or longer, is refused.
 MAX_DEPTH = 250
@@ -24,7 +24,7 @@ _EXPECTED = (
 )
 
 
-def parse(source: str) -> Node:
+def parse(source: str) -> Expr:
     """The expression as nodes, its macros expanded. Raises CompileError."""
     if len(source) > MAX_SIZE:
         said = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}"
@@ -76,7 +76,7 @@ class _Parser:
         if self.token.kind != "end":
             raise self._refuse(f"Syntax error: mismatched input '{self.token.text}' expecting <EOF>")
 
-    def expression(self) -> Node:
+    def expression(self) -> Expr:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._refuse(_TOO_DEEP)
@@ -85,41 +85,41 @@ class _Parser:
             offset = self._next().offset
             then = self._or()
             self._expect(":")
-            node = Call(offset, "_?_:_", [node, then, self.expression()])
+            node = CallExpr(offset, "_?_:_", [node, then, self.expression()])
         self._depth -= 1
         return node
 
-    def _or(self) -> Node:
+    def _or(self) -> Expr:
         node = self._and()
         while self.token.kind == "||":
-            node = Call(self._next().offset, "_||_", [node, self._and()])
+            node = CallExpr(self._next().offset, "_||_", [node, self._and()])
         return node
 
-    def _and(self) -> Node:
+    def _and(self) -> Expr:
         node = self._relation()
         while self.token.kind == "&&":
-            node = Call(self._next().offset, "_&&_", [node, self._relation()])
+            node = CallExpr(self._next().offset, "_&&_", [node, self._relation()])
         return node
 
-    def _relation(self) -> Node:
+    def _relation(self) -> Expr:
         node = self._addition()
         while (function := _RELATIONS.get(self.token.text)) and self.token.kind in (*_RELATIONS, "ident"):
-            node = Call(self._next().offset, function, [node, self._addition()])
+            node = CallExpr(self._next().offset, function, [node, self._addition()])
         return node
 
-    def _addition(self) -> Node:
+    def _addition(self) -> Expr:
         node = self._product()
         while function := _ADDITIONS.get(self.token.kind):
-            node = Call(self._next().offset, function, [node, self._product()])
+            node = CallExpr(self._next().offset, function, [node, self._product()])
         return node
 
-    def _product(self) -> Node:
+    def _product(self) -> Expr:
         node = self._unary()
         while function := _PRODUCTS.get(self.token.kind):
-            node = Call(self._next().offset, function, [node, self._unary()])
+            node = CallExpr(self._next().offset, function, [node, self._unary()])
         return node
 
-    def _unary(self) -> Node:
+    def _unary(self) -> Expr:
         operator, offset, count = self.token.kind, self.token.offset, 0
         if operator in ("!", "-"):
             while self._take(operator):
@@ -130,22 +130,22 @@ class _Parser:
             node = self._members(literal)
         else:
             node = self._member()
-        return Call(offset, f"{operator}_", [node]) if count % 2 else node
+        return CallExpr(offset, f"{operator}_", [node]) if count % 2 else node
 
-    def _negative(self, offset: int) -> Node:
+    def _negative(self, offset: int) -> Expr:
         token = self._next()
         assert isinstance(token.value, (int, float))
         return self._number(-token.value, offset)
 
-    def _number(self, value: int | float, offset: int) -> Node:
-        if isinstance(value, int) and value not in INT:
+    def _number(self, value: int | float, offset: int) -> Expr:
+        if isinstance(value, int) and value not in INT_RANGE:
             raise self._refuse("Syntax error: invalid int literal", offset)
-        return Literal(offset, value)
+        return LiteralExpr(offset, value)
 
-    def _member(self) -> Node:
+    def _member(self) -> Expr:
         return self._members(self._primary())
 
-    def _members(self, node: Node) -> Node:
+    def _members(self, node: Expr) -> Expr:
         while True:
             if self.token.kind == ".":
                 node = self._select(node)
@@ -154,28 +154,28 @@ class _Parser:
                 optional = self._take("?")
                 index = self.expression()
                 self._expect("]")
-                node = Call(offset, "_[?_]" if optional else "_[_]", [node, index])
+                node = CallExpr(offset, "_[?_]" if optional else "_[_]", [node, index])
             elif self.token.kind == "{" and (name := qualified(node)):
                 raise self._refuse(f"undeclared reference to '{name}' (in container '')", node.offset)
             else:
                 return node
 
-    def _select(self, node: Node) -> Node:
+    def _select(self, node: Expr) -> Expr:
         dot = self._next()
         optional = self._take("?")
         name = self._next()
         if name.kind == "quoted-ident":
-            return Select(dot.offset, node, str(name.value), optional=optional)
+            return SelectExpr(dot.offset, node, str(name.value), optional=optional)
         if name.kind != "ident":
             self._at -= 1
             raise self._refuse(f"Syntax error: no viable alternative at input '{self.source[: name.offset + 1]}'")
         if self.token.kind == "(" and not optional:
             call = self._next()
             return self._macro(call.offset, name.text, self._arguments(), node)
-        return Select(dot.offset, node, name.text, optional=optional)
+        return SelectExpr(dot.offset, node, name.text, optional=optional)
 
-    def _arguments(self) -> list[Node]:
-        args: list[Node] = []
+    def _arguments(self) -> list[Expr]:
+        args: list[Expr] = []
         if self._take(")"):
             return args
         while True:
@@ -185,14 +185,14 @@ class _Parser:
         self._expect(")")
         return args
 
-    def _macro(self, offset: int, name: str, args: list[Node], target: Node | None) -> Node:
+    def _macro(self, offset: int, name: str, args: list[Expr], target: Expr | None) -> Expr:
         try:
             expanded = expand(offset, name, args, target)
         except MacroError as error:
             raise self._refuse(error.message, error.offset) from None
-        return expanded or Call(offset, name, args, target)
+        return expanded or CallExpr(offset, name, args, target)
 
-    def _primary(self) -> Node:
+    def _primary(self) -> Expr:
         token = self._next()
         match token.kind:
             case "int":
@@ -200,11 +200,11 @@ class _Parser:
                 return self._number(token.value, token.offset)
             case "uint":
                 assert isinstance(token.value, int)
-                if token.value not in UINT:
+                if token.value not in UINT_RANGE:
                     raise self._refuse("Syntax error: invalid uint literal", token.offset)
-                return Literal(token.offset, Uint(token.value))
+                return LiteralExpr(token.offset, Uint(token.value))
             case "float" | "string" | "bytes":
-                return Literal(token.offset, token.value)
+                return LiteralExpr(token.offset, token.value)
             case "(":
                 node = self.expression()
                 self._expect(")")
@@ -220,9 +220,9 @@ class _Parser:
         self._at -= 1
         raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}")
 
-    def _ident(self, token: Token, *, leading: bool = False) -> Node:
+    def _ident(self, token: Token, *, leading: bool = False) -> Expr:
         if token.kind == "ident" and not leading and token.text in ("true", "false", "null"):
-            return Literal(token.offset, {"true": True, "false": False, "null": None}[token.text])
+            return LiteralExpr(token.offset, {"true": True, "false": False, "null": None}[token.text])
         if token.kind != "ident" or token.text in _RESERVED:
             if token.text in _RESERVED and token.text != "in":
                 raise self._refuse(f"reserved identifier: {token.text}", token.offset)
@@ -230,10 +230,10 @@ class _Parser:
         if self.token.kind == "(":
             call = self._next()
             return self._macro(call.offset, token.text, self._arguments(), None)
-        return Ident(token.offset, token.text)
+        return IdentExpr(token.offset, token.text)
 
-    def _list(self, offset: int) -> Node:
-        items: list[Node] = []
+    def _list(self, offset: int) -> Expr:
+        items: list[Expr] = []
         optional: set[int] = set()
         while self.token.kind != "]":
             if self._take("?"):
@@ -242,11 +242,11 @@ class _Parser:
             if not self._take(","):
                 break
         self._expect("]")
-        return ListNode(offset, items, optional)
+        return ListExpr(offset, items, optional)
 
-    def _map(self, offset: int) -> Node:
-        keys: list[Node] = []
-        values: list[Node] = []
+    def _map(self, offset: int) -> Expr:
+        keys: list[Expr] = []
+        values: list[Expr] = []
         optional: set[int] = set()
         while self.token.kind != "}":
             if self._take("?"):
@@ -257,13 +257,13 @@ class _Parser:
             if not self._take(","):
                 break
         self._expect("}")
-        return MapNode(offset, keys, values, optional)
+        return MapExpr(offset, keys, values, optional)
 
 
-def qualified(node: Node) -> str:
+def qualified(node: Expr) -> str:
     """`a.b.c` as text, or nothing if the node is anything else."""
-    if isinstance(node, Ident):
+    if isinstance(node, IdentExpr):
         return node.name
-    if isinstance(node, Select) and not node.test and not node.optional and (head := qualified(node.operand)):
+    if isinstance(node, SelectExpr) and not node.test and not node.optional and (head := qualified(node.operand)):
         return f"{head}.{node.field}"
     return ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.compiler import Compiled, Walk
+from torchyard.apiserver.cel.compiler import CompiledExpr, ExpressionCompiler
+from torchyard.apiserver.cel.cost_budget import CostBudget
 from torchyard.apiserver.cel.errors import CompileError, EvaluationError, Issue
 from torchyard.apiserver.cel.functions import Library
 from torchyard.apiserver.cel.parser import parse
@@ -17,14 +17,14 @@ from torchyard.apiserver.cel.types import CelType
 class Program:
     """A compiled expression. `uses` names the variables it refers to."""
 
-    def __init__(self, compiled: Compiled, names: tuple[str, ...], slots: int, uses: frozenset[str]) -> None:
+    def __init__(self, compiled: CompiledExpr, names: tuple[str, ...], slots: int, uses: frozenset[str]) -> None:
         self.type = compiled.type
         self.uses = uses
         self._run = compiled.run
         self._names = names
         self._slots = slots
 
-    def evaluate(self, variables: Mapping[str, Any], budget: Budget) -> Any:
+    def evaluate(self, variables: Mapping[str, Any], budget: CostBudget) -> Any:
         """The value. Raises EvaluationError where there is none, OverBudget when it costs too much."""
         slots: list[Any] = [None] * self._slots
         for slot, name in enumerate(self._names):
@@ -38,12 +38,12 @@ class Program:
 def compile_expression(source: str, variables: Mapping[str, CelType], library: Library) -> Program:
     """The program of an expression over some variables. Raises CompileError."""
     node = parse(source)
-    walk = Walk(source, variables, library)
+    walk = ExpressionCompiler(source, variables, library)
     try:
         compiled = walk.visit(node)
     except RecursionError:
         raise CompileError(source, [Issue(0, "expression nested too deeply")]) from None
     if walk.issues or walk.mixed:
         raise CompileError(source, walk.issues or walk.mixed)
-    final = Compiled(walk.types.resolve(compiled.type), compiled.run)
+    final = CompiledExpr(walk.types.resolve(compiled.type), compiled.run)
     return Program(final, tuple(variables), walk.slots, frozenset(walk.uses))

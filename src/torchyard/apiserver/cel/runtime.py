@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.apiserver.cel.budget import Budget
+from torchyard.apiserver.cel.cost_budget import CostBudget
 from torchyard.apiserver.cel.errors import EvaluationError, no_such_overload
-from torchyard.apiserver.cel.functions import Function
+from torchyard.apiserver.cel.functions import FunctionDecl
 from torchyard.apiserver.cel.types import CelType
 from torchyard.apiserver.cel.values import (
     NONE,
@@ -17,8 +17,8 @@ from torchyard.apiserver.cel.values import (
     TypeValue,
     equal,
     is_number,
+    traversal_cost,
     type_name,
-    weight,
 )
 
 
@@ -27,19 +27,19 @@ class Frame:
 
     __slots__ = ("budget", "slots")
 
-    def __init__(self, slots: list[Any], budget: Budget) -> None:
+    def __init__(self, slots: list[Any], budget: CostBudget) -> None:
         self.slots = slots
         self.budget = budget
 
 
-Run = Callable[[Frame], Any]
+Interpretable = Callable[[Frame], Any]
 
 
 def _missing(key: Any) -> EvaluationError:
     return EvaluationError(f"no such key: {key}")
 
 
-def run_field(operand: Run, key: str) -> Run:
+def run_field(operand: Interpretable, key: str) -> Interpretable:
     def run(frame: Frame) -> Any:
         value = operand(frame)
         if type(value) is not dict:
@@ -52,7 +52,7 @@ def run_field(operand: Run, key: str) -> Run:
     return run
 
 
-def run_has(operand: Run, key: str) -> Run:
+def run_has(operand: Interpretable, key: str) -> Interpretable:
     def run(frame: Frame) -> bool:
         value = operand(frame)
         if isinstance(value, Optional):
@@ -64,7 +64,7 @@ def run_has(operand: Run, key: str) -> Run:
     return run
 
 
-def run_optional_field(operand: Run, key: str) -> Run:
+def run_optional_field(operand: Interpretable, key: str) -> Interpretable:
     def run(frame: Frame) -> Optional:
         value = operand(frame)
         if isinstance(value, Optional):
@@ -78,7 +78,7 @@ def run_optional_field(operand: Run, key: str) -> Run:
     return run
 
 
-def run_conditional(test: Run, then: Run, other: Run) -> Run:
+def run_conditional(test: Interpretable, then: Interpretable, other: Interpretable) -> Interpretable:
     def run(frame: Frame) -> Any:
         answer = test(frame)
         if answer is True:
@@ -93,17 +93,17 @@ def run_conditional(test: Run, then: Run, other: Run) -> Run:
 _LARGE = frozenset({str, bytes, list, dict, SetList, MapList})
 
 
-def run_equality(left: Run, right: Run, *, negated: bool) -> Run:
+def run_equality(left: Interpretable, right: Interpretable, *, negated: bool) -> Interpretable:
     def run(frame: Frame) -> bool:
         one, other = left(frame), right(frame)
         if type(one) in _LARGE:
-            frame.budget.spend(weight(one))
+            frame.budget.spend(traversal_cost(one))
         return equal(one, other) is not negated
 
     return run
 
 
-def run_and(left: Run, right: Run) -> Run:
+def run_and(left: Interpretable, right: Interpretable) -> Interpretable:
     """False wins over an error, on either side."""
 
     def run(frame: Frame) -> bool:
@@ -125,7 +125,7 @@ def run_and(left: Run, right: Run) -> Run:
     return run
 
 
-def run_or(left: Run, right: Run) -> Run:
+def run_or(left: Interpretable, right: Interpretable) -> Interpretable:
     """True wins over an error, on either side."""
 
     def run(frame: Frame) -> bool:
@@ -147,7 +147,7 @@ def run_or(left: Run, right: Run) -> Run:
     return run
 
 
-def run_list_of(runs: list[Run], optional: frozenset[int]) -> Run:
+def run_list_of(runs: list[Interpretable], optional: frozenset[int]) -> Interpretable:
     if not optional:
         return lambda frame: [run(frame) for run in runs]
 
@@ -164,7 +164,7 @@ def run_list_of(runs: list[Run], optional: frozenset[int]) -> Run:
     return run
 
 
-def run_map_of(keys: list[Run], values: list[Run], optional: frozenset[int]) -> Run:
+def run_map_of(keys: list[Interpretable], values: list[Interpretable], optional: frozenset[int]) -> Interpretable:
     def run(frame: Frame) -> dict[Any, Any]:
         found: dict[Any, Any] = {}
         for index, (key, part) in enumerate(zip(keys, values, strict=True)):
@@ -181,7 +181,7 @@ def run_map_of(keys: list[Run], values: list[Run], optional: frozenset[int]) -> 
     return run
 
 
-def run_invocation(candidates: list[Function], args: list[Run], *, dynamic: bool) -> Run:
+def run_invocation(candidates: list[FunctionDecl], args: list[Interpretable], *, dynamic: bool) -> Interpretable:
     """The call of a function; where types are known only now, they are looked at first."""
     first = candidates[0]
     call = first.run
@@ -198,9 +198,9 @@ def run_invocation(candidates: list[Function], args: list[Run], *, dynamic: bool
     return lambda frame: call(*[arg(frame) for arg in args])
 
 
-def _dispatched(candidates: list[Function], args: list[Run]) -> Run:
+def _dispatched(candidates: list[FunctionDecl], args: list[Interpretable]) -> Interpretable:
     """Which function takes the values is found once for each combination of their Python types."""
-    known: dict[tuple[type, ...], Function] = {}
+    known: dict[tuple[type, ...], FunctionDecl] = {}
 
     def run(frame: Frame) -> Any:
         values = [arg(frame) for arg in args]
@@ -213,12 +213,12 @@ def _dispatched(candidates: list[Function], args: list[Run]) -> Run:
     return run
 
 
-def _taking(candidates: list[Function], values: list[Any]) -> Function:
-    if candidates[0].lenient:
+def _taking(candidates: list[FunctionDecl], values: list[Any]) -> FunctionDecl:
+    if candidates[0].checks_arguments:
         return candidates[0]
     for one in candidates:
         for overload in one.overloads:
-            if len(overload.takes) == len(values) and all(map(_is_of, values, overload.takes)):
+            if len(overload.arg_types) == len(values) and all(map(_is_of, values, overload.arg_types)):
                 return one
     raise no_such_overload()
 

@@ -18,7 +18,7 @@ class CelType:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class ObjectField:
     """A field of an object: its type, and its name in JSON, which need not be an identifier."""
 
     type: CelType
@@ -29,11 +29,11 @@ class Field:
 class ObjectType(CelType):
     """An object with known fields, by the names that expressions use."""
 
-    fields: dict[str, Field] = field(default_factory=dict)
+    fields: dict[str, ObjectField] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Param(CelType):
+class TypeParam(CelType):
     """A type parameter of a function, or a type not known yet."""
 
 
@@ -47,8 +47,8 @@ NULL = CelType("null", nullable=True)
 DYN = CelType("dyn", nullable=True)
 TIMESTAMP = CelType("google.protobuf.Timestamp", nullable=True)
 DURATION = CelType("google.protobuf.Duration", nullable=True)
-A = Param("A")
-B = Param("B")
+A = TypeParam("A")
+B = TypeParam("B")
 
 
 def list_of(item: CelType) -> CelType:
@@ -79,16 +79,16 @@ class Substitution:
         self._bound: dict[str, CelType] = {}
         self._fresh = 0
 
-    def fresh(self) -> Param:
+    def fresh(self) -> TypeParam:
         self._fresh += 1
-        return Param(f"_var{self._fresh}")
+        return TypeParam(f"_var{self._fresh}")
 
     def instance(self, types: tuple[CelType, ...]) -> tuple[CelType, ...]:
         """The types of a function with parameters of its own."""
         names: dict[str, CelType] = {}
 
         def renamed(one: CelType) -> CelType:
-            if isinstance(one, Param):
+            if isinstance(one, TypeParam):
                 return names.setdefault(one.name, self.fresh())
             return CelType(one.name, tuple(map(renamed, one.params)), one.nullable) if one.params else one
 
@@ -96,14 +96,14 @@ class Substitution:
 
     def resolve(self, one: CelType) -> CelType:
         """A type with its parameters replaced; those that stand for nothing become dyn."""
-        if isinstance(one, Param):
+        if isinstance(one, TypeParam):
             bound = self._bound.get(one.name)
             return DYN if bound is None else self.resolve(bound)
         return CelType(one.name, tuple(map(self.resolve, one.params)), one.nullable) if one.params else one
 
     def shallow(self, one: CelType) -> CelType:
         """What a type is at its top, as far as known."""
-        while isinstance(one, Param) and one.name in self._bound:
+        while isinstance(one, TypeParam) and one.name in self._bound:
             one = self._bound[one.name]
         return one
 
@@ -124,7 +124,7 @@ class Substitution:
 
     def _fits(self, target: CelType, value: CelType) -> bool:
         target, value = self.shallow(target), self.shallow(value)
-        if isinstance(target, Param) or isinstance(value, Param):
+        if isinstance(target, TypeParam) or isinstance(value, TypeParam):
             return self._bind(target, value)
         if DYN in (target, value):
             return True
@@ -141,7 +141,7 @@ class Substitution:
     def _bind(self, target: CelType, value: CelType) -> bool:
         if target == value:
             return True
-        param, other = (target, value) if isinstance(target, Param) else (value, target)
+        param, other = (target, value) if isinstance(target, TypeParam) else (value, target)
         if self._occurs(param.name, other):
             return False
         self._bound[param.name] = other
@@ -149,14 +149,14 @@ class Substitution:
 
     def _occurs(self, name: str, inside: CelType) -> bool:
         inside = self.shallow(inside)
-        if isinstance(inside, Param):
+        if isinstance(inside, TypeParam):
             return inside.name == name
         return any(self._occurs(name, one) for one in inside.params)
 
     def shown(self, one: CelType) -> str:
         """A type as messages write it."""
         one = self.shallow(one)
-        if isinstance(one, Param):
+        if isinstance(one, TypeParam):
             return "dyn"
         if one.params:
             return f"{one.name}({', '.join(map(self.shown, one.params))})"

@@ -14,8 +14,8 @@ from typing import Any
 
 from torchyard.apiserver.cel.errors import EvaluationError, no_such_overload
 
-INT = range(-(2**63), 2**63)
-UINT = range(2**64)
+INT_RANGE = range(-(2**63), 2**63)
+UINT_RANGE = range(2**64)
 NANO = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # what cel-go takes for a time: the years 1 to 9999
@@ -95,14 +95,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def weight(value: Any) -> int:
+def traversal_cost(value: Any) -> int:
     """How many steps it takes to look at the whole of a value."""
     if isinstance(value, (str, bytes)):
         return len(value) // 10 + 1
     if isinstance(value, list):
-        return 1 + sum(map(weight, value))
+        return 1 + sum(map(traversal_cost, value))
     if isinstance(value, dict):
-        return 1 + sum(map(weight, value)) + sum(map(weight, value.values()))
+        return 1 + sum(map(traversal_cost, value)) + sum(map(traversal_cost, value.values()))
     return 1
 
 
@@ -179,19 +179,19 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 
 def checked_int(value: int) -> int:
-    if value not in INT:
+    if value not in INT_RANGE:
         raise EvaluationError("integer overflow")
     return value
 
 
 def checked_uint(value: int) -> Uint:
-    if value not in UINT:
+    if value not in UINT_RANGE:
         raise EvaluationError("unsigned integer overflow")
     return Uint(value)
 
 
 def checked_duration(nanos: int) -> Duration:
-    if nanos not in INT:
+    if nanos not in INT_RANGE:
         raise EvaluationError("integer overflow")
     return Duration(nanos)
 

@@ -14,16 +14,16 @@ from torchyard.apiserver.crd.columns import printer_columns
 from torchyard.apiserver.crd.jsonpath import JSONPath
 from torchyard.apiserver.crd.scale import ScalePaths, scale_errors
 from torchyard.apiserver.crd.schema import defaulting
-from torchyard.apiserver.crd.schema.accept import Acceptor, acceptor_of, settler_of, unsure
 from torchyard.apiserver.crd.schema.lists import duplicate_errors
 from torchyard.apiserver.crd.schema.metadata import coerce, embedded_errors
-from torchyard.apiserver.crd.schema.node import Node, compile_schema
+from torchyard.apiserver.crd.schema.node import SchemaNode, compile_schema
 from torchyard.apiserver.crd.schema.prune import prune
-from torchyard.apiserver.crd.schema.shape import resource_type
+from torchyard.apiserver.crd.schema.quick_check import QuickCheck, never, normalized_check, valid_check
+from torchyard.apiserver.crd.schema.resource_type import resource_type
 from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, schema_errors
 
 if TYPE_CHECKING:
-    from torchyard.apiserver.crd.rules.validation import RuleSet
+    from torchyard.apiserver.crd.cel_rules.validation import RuleValidator
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,16 @@ class CustomVersion:
         return ScalePaths.of((self.spec.get("subresources") or {}).get("scale"))
 
     @cached_property
-    def root(self) -> Node:
+    def root(self) -> SchemaNode:
         return compile_schema(self.schema)
 
     @cached_property
-    def _rules(self) -> RuleSet | None:
+    def _rules(self) -> RuleValidator | None:
         if not self.root.rules_below:
             return None
-        from torchyard.apiserver.crd.rules.validation import RuleSet
+        from torchyard.apiserver.crd.cel_rules.validation import RuleValidator
 
-        return RuleSet(self.root)
+        return RuleValidator(self.root)
 
     @cached_property
     def type(self) -> Type:
@@ -91,7 +91,7 @@ class CustomVersion:
     def default(self, obj: Object) -> None:
         defaulting.default(obj, self.root)
 
-    def read(self, obj: Object) -> None:
+    def normalize(self, obj: Object) -> None:
         """Bring an object that another schema let through into the form of this one, in place."""
         self.prune(obj)
         self.default(obj)
@@ -99,7 +99,7 @@ class CustomVersion:
     def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
         """The faults of an object as it is created, or changed from `old`; not those of its own metadata."""
         root = self.root
-        is_fine = acceptor_of(root)(obj)
+        is_fine = valid_check(root)(obj)
         found = [] if is_fine else schema_errors(obj, root, old=ABSENT if old is None else old)
         found += scale_errors(obj, self.scale)
         found += embedded_errors(obj, root)
@@ -109,15 +109,15 @@ class CustomVersion:
         return found + self._rule_errors(obj, old, found)
 
     @cached_property
-    def settles(self) -> Acceptor:
+    def is_normalized_status(self) -> QuickCheck:
         """Whether a status is valid for sure and stays as it is when it is pruned and defaulted."""
         status = self.root.properties.get("status")
-        return unsure if status is None or status.embedded_below else settler_of(status)
+        return never if status is None or status.embedded_below else normalized_check(status)
 
-    def validate_status(self, obj: Object, old: Object, *, is_settled: bool = False) -> list[FieldError]:
+    def validate_status(self, obj: Object, old: Object, *, is_normalized: bool = False) -> list[FieldError]:
         """The faults of a status change; the rest of the object is what it was. `is_settled`: see `settles`."""
         status = self.root.properties.get("status")
-        is_fine = is_settled or status is None or "status" not in obj or acceptor_of(status)(obj["status"])
+        is_fine = is_normalized or status is None or "status" not in obj or valid_check(status)(obj["status"])
         errs: list[FieldError] = []
         if status is not None and not is_fine:
             errs = [_in_status(one) for one in schema_errors(obj["status"], status, old=old.get("status", ABSENT))]
@@ -129,7 +129,7 @@ class CustomVersion:
 
     def _rule_errors(self, obj: Object, old: Object | None, known: list[FieldError]) -> list[FieldError]:
         rules = self._rules
-        return [] if rules is None else rules.errs(obj, ABSENT if old is None else old, known)
+        return [] if rules is None else rules.validate(obj, ABSENT if old is None else old, known)
 
 
 def _in_status(error: FieldError) -> FieldError:

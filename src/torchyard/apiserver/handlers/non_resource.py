@@ -9,7 +9,7 @@ import orjson
 
 from torchyard import __version__
 from torchyard.api import errors
-from torchyard.apiserver.access.tokens import AccountTokens
+from torchyard.apiserver.access.service_account_tokens import ServiceAccountTokens
 from torchyard.apiserver.handlers.discovery import DiscoveryHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
 from torchyard.apiserver.registry.registry import Registry
@@ -43,7 +43,7 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class NonResourceHandler:
-    def __init__(self, registry: Registry, accounts: AccountTokens, metrics: RequestMetrics) -> None:
+    def __init__(self, registry: Registry, accounts: ServiceAccountTokens, metrics: RequestMetrics) -> None:
         self._accounts = accounts
         self._registry = registry
         self._metrics = metrics

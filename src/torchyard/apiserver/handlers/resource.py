@@ -15,7 +15,7 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.printing import IncludeObject, include_object
 from torchyard.api.resources import Resource
-from torchyard.apiserver.access.guard import Guard
+from torchyard.apiserver.access.access_control import AccessControl
 from torchyard.apiserver.handlers.missing_controllers import warn_if_no_controller
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
@@ -43,9 +43,9 @@ VerbHandler = Callable[[RequestContext, Request], Awaitable[Response]]
 
 
 class ResourceHandler:
-    def __init__(self, registry: Registry, guard: Guard) -> None:
+    def __init__(self, registry: Registry, access_control: AccessControl) -> None:
         self.registry = registry
-        self.guard = guard
+        self.access_control = access_control
         self.verbs: dict[str, VerbHandler] = {
             "get": self._get,
             "list": self._list,

@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         server, headers = self._owner.server, head.fields.headers
         path, _, query = head.target.partition("?")
         try:
-            user = server.guard.identify(headers, self._certificate)
+            user = server.access_control.authenticate(headers, self._certificate)
         except StatusError as error:
             return error_response(error)
         return await server.handle(Request(head.method, path, Query(query), headers, body, user))

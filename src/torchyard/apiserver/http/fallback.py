@@ -45,7 +45,7 @@ class FallbackHandler:
 
     def __init__(self, server: Router) -> None:
         self._server = server
-        self._guard = server.guard
+        self._access_control = server.access_control
         self._protocols = web.Server(
             self._answer, access_log=None, keepalive_timeout=3600, logger=log, max_line_size=65536, max_field_size=65536
         )
@@ -64,7 +64,7 @@ class FallbackHandler:
     async def _answer(self, incoming: BaseRequest) -> web.StreamResponse:
         path, _, query = incoming.raw_path.partition("?")
         try:
-            user = self._guard.identify(incoming.headers, _certificate(incoming))
+            user = self._access_control.authenticate(incoming.headers, _certificate(incoming))
             body = await _body(incoming) if incoming.body_exists else b""
         except StatusError as error:
             return await _write(incoming, error_response(error))

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.bootstrap import bootstrap_policy
-from torchyard.apiserver.access.users import User
+from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.access.bootstrap_policy import bootstrap_policy
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.registry.service_allocator import ServiceAllocator
 from torchyard.apiserver.request.context import RequestContext

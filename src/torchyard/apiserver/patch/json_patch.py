@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from torchyard.api.errors import StatusError, bad_request
-from torchyard.apiserver.patch.gotext import json_type
-from torchyard.apiserver.patch.refusals import unprocessable
+from torchyard.apiserver.patch.go_format import json_type
+from torchyard.apiserver.patch.patch_errors import unprocessable
 
 MAX_OPERATIONS = 10_000
 # Bytes that all `copy` operations of one patch may add: the server's limit on a request's body.
@@ -24,11 +24,11 @@ Operation = dict[str, Any]
 _index = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
-class _Unfit(Exception):
+class _OperationError(Exception):
     """An operation that does not fit the document."""
 
 
-def check(operations: Any, *, lenient: bool = False) -> list[Operation]:
+def check_operations(operations: Any, *, lenient: bool = False) -> list[Operation]:
     """The operations of a decoded patch, or a refusal that says what is wrong with it.
 
     `lenient` is fieldValidation=Ignore: upstream then decodes into other types and words its refusals accordingly.
@@ -70,18 +70,18 @@ def unknown_members(operations: list[Operation]) -> list[str]:
     ]
 
 
-def patched(document: Any, operations: list[Operation]) -> Any:
+def apply_json_patch(document: Any, operations: list[Operation]) -> Any:
     """The document after all operations, or 422 when one does not fit."""
-    run = _Run(document)
+    run = _PatchedDocument(document)
     try:
         for operation in operations:
             run.step(operation)
-    except _Unfit:
+    except _OperationError:
         raise unprocessable() from None
     return run.root
 
 
-class _Run:
+class _PatchedDocument:
     """One patch being applied. A container is copied before its first change, so the document stays as it was."""
 
     def __init__(self, document: Any) -> None:
@@ -92,7 +92,7 @@ class _Run:
     def step(self, operation: Operation) -> None:
         do = _OPERATIONS.get(operation.get("op", ""))
         if do is None:
-            raise _Unfit
+            raise _OperationError
         do(self, operation)
 
     def add(self, operation: Operation) -> None:
@@ -127,12 +127,12 @@ class _Run:
         text = orjson.dumps(self._get(operation.get("from")))
         self._copied += len(text)
         if self._copied > MAX_COPIED:
-            raise _Unfit
+            raise _OperationError
         self._add(operation.get("path"), orjson.loads(text))
 
     def test(self, operation: Operation) -> None:
         if not _same(self._get(operation.get("path")), operation.get("value")):
-            raise _Unfit
+            raise _OperationError
 
     def _add(self, path: Any, value: Any) -> None:
         parent, key = self._parent(path)
@@ -150,7 +150,7 @@ class _Run:
         elif key in parent:
             del parent[key]
         else:
-            raise _Unfit
+            raise _OperationError
 
     def _get(self, path: Any) -> Any:
         parent, key = self._parent(path)
@@ -161,7 +161,7 @@ class _Run:
     def _parent(self, path: Any) -> tuple[Any, str]:
         """The container a path's last step looks into, safe to change, and that step."""
         if not isinstance(path, str) or "/" not in path:
-            raise _Unfit
+            raise _OperationError
         _, *steps, last = path.split("/")
         container = self.root
         for step in steps:
@@ -170,9 +170,9 @@ class _Run:
             try:
                 inner = container[place]
             except KeyError:
-                raise _Unfit from None
+                raise _OperationError from None
             if not isinstance(inner, dict | list):
-                raise _Unfit
+                raise _OperationError
             if id(inner) not in self._own:
                 inner = container[place] = _copy(inner)
                 self._own[id(inner)] = inner
@@ -180,13 +180,13 @@ class _Run:
         return container, _unescaped(last)
 
 
-_OPERATIONS: dict[str, Callable[[_Run, Operation], None]] = {
-    "add": _Run.add,
-    "remove": _Run.remove,
-    "replace": _Run.replace,
-    "move": _Run.move,
-    "copy": _Run.copy,
-    "test": _Run.test,
+_OPERATIONS: dict[str, Callable[[_PatchedDocument, Operation], None]] = {
+    "add": _PatchedDocument.add,
+    "remove": _PatchedDocument.remove,
+    "replace": _PatchedDocument.replace,
+    "move": _PatchedDocument.move,
+    "copy": _PatchedDocument.copy,
+    "test": _PatchedDocument.test,
 }
 
 
@@ -200,10 +200,10 @@ def _unescaped(step: str) -> str:
 
 def _position(key: str, length: int) -> int:
     if not _index(key):
-        raise _Unfit
+        raise _OperationError
     position = int(key)
     if not -length <= position < length:
-        raise _Unfit
+        raise _OperationError
     return position + length if position < 0 else position
 
 

@@ -39,7 +39,7 @@ def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
 def keep(resource: Resource, storage: Resource, obj: Object) -> None:
     """Bring a custom resource into the form of the version it is kept in; the last step before it is."""
     if resource is not storage and storage.custom is not None:
-        storage.custom.read(obj)
+        storage.custom.normalize(obj)
 
 
 def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
@@ -48,7 +48,7 @@ def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
         return obj
     pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
     if resource.custom is not None and storage.custom is not None:
-        storage.custom.read(obj)
+        storage.custom.normalize(obj)
         if pair:
             obj = pair[1](obj)
         obj["apiVersion"] = resource.api_version

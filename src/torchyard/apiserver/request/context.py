@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from torchyard.api import errors, field_errors
 from torchyard.api.resources import Resource
-from torchyard.apiserver.access.users import User
-from torchyard.apiserver.patch.content import field_manager, field_manager_errors
+from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.patch.parse import field_manager, field_manager_errors
 from torchyard.apiserver.request.request import Query
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from torchyard.api import errors
-from torchyard.apiserver.access.users import User
+from torchyard.apiserver.access.authentication import User
 
 
 class Query:

@@ -12,8 +12,8 @@ import time
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.selectors import parse_fields
-from torchyard.apiserver.access.guard import Guard
-from torchyard.apiserver.access.rbac import Access
+from torchyard.apiserver.access.access_control import AccessControl
+from torchyard.apiserver.access.rbac import AuthorizerAttributes
 from torchyard.apiserver.handlers.non_resource import NonResourceHandler
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.metrics.requests import RequestMetrics
@@ -30,13 +30,17 @@ log = logging.getLogger(__name__)
 
 class Router:
     def __init__(
-        self, registry: Registry, guard: Guard, non_resource: NonResourceHandler, metrics: RequestMetrics
+        self,
+        registry: Registry,
+        access_control: AccessControl,
+        non_resource: NonResourceHandler,
+        metrics: RequestMetrics,
     ) -> None:
         self.registry = registry
-        self.guard = guard
+        self.access_control = access_control
         self._non_resource = non_resource
         self._metrics = metrics
-        self._resources = ResourceHandler(registry, guard)
+        self._resources = ResourceHandler(registry, access_control)
 
     async def handle(self, request: Request) -> Response:
         start = time.perf_counter()
@@ -65,7 +69,9 @@ class Router:
 
     async def _handle(self, request: Request, route: Route | None) -> Response:
         if route is None or not route.plural:
-            self.guard.authorizer.check(request.user, Access(request.method.lower(), path=request.path))
+            self.access_control.authorizer.check(
+                request.user, AuthorizerAttributes(request.method.lower(), path=request.path)
+            )
             return await self._non_resource.handle(request, route)
         resource = self.registry.catalog.find(route.group, route.version, route.plural)
         self._authorize(request, route)
@@ -96,9 +102,9 @@ class Router:
         return response
 
     def _authorize(self, request: Request, route: Route) -> None:
-        self.guard.authorizer.check(
+        self.access_control.authorizer.check(
             request.user,
-            Access(
+            AuthorizerAttributes(
                 route.verb or request.method.lower(),
                 route.group,
                 route.plural,

@@ -10,8 +10,8 @@ import struct
 import zlib
 from collections.abc import Awaitable, Callable
 
-from torchyard.apiserver.streams.dictionary import DICTIONARY
-from torchyard.apiserver.streams.ends import Wire
+from torchyard.apiserver.streams.interfaces import Duplex
+from torchyard.apiserver.streams.spdy_dictionary import DICTIONARY
 
 _VERSION = 0x8003
 _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
@@ -21,11 +21,11 @@ _QUEUED = 64
 _BLOCK = 32 * 1024
 
 
-class Stream:
+class SpdyStream:
     """One stream of a session, opened by the client with its headers."""
 
-    def __init__(self, session: Session, number: int, headers: dict[str, str]) -> None:
-        self._session, self.number, self.headers = session, number, headers
+    def __init__(self, session: SpdyConnection, number: int, headers: dict[str, str]) -> None:
+        self._session, self.stream_id, self.headers = session, number, headers
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(_QUEUED)
         self._closed = False
 
@@ -35,45 +35,45 @@ class Stream:
 
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), _BLOCK):
-            await self._session.send_data(self.number, data[start : start + _BLOCK])
+            await self._session.send_data(self.stream_id, data[start : start + _BLOCK])
 
     async def close(self) -> None:
         """No more from our side."""
         if not self._closed:
             self._closed = True
-            await self._session.send_data(self.number, b"", flags=_FIN)
+            await self._session.send_data(self.stream_id, b"", flags=_FIN)
 
-    async def push(self, data: bytes | None) -> None:
+    async def feed(self, data: bytes | None) -> None:
         await self._queue.put(data)
 
-    def end(self) -> None:
+    def feed_eof(self) -> None:
         """The session is over: whoever reads must not wait for ever."""
         while self._queue.full():
             self._queue.get_nowait()
         self._queue.put_nowait(None)
 
 
-class Session:
+class SpdyConnection:
     """`run` until the wire ends; `opened` is called for every new stream and must not block."""
 
-    def __init__(self, wire: Wire, opened: Callable[[Stream], Awaitable[None]]) -> None:
-        self._wire, self._opened = wire, opened
+    def __init__(self, duplex: Duplex, opened: Callable[[SpdyStream], Awaitable[None]]) -> None:
+        self._duplex, self._opened = duplex, opened
         self._buffer = b""
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
-        self._streams: dict[int, Stream] = {}
-        self._sending = asyncio.Lock()
+        self._streams: dict[int, SpdyStream] = {}
+        self._send_lock = asyncio.Lock()
 
     async def run(self) -> None:
         try:
-            while (data := await self._wire.receive()) is not None:
+            while (data := await self._duplex.receive()) is not None:
                 self._buffer += data
                 while (frame := self._next_frame()) is not None:
-                    if not await self._take(*frame):
+                    if not await self._handle_frame(*frame):
                         return
         finally:
             for stream in self._streams.values():
-                stream.end()
+                stream.feed_eof()
 
     def _next_frame(self) -> tuple[int, int, bytes] | None:
         if len(self._buffer) < 8:
@@ -85,15 +85,15 @@ class Session:
         payload, self._buffer = self._buffer[8 : 8 + size], self._buffer[8 + size :]
         return first, second >> 24, payload
 
-    async def _take(self, first: int, flags: int, payload: bytes) -> bool:
+    async def _handle_frame(self, first: int, flags: int, payload: bytes) -> bool:
         """One frame; False when the client says goodbye."""
         if not first >> 31:
             stream = self._streams.get(first)
             if stream:
                 if payload:
-                    await stream.push(payload)
+                    await stream.feed(payload)
                 if flags & _FIN:
-                    await stream.push(None)
+                    await stream.feed(None)
             return True
         kind = first & 0xFFFF
         if kind == _SYN_STREAM:
@@ -101,17 +101,17 @@ class Session:
         elif kind == _RST_STREAM:
             stream = self._streams.pop(_number(payload), None)
             if stream:
-                stream.end()
+                stream.feed_eof()
         elif kind == _PING:
             await self._send_control(_PING, payload)
         return kind != _GOAWAY
 
     async def _open(self, flags: int, payload: bytes) -> None:
         number = _number(payload)
-        stream = Stream(self, number, self._headers(payload[10:]))
+        stream = SpdyStream(self, number, self._headers(payload[10:]))
         self._streams[number] = stream
         if flags & _FIN:
-            await stream.push(None)
+            await stream.feed(None)
         await self._send_control(_SYN_REPLY, struct.pack(">I", number) + self._block({}))
         await self._opened(stream)
 
@@ -133,14 +133,14 @@ class Session:
         return self._deflate.compress(raw) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
     async def _send_control(self, kind: int, payload: bytes) -> None:
-        async with self._sending:
-            await self._wire.send(struct.pack(">HHI", _VERSION, kind, len(payload)) + payload)
+        async with self._send_lock:
+            await self._duplex.send(struct.pack(">HHI", _VERSION, kind, len(payload)) + payload)
 
     async def send_data(self, number: int, data: bytes, *, flags: int = 0) -> None:
-        async with self._sending:
-            await self._wire.send(struct.pack(">II", number, flags << 24 | len(data)) + data)
+        async with self._send_lock:
+            await self._duplex.send(struct.pack(">II", number, flags << 24 | len(data)) + data)
 
-    async def goodbye(self) -> None:
+    async def send_goaway(self) -> None:
         last = max(self._streams, default=0)
         await self._send_control(_GOAWAY, struct.pack(">II", last, 0))
 

@@ -9,7 +9,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pod.updates import apply_resize, validate_ephemeral_containers, validate_resize
 from torchyard.apiserver.handlers.resource import ResourceHandler
-from torchyard.apiserver.patch.content import APPLY
+from torchyard.apiserver.patch.parse import APPLY
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response

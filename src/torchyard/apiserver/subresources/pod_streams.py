@@ -8,7 +8,7 @@ from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
 from torchyard.apiserver.streams.log_options import log_options
-from torchyard.apiserver.streams.pods import PLAIN, begun, choose_container
+from torchyard.apiserver.streams.pod_handler import TEXT_PLAIN, await_first_chunk, choose_container
 from torchyard.apiserver.verbs.get import find
 
 
@@ -26,7 +26,7 @@ async def stream(resources: ResourceHandler, ctx: RequestContext, request: Reque
         own = resources.registry.own_logs.get((ctx.namespace, ctx.name))
         if own is None:
             return Response(204)  # as upstream: nothing was written yet
-        return Response(body=await begun(own(options)), content_type=PLAIN)
+        return Response(body=await await_first_chunk(own(options)), content_type=TEXT_PLAIN)
     if not node:
         raise errors.bad_request(f"pod {ctx.name} does not have a host assigned")
     streams = resources.registry.streams

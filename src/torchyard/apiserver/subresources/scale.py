@@ -12,10 +12,10 @@ from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import type_of
 from torchyard.api.selectors import from_map, from_object
 from torchyard.apiserver.apply.endpoint import Endpoint
-from torchyard.apiserver.apply.managed import check_applied
+from torchyard.apiserver.apply.managed_fields import check_applied
 from torchyard.apiserver.crd.scale import ScalePaths, read_path, write_path
 from torchyard.apiserver.handlers.resource import ResourceHandler
-from torchyard.apiserver.patch.content import APPLY
+from torchyard.apiserver.patch.parse import APPLY
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response

@@ -19,4 +19,6 @@ async def request_token(resources: ResourceHandler, ctx: RequestContext, request
     if ctx.verb != "create":
         raise errors.method_not_allowed()
     asked = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""), GVK)
-    return Response(201, orjson.dumps(resources.guard.accounts.request(ctx.namespace, ctx.name, asked)))
+    return Response(
+        201, orjson.dumps(resources.access_control.service_account_tokens.request(ctx.namespace, ctx.name, asked))
+    )

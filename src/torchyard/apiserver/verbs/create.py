@@ -11,7 +11,7 @@ from torchyard.api.names import generate_name, validate_metadata
 from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.apply.endpoint import endpoint_of
-from torchyard.apiserver.apply.managed import record_update
+from torchyard.apiserver.apply.managed_fields import record_update
 from torchyard.apiserver.registry.conversion import from_storage, keep, to_storage
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext

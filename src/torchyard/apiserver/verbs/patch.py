@@ -12,8 +12,10 @@ from torchyard.api.schema.decode import DecodeError, decode
 from torchyard.api.schema.types import Type
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.apply.endpoint import endpoint_of
-from torchyard.apiserver.apply.managed import apply
-from torchyard.apiserver.patch.content import (
+from torchyard.apiserver.apply.managed_fields import apply
+from torchyard.apiserver.patch.go_format import format_type
+from torchyard.apiserver.patch.merge_patch import apply_merge_patch
+from torchyard.apiserver.patch.parse import (
     APPLY,
     MERGE,
     STRATEGIC,
@@ -22,8 +24,6 @@ from torchyard.apiserver.patch.content import (
     patch_type,
     read_patch,
 )
-from torchyard.apiserver.patch.gotext import type_name
-from torchyard.apiserver.patch.merge import merged
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
@@ -54,15 +54,15 @@ async def patch(registry: Registry, ctx: RequestContext, body: bytes, content_ty
 def _is_about_status(ctx: RequestContext, patch: Patch) -> bool:
     """Whether all that a patch can change in place later is the status: what merging leaves alone stays shared."""
     is_status = ctx.resource.custom is not None and ctx.subresource == "status"
-    return is_status and patch.type == MERGE and patch.read.keys() <= _ABOUT_STATUS
+    return is_status and patch.type == MERGE and patch.content.keys() <= _ABOUT_STATUS
 
 
 def _status_patched(ctx: RequestContext, patch: Patch, obj: Object) -> Object:
     """What most patches of a status leave needs no look beyond the first, and so may share its parts with others."""
-    read = patch.read
-    if _is_status_alone(read) and not patch.errs:
-        status = merged(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
-        if ctx.resource.custom.settles(status):
+    read = patch.content
+    if _is_status_alone(read) and not patch.strict_errors:
+        status = apply_merge_patch(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
+        if ctx.resource.custom.is_normalized_status(status):
             ctx.settled = status
             return {**obj, "metadata": obj["metadata"] | read.get("metadata", {}), "status": status}
     ctx.settled = None
@@ -99,7 +99,7 @@ def patched(
     """What a patch makes of an object (of the call's kind, or of `gvk`), read like something that was sent whole."""
     kind = type or ctx.resource.type
     assert kind is not None, f"no type for {ctx.resource.gvk}"
-    return _read(ctx, patch, patch.applied_to(obj, kind), gvk or ctx.resource.gvk, kind, before=obj)
+    return _read(ctx, patch, patch.apply_to(obj, kind), gvk or ctx.resource.gvk, kind, before=obj)
 
 
 def _read(
@@ -113,7 +113,7 @@ def _read(
 ) -> Object:
     _check_kind(patch, result, gvk)
     if ctx.resource.custom is not None and not result.get("kind"):
-        raise patch.refusal(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
+        raise patch.invalid_error(result, f"Object 'Kind' is missing in '{orjson.dumps(result).decode()}'")
     try:
         if ctx.resource.custom is not None and gvk == ctx.resource.gvk:
             result, unknown = _pruned(ctx, result, before or {})
@@ -121,15 +121,15 @@ def _read(
         else:
             result, found = decode(result, type)
     except DecodeError as error:
-        raise patch.refusal(result, error.unconverted if patch.type == STRATEGIC else error.message) from None
+        raise patch.invalid_error(result, error.unconverted if patch.type == STRATEGIC else error.message) from None
     except StatusError as error:
         # metadata of a custom resource that is none: a patch is told the reason, without the words around it
-        raise patch.refusal(
+        raise patch.invalid_error(
             result, error.message.partition(f" handled as a {gvk.kind}: ")[2] or error.message
         ) from None
-    errs = [*patch.errs, *found] if ctx.validation != "Ignore" else []
+    errs = [*patch.strict_errors, *found] if ctx.validation != "Ignore" else []
     if errs and ctx.validation == "Strict":
-        raise patch.refusal(result, document.strict_error(errs))
+        raise patch.invalid_error(result, document.strict_error(errs))
     for sentence in errs:
         ctx.warn(sentence)
     return result
@@ -154,12 +154,12 @@ def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
     if patch.type == STRATEGIC:
         for name in ("apiVersion", "kind"):
             if not isinstance(result.get(name), str | None):
-                raise patch.refusal(result, f"cannot convert {type_name(result[name])} to string")
+                raise patch.invalid_error(result, f"cannot convert {format_type(result[name])} to string")
         result["apiVersion"], result["kind"] = gvk.api_version, gvk.kind
     elif not isinstance(result, dict):  # a JSON patch may replace the whole document
-        raise patch.refusal(result, _NO_KIND)
+        raise patch.invalid_error(result, _NO_KIND)
     elif reason := document.wrong_kind(result, gvk):
-        raise patch.refusal(result, reason)
+        raise patch.invalid_error(result, reason)
 
 
 async def _apply(registry: Registry, ctx: RequestContext, patch: Patch) -> tuple[Record, bool]:

@@ -126,10 +126,10 @@ async def _checked(
     is_status = ctx.subresource == "status"
     prepare = strategy.prepare_status if is_status else strategy.prepare_update
     carry_over(new, old)
-    is_settled = False
+    is_normalized = False
     if is_status and storage.custom is not None:
-        is_settled = ctx.resource is storage and "status" in new and new["status"] is ctx.settled
-        new = _with_status_only(None if is_settled else strategy, new, old)
+        is_normalized = ctx.resource is storage and "status" in new and new["status"] is ctx.settled
+        new = _with_status_only(None if is_normalized else strategy, new, old)
     else:
         strategy.default(new)
     if not recorded:
@@ -138,7 +138,7 @@ async def _checked(
     if validate is None:
         prepare(new, old)
     if await registry.admission.mutate(registry, ctx, "UPDATE", new, old):
-        is_settled = False
+        is_normalized = False
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
@@ -158,8 +158,8 @@ async def _checked(
     if not ctx.trusted:
         if validate is not None:
             errs += validate(new, old)
-        elif is_settled:
-            errs += storage.custom.validate_status(new, old, is_settled=True)
+        elif is_normalized:
+            errs += storage.custom.validate_status(new, old, is_normalized=True)
         else:
             errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
     if errs:

@@ -43,20 +43,24 @@ VIRTUAL_HANDLERS: dict[tuple[str, str], Handler] = {
         lambda _resources, ctx, _review: reviews.self_subject_review(ctx.user)
     ),
     ("authentication.k8s.io", "tokenreviews"): _reviewed(
-        lambda resources, _ctx, review: resources.guard.authentication.review(review.get("spec") or {})
+        lambda resources, _ctx, review: resources.access_control.authenticator.review_token(review.get("spec") or {})
     ),
     ("authorization.k8s.io", "selfsubjectaccessreviews"): _reviewed(
-        lambda resources, ctx, review: reviews.self_subject_access_review(review, ctx.user, resources.guard.authorizer)
+        lambda resources, ctx, review: reviews.self_subject_access_review(
+            review, ctx.user, resources.access_control.authorizer
+        )
     ),
     ("authorization.k8s.io", "selfsubjectrulesreviews"): _reviewed(
-        lambda resources, ctx, review: reviews.self_subject_rules_review(review, ctx.user, resources.guard.authorizer)
+        lambda resources, ctx, review: reviews.self_subject_rules_review(
+            review, ctx.user, resources.access_control.authorizer
+        )
     ),
     ("authorization.k8s.io", "subjectaccessreviews"): _reviewed(
-        lambda resources, _ctx, review: reviews.subject_access_review(review, resources.guard.authorizer)
+        lambda resources, _ctx, review: reviews.subject_access_review(review, resources.access_control.authorizer)
     ),
     ("authorization.k8s.io", "localsubjectaccessreviews"): _reviewed(
         lambda resources, ctx, review: reviews.local_subject_access_review(
-            review, ctx.namespace, resources.guard.authorizer
+            review, ctx.namespace, resources.access_control.authorizer
         )
     ),
 }

@@ -9,7 +9,7 @@ from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
 from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
-from torchyard.apiserver.patch.yaml_text import YamlError, from_yaml
+from torchyard.apiserver.patch.yaml_to_json import YamlConversionError, yaml_to_json
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.wire import protobuf
 
@@ -58,8 +58,8 @@ def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
 
 def parse_yaml(body: bytes) -> Any:
     try:
-        return from_yaml(body)[0]
-    except YamlError as error:
+        return yaml_to_json(body)[0]
+    except YamlConversionError as error:
         raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
 
 
@@ -73,7 +73,7 @@ def _custom(ctx: RequestContext, body: bytes, content_type: str) -> Object:
     else:
         obj, twice = parse(body, content_type, resource.gvk), []
         document.check_custom_kind(obj, resource.gvk)
-    if ctx.subresource == "status" and resource.custom.settles(obj.get("status")):
+    if ctx.subresource == "status" and resource.custom.is_normalized_status(obj.get("status")):
         ctx.settled = obj.pop("status")
     unknown = [f'unknown field "{path}"' for path in resource.custom.prune(obj)]
     if ctx.settled is not None:

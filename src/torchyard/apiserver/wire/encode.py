@@ -63,7 +63,7 @@ class ObjectEncoder:
         if self.resource is not self._storage:
             return from_storage(self.resource, self._storage, obj)
         if self.resource.custom is not None and record.rev < self._schema_revision:
-            self.resource.custom.read(obj)
+            self.resource.custom.normalize(obj)
         return obj
 
     def _is_as_stored(self, record: Record) -> bool:

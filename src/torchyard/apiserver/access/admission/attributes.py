@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple
 
 from torchyard.api.errors import StatusError, forbidden
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.lookup import Lookup
-from torchyard.apiserver.access.users import User
+from torchyard.apiserver.access.authentication import User
+from torchyard.apiserver.access.lister import Lister
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-class Attributes(NamedTuple):
+class AdmissionAttributes(NamedTuple):
     """One write. `obj` is None for deletions, `old` for creations."""
 
     operation: Operation
@@ -21,7 +21,7 @@ class Attributes(NamedTuple):
     namespace: str
     name: str
     user: User
-    lookup: Lookup
+    lister: Lister
     obj: Object | None = None
     old: Object | None = None
     subresource: str = ""
@@ -40,10 +40,10 @@ class Attributes(NamedTuple):
         return self.obj
 
     @property
-    def shown_name(self) -> str:
+    def display_name(self) -> str:
         """The name for messages: an object that is to get a generated one is called by the beginning of it."""
         metadata = (self.obj or {}).get("metadata") or {}
         return self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
-    def refusal(self, why: str) -> StatusError:
-        return forbidden(self.resource, self.group, self.shown_name, why)
+    def forbidden_error(self, why: str) -> StatusError:
+        return forbidden(self.resource, self.group, self.display_name, why)

@@ -9,22 +9,22 @@ from random import Random
 
 from torchyard.apiserver.access import rbac
 from torchyard.apiserver.access.admission import (
-    limits,
-    namespaces,
-    nodes,
+    kueue,
+    limit_ranger,
+    namespace_lifecycle,
+    node_taints,
     pods,
-    queues,
-    roles,
+    role_escalation,
     service_account,
     storage,
 )
-from torchyard.apiserver.access.admission.attributes import Attributes
-from torchyard.apiserver.access.admission.quota import Quotas, Used
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
+from torchyard.apiserver.access.admission.resource_quota import QuotaAccountant, UsedAmounts
 from torchyard.apiserver.access.rbac import Authorizer
 
-Rule = Callable[[Attributes], None]
+Plugin = Callable[[AdmissionAttributes], None]
 # A rule and the resources it is about; None means all.
-Entry = tuple[Rule, tuple[str, ...] | None]
+ChainEntry = tuple[Plugin, tuple[str, ...] | None]
 
 PODS = ("pods",)
 CLAIMS = ("persistentvolumeclaims",)
@@ -34,17 +34,17 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class _Rules:
+class _PluginChain:
     """Rules in order, found by resource, so that a write passes only those that could say something."""
 
-    def __init__(self, *entries: Entry) -> None:
+    def __init__(self, *entries: ChainEntry) -> None:
         named = {resource for _, resources in entries for resource in resources or ()}
         self._by_resource = {
             one: tuple(rule for rule, resources in entries if resources is None or one in resources) for one in named
         }
         self._others = tuple(rule for rule, resources in entries if resources is None)
 
-    def apply(self, attributes: Attributes) -> None:
+    def apply(self, attributes: AdmissionAttributes) -> None:
         for rule in self._by_resource.get(attributes.resource, self._others):
             rule(attributes)
 
@@ -62,38 +62,38 @@ class BuiltInAdmission:
         with_queues: bool = False,
     ) -> None:
         chance = random or Random()
-        self._quotas = Quotas(now, monotonic)
-        self._mutating = _Rules(
-            (namespaces.check_namespace, None),
-            (nodes.keep_pods_away, ("nodes",)),
-            (limits.set_limits, PODS),
-            (lambda attributes: service_account.give_account(attributes, chance), PODS),
+        self._quotas = QuotaAccountant(now, monotonic)
+        self._mutating = _PluginChain(
+            (namespace_lifecycle.check_namespace, None),
+            (node_taints.taint_new_node, ("nodes",)),
+            (limit_ranger.set_limits, PODS),
+            (lambda attributes: service_account.set_service_account(attributes, chance), PODS),
             (pods.set_priority, PODS),
-            (pods.tolerate_troubles, PODS),
+            (pods.add_tolerations, PODS),
             (storage.set_storage_class, CLAIMS),
             (storage.protect_in_use, tuple(resource for _, resource in storage.PROTECTED)),
-            (pods.use_runtime_class, PODS),
+            (pods.set_runtime_class, PODS),
             (storage.set_ingress_class, ("ingresses",)),
-            *([(queues.hold_back, queues.RESOURCES)] if with_queues else []),
+            *([(kueue.suspend_queued_job, kueue.RESOURCES)] if with_queues else []),
         )
-        self._validating = _Rules(
-            (namespaces.keep_immortal, ("namespaces",)),
-            (limits.check_limits, (*PODS, *CLAIMS)),
-            (service_account.check_mirror, PODS),
+        self._validating = _PluginChain(
+            (namespace_lifecycle.protect_system_namespaces, ("namespaces",)),
+            (limit_ranger.check_limits, (*PODS, *CLAIMS)),
+            (service_account.check_mirror_pod, PODS),
             (pods.check_priority_class, ("priorityclasses",)),
             (storage.check_resize, CLAIMS),
-            (lambda attributes: roles.check_rights(attributes, authorizer), rbac.RESOURCES),
-            *([(queues.check_queue, queues.RESOURCES)] if with_queues else []),
+            (lambda attributes: role_escalation.check_escalation(attributes, authorizer), rbac.RESOURCES),
+            *([(kueue.check_queue, kueue.RESOURCES)] if with_queues else []),
         )
 
-    def mutate(self, attributes: Attributes) -> None:
+    def mutate(self, attributes: AdmissionAttributes) -> None:
         """Complete the new object, or refuse it."""
         self._mutating.apply(attributes)
 
-    def validate(self, attributes: Attributes) -> None:
+    def validate(self, attributes: AdmissionAttributes) -> None:
         """Refuse the write as it will be stored."""
         self._validating.apply(attributes)
 
-    def charge(self, attributes: Attributes) -> dict[str, Used]:
+    def charge(self, attributes: AdmissionAttributes) -> dict[str, UsedAmounts]:
         """Count the write against the quotas of its namespace; answers what is used of them now, by their names."""
         return self._quotas.charge(attributes)

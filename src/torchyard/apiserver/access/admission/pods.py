@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from torchyard.api.pod.admission import add_default_tolerations, apply_runtime_class, resolve_priority
-from torchyard.apiserver.access.admission.attributes import Attributes
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
 SCHEDULING = "scheduling.k8s.io"
 NODE = "node.k8s.io"
 
 
-def set_priority(attributes: Attributes) -> None:
+def set_priority(attributes: AdmissionAttributes) -> None:
     """Priority: a pod's class becomes a number, which stays."""
     if not attributes.is_for("pods", operations=("CREATE", "UPDATE")):
         return
     if attributes.old is None:
-        resolve_priority(attributes.new, attributes.lookup.list(SCHEDULING, "priorityclasses"))
+        resolve_priority(attributes.new, attributes.lister.list(SCHEDULING, "priorityclasses"))
         return
     spec, before = attributes.new["spec"], attributes.old["spec"]
     for field in ("priority", "preemptionPolicy"):
@@ -22,32 +22,34 @@ def set_priority(attributes: Attributes) -> None:
             spec[field] = before[field]
 
 
-def check_priority_class(attributes: Attributes) -> None:
+def check_priority_class(attributes: AdmissionAttributes) -> None:
     """Priority: at most one class is the default, and the system's own stay."""
     if attributes.is_for("priorityclasses", SCHEDULING, operations=("DELETE",)):
         if attributes.name.startswith("system-"):
-            raise attributes.refusal("this is a system priority class and cannot be deleted")
+            raise attributes.forbidden_error("this is a system priority class and cannot be deleted")
         return
     if not attributes.is_for("priorityclasses", SCHEDULING, operations=("CREATE", "UPDATE")):
         return
     if not attributes.new.get("globalDefault"):
         return
-    for other in attributes.lookup.list(SCHEDULING, "priorityclasses"):
+    for other in attributes.lister.list(SCHEDULING, "priorityclasses"):
         name = other["metadata"]["name"]
         if other.get("globalDefault") and name != attributes.new["metadata"]["name"]:
-            raise attributes.refusal(f"PriorityClass {name} is already marked as default. Only one default can exist")
+            raise attributes.forbidden_error(
+                f"PriorityClass {name} is already marked as default. Only one default can exist"
+            )
 
 
-def use_runtime_class(attributes: Attributes) -> None:
+def set_runtime_class(attributes: AdmissionAttributes) -> None:
     """RuntimeClass: its overhead and its wishes for nodes become the pod's."""
     if not attributes.is_for("pods"):
         return
     name = attributes.new["spec"].get("runtimeClassName")
-    found = attributes.lookup.get(NODE, "runtimeclasses", "", name) if name else None
+    found = attributes.lister.get(NODE, "runtimeclasses", "", name) if name else None
     apply_runtime_class(attributes.new, found)
 
 
-def tolerate_troubles(attributes: Attributes) -> None:
+def add_tolerations(attributes: AdmissionAttributes) -> None:
     """DefaultTolerationSeconds: a pod stays for five minutes on a node that is not ready or not reachable."""
     if attributes.is_for("pods", operations=("CREATE", "UPDATE")):
         add_default_tolerations(attributes.new)

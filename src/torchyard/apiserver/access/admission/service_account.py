@@ -6,33 +6,33 @@ from random import Random
 
 from torchyard.api.names import generate_name
 from torchyard.api.pod.admission import check_secret_references, mount_service_account, needs_service_account
-from torchyard.apiserver.access.admission.attributes import Attributes
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
 VOLUME_PREFIX = "kube-api-access-"
 
 
-def give_account(attributes: Attributes, random: Random) -> None:
+def set_service_account(attributes: AdmissionAttributes, random: Random) -> None:
     """Name the account of a new pod, take over its pull secrets, and mount its token."""
     if not attributes.is_for("pods"):
         return
     name, namespace = needs_service_account(attributes.new), attributes.namespace
     if not name:
         return
-    account = attributes.lookup.get("", "serviceaccounts", namespace, name)
+    account = attributes.lister.get("", "serviceaccounts", namespace, name)
     if account is None:
-        raise attributes.refusal(
+        raise attributes.forbidden_error(
             f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         )
     mount_service_account(attributes.new, account, volume_name=generate_name(VOLUME_PREFIX, random))
     check_secret_references(attributes.new, account)
 
 
-def check_mirror(attributes: Attributes) -> None:
+def check_mirror_pod(attributes: AdmissionAttributes) -> None:
     """A mirror of a node's own pod uses nothing of the API's."""
     if not attributes.is_for("pods") or needs_service_account(attributes.new):
         return
     spec = attributes.new["spec"]
     if spec.get("serviceAccountName"):
-        raise attributes.refusal("a mirror pod may not reference service accounts")
+        raise attributes.forbidden_error("a mirror pod may not reference service accounts")
     if any(volume.get("secret") for volume in spec.get("volumes") or ()):
-        raise attributes.refusal("a mirror pod may not reference secrets")
+        raise attributes.forbidden_error("a mirror pod may not reference secrets")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.api.volume.admission import CLASS_ANNOTATION, check_expansion, newest_default, protect, set_default_class
-from torchyard.apiserver.access.admission.attributes import Attributes
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 
 STORAGE = "storage.k8s.io"
 NETWORKING = "networking.k8s.io"
@@ -14,20 +14,20 @@ OLD_INGRESS_CLASS = "kubernetes.io/ingress.class"
 PROTECTED = (("", "persistentvolumeclaims"), ("", "persistentvolumes"), (STORAGE, "volumeattributesclasses"))
 
 
-def set_storage_class(attributes: Attributes) -> None:
+def set_storage_class(attributes: AdmissionAttributes) -> None:
     """DefaultStorageClass: a claim that names none gets the default one."""
     if attributes.is_for("persistentvolumeclaims"):
-        set_default_class(attributes.new, attributes.lookup.list(STORAGE, "storageclasses"))
+        set_default_class(attributes.new, attributes.lister.list(STORAGE, "storageclasses"))
 
 
-def set_ingress_class(attributes: Attributes) -> None:
+def set_ingress_class(attributes: AdmissionAttributes) -> None:
     """DefaultIngressClass: an ingress that names none gets the default one."""
     if not attributes.is_for("ingresses", NETWORKING):
         return
     spec = attributes.new.setdefault("spec", {})
     if spec.get("ingressClassName") is not None or OLD_INGRESS_CLASS in _annotations(attributes.new):
         return
-    classes = attributes.lookup.list(NETWORKING, "ingressclasses")
+    classes = attributes.lister.list(NETWORKING, "ingressclasses")
     chosen = newest_default(one for one in classes if _annotations(one).get(DEFAULT_INGRESS) == "true")
     if chosen is not None:
         spec["ingressClassName"] = chosen["metadata"]["name"]
@@ -37,7 +37,7 @@ def _annotations(obj: Object) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
-def protect_in_use(attributes: Attributes) -> None:
+def protect_in_use(attributes: AdmissionAttributes) -> None:
     """StorageObjectInUseProtection: a finalizer keeps volumes and claims until nobody uses them."""
     if (attributes.group, attributes.resource) not in PROTECTED or attributes.subresource:
         return
@@ -45,14 +45,14 @@ def protect_in_use(attributes: Attributes) -> None:
         protect(attributes.new)
 
 
-def check_resize(attributes: Attributes) -> None:
+def check_resize(attributes: AdmissionAttributes) -> None:
     """PersistentVolumeClaimResize: a claim grows only if its class lets it."""
     if not attributes.is_for("persistentvolumeclaims", operations=("UPDATE",)) or attributes.old is None:
         return
     new, old = attributes.new, attributes.old
     if quantity.compare(_size(new), _size(old)) > 0:
         name = _annotations(new).get(CLASS_ANNOTATION) or new["spec"].get("storageClassName")
-        check_expansion(new, old, attributes.lookup.get(STORAGE, "storageclasses", "", name) if name else None)
+        check_expansion(new, old, attributes.lister.get(STORAGE, "storageclasses", "", name) if name else None)
 
 
 def _size(claim: Object) -> str:

@@ -18,7 +18,7 @@ from torchyard.api.objects import Object
 # From a service's namespace, name and port to the address it is reached at; LookupError if there is no such service.
 Resolve = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 
-MAX_ANSWER = 3 * 1024 * 1024
+MAX_RESPONSE_BYTES = 3 * 1024 * 1024
 _HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json, */*",
@@ -26,7 +26,7 @@ _HEADERS = {
 }
 
 
-class CallFailed(Exception):
+class WebhookCallError(Exception):
     """A call that brought no answer, and why."""
 
 
@@ -34,7 +34,7 @@ class _BadStatus(ValueError):
     """An answer whose HTTP status is the message: told without the URL."""
 
 
-class Client:
+class WebhookClient:
     """Calls webhooks over kept connections. `close` when done; it opens again by itself."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
@@ -59,11 +59,11 @@ class Client:
             async with asyncio.timeout(seconds):
                 return await self._post(url, host or "", config.get("caBundle") or "", body)
         except _BadStatus as error:
-            raise CallFailed(str(error)) from None
+            raise WebhookCallError(str(error)) from None
         except TimeoutError:
-            raise CallFailed(f'Post "{shown}": context deadline exceeded') from None
+            raise WebhookCallError(f'Post "{shown}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, LookupError, ValueError) as error:
-            raise CallFailed(f'Post "{shown}": {_worded(error)}') from None
+            raise WebhookCallError(f'Post "{shown}": {_worded(error)}') from None
 
     async def _address(self, service: Object) -> tuple[str, int]:
         name = service.get("name") or ""
@@ -84,7 +84,7 @@ class Client:
             server_hostname=host if not _is_address(host) else None,
             allow_redirects=False,
         ) as answer:
-            read = await answer.content.read(MAX_ANSWER)
+            read = await answer.content.read(MAX_RESPONSE_BYTES)
             return _checked(answer.status, answer.headers.get("Content-Type", ""), read)
 
 

@@ -10,11 +10,15 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.schema.decode import DecodeError, decode
-from torchyard.apiserver.access.webhooks import review
-from torchyard.apiserver.access.webhooks.asked import Asked
-from torchyard.apiserver.access.webhooks.client import CallFailed, Client, Resolve
+from torchyard.apiserver.access.webhooks import admission_review
+from torchyard.apiserver.access.webhooks.admission_review import (
+    AdmissionResponse,
+    InvalidWebhookResponse,
+    UndecodablePatch,
+)
+from torchyard.apiserver.access.webhooks.client import Resolve, WebhookCallError, WebhookClient
 from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetNamespace, Matcher
-from torchyard.apiserver.access.webhooks.review import Answer, BadAnswer, BadPatch
+from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
 
 # All configurations of `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
@@ -23,14 +27,14 @@ DEFAULT_TIMEOUT = 10
 
 
 @dataclass(slots=True)
-class Admitted:
+class MutationResult:
     """The object as webhooks left it (the same one if none changed it), and what they want the client to know."""
 
     obj: Object | None
     warnings: list[str] = field(default_factory=list)
 
 
-class Webhooks:
+class WebhookDispatcher:
     """Admission webhooks. Needs nothing but look-ups; `resolve` finds services, `equivalents` other versions."""
 
     def __init__(
@@ -43,14 +47,14 @@ class Webhooks:
     ) -> None:
         self._configurations = configurations
         self._matcher = Matcher(namespace, equivalents)
-        self._client = Client(resolve)
+        self._client = WebhookClient(resolve)
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def mutate(self, asked: Asked) -> Admitted:
+    async def mutate(self, asked: VersionedAttributes) -> MutationResult:
         """Let webhooks change the object, one after the other. Raises the first refusal."""
-        admitted = Admitted(asked.obj)
+        admitted = MutationResult(asked.obj)
         webhooks = self._of("mutatingwebhookconfigurations", asked)
         curious: list[Object] = []  # called already, and want to see what later ones change
         again: list[Object] = []
@@ -63,7 +67,7 @@ class Webhooks:
             await self._changes(webhook, asked, admitted)
         return admitted
 
-    async def _changes(self, webhook: Object, asked: Asked, admitted: Admitted) -> bool:
+    async def _changes(self, webhook: Object, asked: VersionedAttributes, admitted: MutationResult) -> bool:
         """Whether a webhook changed the object; `admitted` has the new one then."""
         current = asked.with_object(admitted.obj)
         answer = await self._ask(webhook, current, mutating=True)
@@ -76,7 +80,7 @@ class Webhooks:
         admitted.obj = changed
         return True
 
-    async def validate(self, asked: Asked) -> list[str]:
+    async def validate(self, asked: VersionedAttributes) -> list[str]:
         """Ask all validating webhooks at once; the warnings. Raises a refusal."""
         webhooks = self._of("validatingwebhookconfigurations", asked)
         if not webhooks:
@@ -87,16 +91,16 @@ class Webhooks:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
-        return [said for answer in answers if isinstance(answer, Answer) for said in answer.warnings]
+        return [said for answer in answers if isinstance(answer, AdmissionResponse) for said in answer.warnings]
 
-    def _of(self, plural: str, asked: Asked) -> list[Object]:
+    def _of(self, plural: str, asked: VersionedAttributes) -> list[Object]:
         configurations = self._configurations(plural)
         if not configurations or asked.is_exempt:
             return []
         by_name = sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
         return [webhook for one in by_name for webhook in one.get("webhooks") or ()]
 
-    async def _ask(self, webhook: Object, asked: Asked, *, mutating: bool) -> Answer | None:
+    async def _ask(self, webhook: Object, asked: VersionedAttributes, *, mutating: bool) -> AdmissionResponse | None:
         """What a webhook says; None if it is not asked, or fails and may be ignored. Raises its refusal."""
         meant = self._matcher.match(asked, webhook)
         if meant is None or not _is_wanted(webhook, meant, asked):
@@ -105,7 +109,7 @@ class Webhooks:
             raise errors.bad_request(f'admission webhook "{webhook["name"]}" does not support dry run')
         try:
             answer = await self._call(webhook, meant, asked, mutating=mutating)
-        except _Uncallable as failure:
+        except _WebhookFailure as failure:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
             raise errors.internal(f'failed calling webhook "{webhook["name"]}": {failure}') from None
@@ -113,34 +117,38 @@ class Webhooks:
             raise _denied(webhook["name"], answer.status or {})
         return answer
 
-    async def _call(self, webhook: Object, meant: Asked, asked: Asked, *, mutating: bool) -> Answer:
-        question = review.request(meant, asked)
+    async def _call(
+        self, webhook: Object, meant: VersionedAttributes, asked: VersionedAttributes, *, mutating: bool
+    ) -> AdmissionResponse:
+        question = admission_review.admission_request(meant, asked)
         timeout = webhook.get("timeoutSeconds") or DEFAULT_TIMEOUT
         try:
-            body = await self._client.call(webhook.get("clientConfig") or {}, review.written(question), timeout)
-            said = review.decoded(body)
-        except (CallFailed, BadAnswer) as failure:
-            raise _Uncallable(f"failed to call webhook: {failure}") from None
+            body = await self._client.call(
+                webhook.get("clientConfig") or {}, admission_review.encode_review(question), timeout
+            )
+            said = admission_review.decode_review(body)
+        except (WebhookCallError, InvalidWebhookResponse) as failure:
+            raise _WebhookFailure(f"failed to call webhook: {failure}") from None
         try:
-            return review.answer(said, question["uid"], mutating=mutating)
-        except BadPatch as failure:
-            raise _Uncallable(f"received undecodable patch in webhook response: {failure}") from None
-        except BadAnswer as failure:
-            raise _Uncallable(f"received invalid webhook response: {failure}") from None
+            return admission_review.parse_response(said, question["uid"], mutating=mutating)
+        except UndecodablePatch as failure:
+            raise _WebhookFailure(f"received undecodable patch in webhook response: {failure}") from None
+        except InvalidWebhookResponse as failure:
+            raise _WebhookFailure(f"received invalid webhook response: {failure}") from None
 
 
-class _Uncallable(Exception):
+class _WebhookFailure(Exception):
     """A webhook that gave no usable answer: its failure policy decides."""
 
 
-def _is_wanted(webhook: Object, meant: Asked, asked: Asked) -> bool:
+def _is_wanted(webhook: Object, meant: VersionedAttributes, asked: VersionedAttributes) -> bool:
     conditions = webhook.get("matchConditions")
     if not conditions:
         return True
-    from torchyard.apiserver.access.webhooks.expressions import ExpressionFailed, holds
+    from torchyard.apiserver.access.webhooks.expressions import ExpressionFailed, match_conditions_hold
 
     try:
-        return holds(conditions, meant, asked)
+        return match_conditions_hold(conditions, meant, asked)
     except ExpressionFailed as failure:
         if webhook.get("failurePolicy") == "Ignore":
             return False
@@ -161,7 +169,7 @@ def _denied(name: str, status: Object) -> StatusError:
     )
 
 
-def _patched(webhook: Object, asked: Asked, answer: Answer) -> Object | None:
+def _patched(webhook: Object, asked: VersionedAttributes, answer: AdmissionResponse) -> Object | None:
     """The object after a webhook's patch, in the form the server keeps."""
     if not answer.patch:
         return asked.obj
@@ -173,13 +181,13 @@ def _patched(webhook: Object, asked: Asked, answer: Answer) -> Object | None:
             f'failed calling webhook "{webhook["name"]}": unsupported patch type "{answer.patch_type}"'
         )
     try:
-        patched = json_patch.patched(asked.obj, json_patch.check(answer.patch))
+        patched = json_patch.apply_json_patch(asked.obj, json_patch.check_operations(answer.patch))
         return _normalised(patched, asked)
     except (StatusError, DecodeError) as error:
         raise errors.internal(error.message) from None
 
 
-def _normalised(obj: Object, asked: Asked) -> Object:
+def _normalised(obj: Object, asked: VersionedAttributes) -> Object:
     """What a webhook leaves is read, and completed, as if a client had sent it."""
     resource = asked.resource
     if resource.custom is not None:

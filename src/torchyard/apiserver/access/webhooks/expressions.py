@@ -6,19 +6,19 @@ from functools import lru_cache
 from typing import Any
 
 from torchyard.api.objects import Object
-from torchyard.apiserver.access.webhooks.asked import Asked
-from torchyard.apiserver.access.webhooks.review import request
-from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.errors import CompileError, EvaluationError, OverBudget
-from torchyard.apiserver.cel.library import kubernetes
+from torchyard.apiserver.access.webhooks.admission_review import admission_request
+from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
+from torchyard.apiserver.cel.cost_budget import CostBudget
+from torchyard.apiserver.cel.errors import CompileError, CostLimitExceeded, EvaluationError
+from torchyard.apiserver.cel.library import kubernetes_library
 from torchyard.apiserver.cel.program import Program, compile_expression
 from torchyard.apiserver.cel.types import BOOL, DYN, CelType
 
 # What one expression may cost: some tenths of a second at worst.
-STEPS = 300_000
+COST_LIMIT = 300_000
 
-Names = tuple[tuple[str, CelType], ...]
-CONDITION: Names = (("object", DYN), ("oldObject", DYN), ("request", DYN))
+VariableTypes = tuple[tuple[str, CelType], ...]
+CONDITION_VARIABLES: VariableTypes = (("object", DYN), ("oldObject", DYN), ("request", DYN))
 
 
 class ExpressionFailed(Exception):
@@ -26,10 +26,10 @@ class ExpressionFailed(Exception):
 
 
 @lru_cache(maxsize=1024)
-def program(expression: str, names: Names, wanted: CelType | None) -> Program:
+def compiled_program(expression: str, names: VariableTypes, wanted: CelType | None) -> Program:
     """A compiled expression, kept. Raises ValueError in the words of the real server."""
     try:
-        compiled = compile_expression(expression, dict(names), kubernetes())
+        compiled = compile_expression(expression, dict(names), kubernetes_library())
     except CompileError as error:
         raise ValueError(f"compilation failed: {error.message}") from None
     if wanted is not None and compiled.type != wanted:
@@ -37,9 +37,9 @@ def program(expression: str, names: Names, wanted: CelType | None) -> Program:
     return compiled
 
 
-def values(asked: Asked, original: Asked) -> Object:
+def expression_variables(asked: VersionedAttributes, original: VersionedAttributes) -> Object:
     """The variables every expression sees."""
-    shown = request(asked, original)
+    shown = admission_request(asked, original)
     return {
         "object": asked.obj,
         "oldObject": asked.old,
@@ -50,25 +50,25 @@ def values(asked: Asked, original: Asked) -> Object:
 _HIDDEN = frozenset({"uid", "object", "oldObject"})
 
 
-def evaluate(expression: str, variables: Object, names: Names, wanted: CelType | None) -> Any:
+def evaluate(expression: str, variables: Object, names: VariableTypes, wanted: CelType | None) -> Any:
     """The value of an expression. Raises ExpressionFailed."""
     try:
-        return program(expression, names, wanted).evaluate(variables, Budget(STEPS))
+        return compiled_program(expression, names, wanted).evaluate(variables, CostBudget(COST_LIMIT))
     except ValueError as error:
         raise ExpressionFailed(str(error)) from None
     except EvaluationError as error:
         raise ExpressionFailed(f"expression '{expression}' resulted in error: {error}") from None
-    except OverBudget:
+    except CostLimitExceeded:
         raise ExpressionFailed(f"validation failed due to running out of cost budget: '{expression}'") from None
 
 
-def holds(conditions: list[Object], asked: Asked, original: Asked) -> bool:
+def match_conditions_hold(conditions: list[Object], asked: VersionedAttributes, original: VersionedAttributes) -> bool:
     """Whether all match conditions hold; one that does not outweighs one that failed. Raises ExpressionFailed."""
-    variables = values(asked, original)
+    variables = expression_variables(asked, original)
     failed: ExpressionFailed | None = None
     for condition in conditions:
         try:
-            if evaluate(condition.get("expression") or "", variables, CONDITION, BOOL) is not True:
+            if evaluate(condition.get("expression") or "", variables, CONDITION_VARIABLES, BOOL) is not True:
                 return False
         except ExpressionFailed as error:
             failed = failed or error

@@ -9,7 +9,7 @@ from typing import Any
 from torchyard.api.objects import Object
 from torchyard.api.resources import Resource
 from torchyard.api.selectors import from_object
-from torchyard.apiserver.access.webhooks.asked import Asked
+from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 
 GetNamespace = Callable[[str], Object | None]
 GetEquivalents = Callable[[Resource], Iterable[Resource]]
@@ -22,13 +22,17 @@ class Matcher:
         self._namespace = namespace
         self._equivalents = equivalents
 
-    def match(self, asked: Asked, constraints: Mapping[str, Any], rules: str = "rules") -> Asked | None:
+    def match(
+        self, asked: VersionedAttributes, constraints: Mapping[str, Any], rules: str = "rules"
+    ) -> VersionedAttributes | None:
         """What to ask, in the version the rules name; None if they do not mean it. Nothing said means nothing meant."""
         if not self._is_selected(asked, constraints):
             return None
         return self.version(asked, constraints.get(rules) or (), constraints.get("matchPolicy") or "Equivalent")
 
-    def version(self, asked: Asked, rules: Iterable[Mapping[str, Any]], policy: str) -> Asked | None:
+    def version(
+        self, asked: VersionedAttributes, rules: Iterable[Mapping[str, Any]], policy: str
+    ) -> VersionedAttributes | None:
         rules = list(rules)
         if any(_matches(rule, asked, asked.resource) for rule in rules):
             return asked
@@ -38,7 +42,7 @@ class Matcher:
                     return _converted(asked, other)
         return None
 
-    def _is_selected(self, asked: Asked, constraints: Mapping[str, Any]) -> bool:
+    def _is_selected(self, asked: VersionedAttributes, constraints: Mapping[str, Any]) -> bool:
         wanted = constraints.get("objectSelector")
         if wanted and not any(from_object(wanted).matches(labels) for labels in asked.labels()):
             return False
@@ -48,7 +52,7 @@ class Matcher:
         labels = self._namespace_labels(asked)
         return labels is None or from_object(wanted).matches(labels)
 
-    def _namespace_labels(self, asked: Asked) -> Object | None:
+    def _namespace_labels(self, asked: VersionedAttributes) -> Object | None:
         """The labels a namespace selector is about; None for what belongs to no namespace, which it always selects."""
         if asked.resource.group == "" and asked.resource.plural == "namespaces":
             # a namespace is selected by what it is, or is about to be
@@ -59,7 +63,7 @@ class Matcher:
         return ((found or {}).get("metadata") or {}).get("labels") or {}
 
 
-def _matches(rule: Mapping[str, Any], asked: Asked, resource: Resource) -> bool:
+def _matches(rule: Mapping[str, Any], asked: VersionedAttributes, resource: Resource) -> bool:
     names = rule.get("resourceNames") or ()
     return (
         _has(rule.get("operations"), asked.operation)
@@ -88,7 +92,7 @@ def _matches_resource(wanted: Iterable[str], plural: str, subresource: str) -> b
     return False
 
 
-def _converted(asked: Asked, resource: Resource) -> Asked:
+def _converted(asked: VersionedAttributes, resource: Resource) -> VersionedAttributes:
     """The same write in another version; custom resources differ by nothing else."""
 
     def shown(obj: Object | None) -> Object | None:

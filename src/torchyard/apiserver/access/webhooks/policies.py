@@ -9,8 +9,8 @@ from typing import Any
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.api.selectors import from_object
-from torchyard.apiserver.access.webhooks.asked import Asked
 from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetNamespace, Matcher
+from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 
 # Objects by (apiVersion, kind, namespace): what policies take parameters from.
 GetParameters = Callable[[str, str, str], Iterable[Object]]
@@ -24,7 +24,7 @@ class _Finding:
     reason: str
 
 
-class Policies:
+class PolicyValidator:
     """Policies and their bindings, looked up for every write."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Policies:
         self._parameters = parameters
         self._matcher = Matcher(namespace, equivalents)
 
-    def validate(self, asked: Asked) -> list[str]:
+    def validate(self, asked: VersionedAttributes) -> list[str]:
         """The warnings. Raises the first refusal."""
         bindings = list(self._bindings())
         if not bindings or asked.is_exempt:
@@ -55,7 +55,7 @@ class Policies:
                 self._enforce(policy, binding, asked, warnings)
         return warnings
 
-    def _enforce(self, policy: Object, binding: Object, asked: Asked, warnings: list[str]) -> None:
+    def _enforce(self, policy: Object, binding: Object, asked: VersionedAttributes, warnings: list[str]) -> None:
         meant = self._meant(policy, binding, asked)
         if meant is None:
             return
@@ -68,7 +68,7 @@ class Policies:
             if "Deny" in actions:
                 raise _denied(asked, f"{which} denied request: {finding.message}", finding.reason)
 
-    def _meant(self, policy: Object, binding: Object, asked: Asked) -> Asked | None:
+    def _meant(self, policy: Object, binding: Object, asked: VersionedAttributes) -> VersionedAttributes | None:
         """What the policy is asked about; both it and the binding have a say."""
         constraints = policy["spec"].get("matchConstraints") or {}
         meant = self._constrained(constraints, asked)
@@ -79,15 +79,17 @@ class Policies:
             narrower = {**narrower, "resourceRules": constraints.get("resourceRules")}
         return meant if self._constrained(narrower, asked) is not None else None
 
-    def _constrained(self, constraints: Mapping[str, Any], asked: Asked) -> Asked | None:
+    def _constrained(self, constraints: Mapping[str, Any], asked: VersionedAttributes) -> VersionedAttributes | None:
         excluded = constraints.get("excludeResourceRules") or ()
         policy = constraints.get("matchPolicy") or "Equivalent"
         if excluded and self._matcher.version(asked, excluded, policy) is not None:
             return None
         return self._matcher.match(asked, constraints, "resourceRules")
 
-    def _findings(self, policy: Object, binding: Object, meant: Asked, asked: Asked) -> list[_Finding]:
-        from torchyard.apiserver.access.webhooks.evaluation import findings
+    def _findings(
+        self, policy: Object, binding: Object, meant: VersionedAttributes, asked: VersionedAttributes
+    ) -> list[_Finding]:
+        from torchyard.apiserver.access.webhooks.policy_evaluation import evaluate_policy
 
         spec = policy["spec"]
         ignores = spec.get("failurePolicy") == "Ignore"
@@ -95,14 +97,14 @@ class Policies:
         found: list[_Finding] = []
         try:
             for params in self._params(spec, binding["spec"], asked):
-                said = findings(spec, meant, asked, params=params, namespace=namespace)
+                said = evaluate_policy(spec, meant, asked, params=params, namespace=namespace)
                 found += [_Finding(message, reason) for message, reason, failed in said if not (failed and ignores)]
         except LookupError as error:
             if not ignores:
                 found.append(_Finding(str(error.args[0]), "Invalid"))
         return found
 
-    def _params(self, policy: Object, binding: Object, asked: Asked) -> list[Object | None]:
+    def _params(self, policy: Object, binding: Object, asked: VersionedAttributes) -> list[Object | None]:
         """The parameters to evaluate with, each in turn; one None for a policy without."""
         kind, wanted = policy.get("paramKind"), binding.get("paramRef")
         if not kind or not wanted:
@@ -119,7 +121,7 @@ class Policies:
         return list(found)
 
 
-def _denied(asked: Asked, message: str, reason: str) -> StatusError:
+def _denied(asked: VersionedAttributes, message: str, reason: str) -> StatusError:
     details: Object = {"name": asked.name, "kind": asked.resource.plural, "causes": [{"message": message}]}
     if asked.resource.group:
         details = {"name": asked.name, "group": asked.resource.group, **details}

@@ -8,11 +8,11 @@ from torchyard.apiserver.cel.functions import Library
 
 
 @cache
-def kubernetes() -> Library:
+def kubernetes_library() -> Library:
     """Everything a rule of a custom resource may use."""
     from torchyard.apiserver.cel.library import (
-        formats,
         lists,
+        named_formats,
         network,
         optionals,
         quantities,
@@ -25,5 +25,18 @@ def kubernetes() -> Library:
         urls,
     )
 
-    parts = (standard, times, strings, lists, sets, regexes, urls, quantities, network, semver, formats, optionals)
+    parts = (
+        standard,
+        times,
+        strings,
+        lists,
+        sets,
+        regexes,
+        urls,
+        quantities,
+        network,
+        semver,
+        named_formats,
+        optionals,
+    )
     return Library(*(part.FUNCTIONS for part in parts))

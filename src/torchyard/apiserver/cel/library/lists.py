@@ -5,22 +5,22 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from torchyard.apiserver.cel.budget import Budget
+from torchyard.apiserver.cel.cost_budget import CostBudget
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.functions import Function, function, method
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload
 from torchyard.apiserver.cel.library import standard
 from torchyard.apiserver.cel.types import BOOL, BYTES, DOUBLE, DURATION, INT, STRING, TIMESTAMP, UINT, A, list_of
-from torchyard.apiserver.cel.values import compare, equal, weight
+from torchyard.apiserver.cel.values import compare, equal, traversal_cost
 
 _COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 
 
-def _is_sorted(budget: Budget, items: list[Any]) -> bool:
-    budget.spend(weight(items))
+def _is_sorted(budget: CostBudget, items: list[Any]) -> bool:
+    budget.spend(traversal_cost(items))
     return all(compare(one, other) <= 0 for one, other in itertools.pairwise(items))
 
 
-def _sum(budget: Budget, items: list[Any]) -> Any:
+def _sum(budget: CostBudget, items: list[Any]) -> Any:
     budget.spend(len(items))
     if not items:
         return 0
@@ -31,8 +31,8 @@ def _sum(budget: Budget, items: list[Any]) -> Any:
 
 
 def _extreme(name: str, sign: int) -> Any:
-    def run(budget: Budget, items: list[Any]) -> Any:
-        budget.spend(weight(items))
+    def run(budget: CostBudget, items: list[Any]) -> Any:
+        budget.spend(traversal_cost(items))
         if not items:
             raise EvaluationError(f"{name} called on empty list")
         found = items[0]
@@ -45,19 +45,27 @@ def _extreme(name: str, sign: int) -> Any:
 
 
 def _position(*, last: bool) -> Any:
-    def run(budget: Budget, items: list[Any], wanted: Any) -> int:
-        budget.spend(weight(items))
+    def run(budget: CostBudget, items: list[Any], wanted: Any) -> int:
+        budget.spend(traversal_cost(items))
         positions = range(len(items) - 1, -1, -1) if last else range(len(items))
         return next((at for at in positions if equal(items[at], wanted)), -1)
 
     return run
 
 
-FUNCTIONS: tuple[Function, ...] = (
-    function("isSorted", _is_sorted, *(method(list_of(one), gives=BOOL) for one in _COMPARABLE), metered=True),
-    function("sum", _sum, *(method(list_of(one), gives=one) for one in (INT, UINT, DOUBLE, DURATION)), metered=True),
-    function("min", _extreme("min", -1), *(method(list_of(one), gives=one) for one in _COMPARABLE), metered=True),
-    function("max", _extreme("max", 1), *(method(list_of(one), gives=one) for one in _COMPARABLE), metered=True),
-    function("indexOf", _position(last=False), method(list_of(A), A, gives=INT), metered=True),
-    function("lastIndexOf", _position(last=True), method(list_of(A), A, gives=INT), metered=True),
+FUNCTIONS: tuple[FunctionDecl, ...] = (
+    function(
+        "isSorted", _is_sorted, *(member_overload(list_of(one), result=BOOL) for one in _COMPARABLE), metered=True
+    ),
+    function(
+        "sum", _sum, *(member_overload(list_of(one), result=one) for one in (INT, UINT, DOUBLE, DURATION)), metered=True
+    ),
+    function(
+        "min", _extreme("min", -1), *(member_overload(list_of(one), result=one) for one in _COMPARABLE), metered=True
+    ),
+    function(
+        "max", _extreme("max", 1), *(member_overload(list_of(one), result=one) for one in _COMPARABLE), metered=True
+    ),
+    function("indexOf", _position(last=False), member_overload(list_of(A), A, result=INT), metered=True),
+    function("lastIndexOf", _position(last=True), member_overload(list_of(A), A, result=INT), metered=True),
 )

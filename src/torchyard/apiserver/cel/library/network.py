@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
 from torchyard.apiserver.cel.types import BOOL, INT, STRING, opaque
 
 _IP = opaque("net.IP")
@@ -90,36 +90,46 @@ def _is_canonical(text: str) -> bool:
     return str(_ip(text).address) == text
 
 
-FUNCTIONS: tuple[Function, ...] = (
-    function("ip", _ip, call(STRING, gives=_IP)),
-    function("isIP", _is_ip, call(STRING, gives=BOOL)),
-    function("ip.isCanonical", _is_canonical, call(STRING, gives=BOOL)),
-    function("family", lambda ip: ip.address.version, method(_IP, gives=INT)),
-    function("isUnspecified", lambda ip: ip.address.is_unspecified, method(_IP, gives=BOOL)),
-    function("isLoopback", lambda ip: ip.address.is_loopback, method(_IP, gives=BOOL)),
+FUNCTIONS: tuple[FunctionDecl, ...] = (
+    function("ip", _ip, overload(STRING, result=_IP)),
+    function("isIP", _is_ip, overload(STRING, result=BOOL)),
+    function("ip.isCanonical", _is_canonical, overload(STRING, result=BOOL)),
+    function("family", lambda ip: ip.address.version, member_overload(_IP, result=INT)),
+    function("isUnspecified", lambda ip: ip.address.is_unspecified, member_overload(_IP, result=BOOL)),
+    function("isLoopback", lambda ip: ip.address.is_loopback, member_overload(_IP, result=BOOL)),
     function(
         "isLinkLocalMulticast",
         lambda ip: ip.address.is_multicast and _is_link_local_multicast(ip.address),
-        method(_IP, gives=BOOL),
+        member_overload(_IP, result=BOOL),
     ),
-    function("isLinkLocalUnicast", lambda ip: ip.address.is_link_local, method(_IP, gives=BOOL)),
-    function("isGlobalUnicast", lambda ip: _is_global_unicast(ip.address), method(_IP, gives=BOOL)),
-    function("cidr", _cidr, call(STRING, gives=_CIDR)),
-    function("isCIDR", _is_cidr, call(STRING, gives=BOOL)),
-    function("containsIP", _contains_ip, method(_CIDR, STRING, gives=BOOL), method(_CIDR, _IP, gives=BOOL)),
-    function("containsCIDR", _contains_cidr, method(_CIDR, STRING, gives=BOOL), method(_CIDR, _CIDR, gives=BOOL)),
-    function("ip", lambda cidr: Ip(cidr.interface.ip), method(_CIDR, gives=_IP)),
+    function("isLinkLocalUnicast", lambda ip: ip.address.is_link_local, member_overload(_IP, result=BOOL)),
+    function("isGlobalUnicast", lambda ip: _is_global_unicast(ip.address), member_overload(_IP, result=BOOL)),
+    function("cidr", _cidr, overload(STRING, result=_CIDR)),
+    function("isCIDR", _is_cidr, overload(STRING, result=BOOL)),
+    function(
+        "containsIP",
+        _contains_ip,
+        member_overload(_CIDR, STRING, result=BOOL),
+        member_overload(_CIDR, _IP, result=BOOL),
+    ),
+    function(
+        "containsCIDR",
+        _contains_cidr,
+        member_overload(_CIDR, STRING, result=BOOL),
+        member_overload(_CIDR, _CIDR, result=BOOL),
+    ),
+    function("ip", lambda cidr: Ip(cidr.interface.ip), member_overload(_CIDR, result=_IP)),
     function(
         "masked",
         lambda cidr: Cidr(ipaddress.ip_interface(str(cidr.interface.network))),
-        method(_CIDR, gives=_CIDR),
+        member_overload(_CIDR, result=_CIDR),
     ),
-    function("prefixLength", lambda cidr: cidr.interface.network.prefixlen, method(_CIDR, gives=INT)),
+    function("prefixLength", lambda cidr: cidr.interface.network.prefixlen, member_overload(_CIDR, result=INT)),
     function(
         "string",
         lambda value: str(value.address if isinstance(value, Ip) else value.interface),
-        call(_IP, gives=STRING),
-        call(_CIDR, gives=STRING),
+        overload(_IP, result=STRING),
+        overload(_CIDR, result=STRING),
     ),
 )
 

@@ -7,14 +7,14 @@ from typing import Any
 from torchyard.api import quantity
 from torchyard.api.quantity import NANO, Quantity, QuantityError
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
 from torchyard.apiserver.cel.types import BOOL, DOUBLE, INT, STRING, opaque
-from torchyard.apiserver.cel.values import INT as INT_RANGE
+from torchyard.apiserver.cel.values import INT_RANGE
 
 _QUANTITY = opaque("kubernetes.Quantity")
 
 
-class Amount(Quantity):
+class QuantityValue(Quantity):
     """A quantity as a CEL value."""
 
     __slots__ = ()
@@ -22,12 +22,12 @@ class Amount(Quantity):
     __hash__ = Quantity.__hash__
 
 
-def _parse(text: str) -> Amount:
+def _parse(text: str) -> QuantityValue:
     try:
         found = quantity.parse(text)
     except QuantityError as error:
         raise EvaluationError(error.message) from None
-    return Amount(found.nano, found.format)
+    return QuantityValue(found.nano, found.format)
 
 
 def _is_quantity(text: str) -> bool:
@@ -42,33 +42,33 @@ def _nano(value: Any) -> int:
     return int(value.nano) if isinstance(value, Quantity) else int(value) * NANO
 
 
-def _is_integer(value: Amount) -> bool:
+def _is_integer(value: QuantityValue) -> bool:
     return value.nano % NANO == 0 and value.nano // NANO in INT_RANGE
 
 
-def _as_integer(value: Amount) -> int:
+def _as_integer(value: QuantityValue) -> int:
     if not _is_integer(value):
         raise EvaluationError("cannot convert value to integer")
     return value.nano // NANO
 
 
-_COMPARE = method(_QUANTITY, _QUANTITY, gives=BOOL)
-_COMBINE = (method(_QUANTITY, _QUANTITY, gives=_QUANTITY), method(_QUANTITY, INT, gives=_QUANTITY))
+_COMPARE = member_overload(_QUANTITY, _QUANTITY, result=BOOL)
+_COMBINE = (member_overload(_QUANTITY, _QUANTITY, result=_QUANTITY), member_overload(_QUANTITY, INT, result=_QUANTITY))
 
-FUNCTIONS: tuple[Function, ...] = (
-    function("quantity", _parse, call(STRING, gives=_QUANTITY)),
-    function("isQuantity", _is_quantity, call(STRING, gives=BOOL)),
-    function("sign", lambda value: (value.nano > 0) - (value.nano < 0), call(_QUANTITY, gives=INT)),
-    function("isInteger", _is_integer, method(_QUANTITY, gives=BOOL)),
-    function("asInteger", _as_integer, method(_QUANTITY, gives=INT)),
-    function("asApproximateFloat", lambda value: value.nano / NANO, method(_QUANTITY, gives=DOUBLE)),
+FUNCTIONS: tuple[FunctionDecl, ...] = (
+    function("quantity", _parse, overload(STRING, result=_QUANTITY)),
+    function("isQuantity", _is_quantity, overload(STRING, result=BOOL)),
+    function("sign", lambda value: (value.nano > 0) - (value.nano < 0), overload(_QUANTITY, result=INT)),
+    function("isInteger", _is_integer, member_overload(_QUANTITY, result=BOOL)),
+    function("asInteger", _as_integer, member_overload(_QUANTITY, result=INT)),
+    function("asApproximateFloat", lambda value: value.nano / NANO, member_overload(_QUANTITY, result=DOUBLE)),
     function("isGreaterThan", lambda one, other: one.nano > other.nano, _COMPARE),
     function("isLessThan", lambda one, other: one.nano < other.nano, _COMPARE),
     function(
         "compareTo",
         lambda one, other: (one.nano > other.nano) - (one.nano < other.nano),
-        method(_QUANTITY, _QUANTITY, gives=INT),
+        member_overload(_QUANTITY, _QUANTITY, result=INT),
     ),
-    function("add", lambda one, other: Amount(one.nano + _nano(other), one.format), *_COMBINE),
-    function("sub", lambda one, other: Amount(one.nano - _nano(other), one.format), *_COMBINE),
+    function("add", lambda one, other: QuantityValue(one.nano + _nano(other), one.format), *_COMBINE),
+    function("sub", lambda one, other: QuantityValue(one.nano - _nano(other), one.format), *_COMBINE),
 )

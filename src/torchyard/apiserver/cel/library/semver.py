@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
 from torchyard.apiserver.cel.types import BOOL, INT, STRING, opaque
 
 _SEMVER = opaque("kubernetes.Semver")
@@ -61,14 +61,16 @@ def _compare(one: Semver, other: Semver) -> int:
     return (left > right) - (left < right)
 
 
-_READ = (call(STRING, gives=_SEMVER), call(STRING, BOOL, gives=_SEMVER))
-FUNCTIONS: tuple[Function, ...] = (
+_READ = (overload(STRING, result=_SEMVER), overload(STRING, BOOL, result=_SEMVER))
+FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("semver", _parse, *_READ),
-    function("isSemver", _is_semver, call(STRING, gives=BOOL), call(STRING, BOOL, gives=BOOL)),
-    function("major", lambda version: version.numbers[0], method(_SEMVER, gives=INT)),
-    function("minor", lambda version: version.numbers[1], method(_SEMVER, gives=INT)),
-    function("patch", lambda version: version.numbers[2], method(_SEMVER, gives=INT)),
-    function("compareTo", _compare, method(_SEMVER, _SEMVER, gives=INT)),
-    function("isLessThan", lambda one, other: _compare(one, other) < 0, method(_SEMVER, _SEMVER, gives=BOOL)),
-    function("isGreaterThan", lambda one, other: _compare(one, other) > 0, method(_SEMVER, _SEMVER, gives=BOOL)),
+    function("isSemver", _is_semver, overload(STRING, result=BOOL), overload(STRING, BOOL, result=BOOL)),
+    function("major", lambda version: version.numbers[0], member_overload(_SEMVER, result=INT)),
+    function("minor", lambda version: version.numbers[1], member_overload(_SEMVER, result=INT)),
+    function("patch", lambda version: version.numbers[2], member_overload(_SEMVER, result=INT)),
+    function("compareTo", _compare, member_overload(_SEMVER, _SEMVER, result=INT)),
+    function("isLessThan", lambda one, other: _compare(one, other) < 0, member_overload(_SEMVER, _SEMVER, result=BOOL)),
+    function(
+        "isGreaterThan", lambda one, other: _compare(one, other) > 0, member_overload(_SEMVER, _SEMVER, result=BOOL)
+    ),
 )

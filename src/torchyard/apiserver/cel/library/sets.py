@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.functions import Function, call, function
+from torchyard.apiserver.cel.cost_budget import CostBudget
+from torchyard.apiserver.cel.functions import FunctionDecl, function, overload
 from torchyard.apiserver.cel.types import BOOL, A, list_of
-from torchyard.apiserver.cel.values import hashable, weight
+from torchyard.apiserver.cel.values import hashable, traversal_cost
 
 
-def _keys(budget: Budget, items: list[Any]) -> set[Any]:
-    budget.spend(weight(items))
+def _keys(budget: CostBudget, items: list[Any]) -> set[Any]:
+    budget.spend(traversal_cost(items))
     return {hashable(item) for item in items}
 
 
-_TWO = call(list_of(A), list_of(A), gives=BOOL)
-FUNCTIONS: tuple[Function, ...] = (
+_TWO = overload(list_of(A), list_of(A), result=BOOL)
+FUNCTIONS: tuple[FunctionDecl, ...] = (
     function(
         "sets.contains",
         lambda budget, one, other: _keys(budget, one) >= _keys(budget, other),

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.apiserver.cel.budget import Budget
-from torchyard.apiserver.cel.errors import EvaluationError, no_conversion, no_such_overload
-from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.cost_budget import CostBudget
+from torchyard.apiserver.cel.errors import EvaluationError, conversion_error, no_such_overload
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
 from torchyard.apiserver.cel.library.times import duration_text, timestamp_text
 from torchyard.apiserver.cel.types import (
     BOOL,
@@ -28,9 +28,7 @@ from torchyard.apiserver.cel.types import (
     type_of,
 )
 from torchyard.apiserver.cel.values import (
-    INT as INT_RANGE,
-)
-from torchyard.apiserver.cel.values import (
+    INT_RANGE,
     NANO,
     NONE,
     Duration,
@@ -48,18 +46,22 @@ from torchyard.apiserver.cel.values import (
     equal,
     hashable,
     number,
+    traversal_cost,
     type_name,
-    weight,
 )
 from torchyard.apiserver.golang.values import go_number
 
 
-def add(budget: Budget, left: Any, right: Any) -> Any:
+def add(budget: CostBudget, left: Any, right: Any) -> Any:
     if isinstance(left, str):
         budget.spend_text(len(left) + len(right))
         return left + right
     if isinstance(left, list):
-        budget.spend(weight(left) + weight(right) if isinstance(left, (SetList, MapList)) else len(left) + len(right))
+        budget.spend(
+            traversal_cost(left) + traversal_cost(right)
+            if isinstance(left, (SetList, MapList))
+            else len(left) + len(right)
+        )
         return _joined(left, right)
     if isinstance(left, bytes):
         budget.spend_text(len(left) + len(right))
@@ -124,10 +126,10 @@ def _negate(value: Any) -> Any:
     return -value if isinstance(value, float) else checked_int(-value)
 
 
-def _in_list(budget: Budget, item: Any, items: Any) -> bool:
+def _in_list(budget: CostBudget, item: Any, items: Any) -> bool:
     if isinstance(items, dict):
         return _in_map(item, items)
-    budget.spend(weight(items))
+    budget.spend(traversal_cost(items))
     return any(equal(item, one) for one in items)
 
 
@@ -171,8 +173,8 @@ def _look_up(holder: Any, key: Any) -> Optional:
     raise no_such_overload()
 
 
-def _ordered(holds: Callable[[int], bool]) -> Callable[[Budget, Any, Any], bool]:
-    def run(budget: Budget, left: Any, right: Any) -> bool:
+def _ordered(holds: Callable[[int], bool]) -> Callable[[CostBudget, Any, Any], bool]:
+    def run(budget: CostBudget, left: Any, right: Any) -> bool:
         if isinstance(left, (str, bytes)):
             budget.spend_text(len(left))
         return holds(compare(left, right))
@@ -193,7 +195,7 @@ def _to_int(value: Any) -> int:
         try:
             return checked_int(_decimal(value))
         except ValueError:
-            raise no_conversion("int") from None
+            raise conversion_error("int") from None
     if isinstance(value, Timestamp):
         return value.nanos // NANO
     if isinstance(value, Duration):
@@ -217,7 +219,7 @@ def _to_uint(value: Any) -> Uint:
         try:
             return checked_uint(_decimal(value))
         except ValueError:
-            raise no_conversion("uint") from None
+            raise conversion_error("uint") from None
     return checked_uint(int(value))
 
 
@@ -225,7 +227,7 @@ def _to_double(value: Any) -> float:
     try:
         return float(value)
     except ValueError:
-        raise no_conversion("double") from None
+        raise conversion_error("double") from None
 
 
 def _to_string(value: Any) -> str:
@@ -257,7 +259,7 @@ def _to_bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if value not in _BOOLS:
-        raise no_conversion("bool")
+        raise conversion_error("bool")
     return _BOOLS[value]
 
 
@@ -267,13 +269,13 @@ def _same(value: Any) -> Any:
 
 _NUMBERS = (INT, UINT, DOUBLE)
 _ORDERED = (
-    *(call(one, other, gives=BOOL) for one in _NUMBERS for other in _NUMBERS),
-    *(call(one, one, gives=BOOL) for one in (STRING, BYTES, BOOL, TIMESTAMP, DURATION)),
+    *(overload(one, other, result=BOOL) for one in _NUMBERS for other in _NUMBERS),
+    *(overload(one, one, result=BOOL) for one in (STRING, BYTES, BOOL, TIMESTAMP, DURATION)),
 )
-_ARITHMETIC = tuple(call(one, one, gives=one) for one in _NUMBERS)
+_ARITHMETIC = tuple(overload(one, one, result=one) for one in _NUMBERS)
 _SIZED = (STRING, BYTES, list_of(A), map_of(A, B))
 
-FUNCTIONS: tuple[Function, ...] = (
+FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("_<_", _ordered(lambda sign: sign < 0), *_ORDERED, metered=True),
     function("_<=_", _ordered(lambda sign: sign <= 0), *_ORDERED, metered=True),
     function("_>_", _ordered(lambda sign: sign > 0), *_ORDERED, metered=True),
@@ -282,62 +284,69 @@ FUNCTIONS: tuple[Function, ...] = (
         "_+_",
         add,
         *_ARITHMETIC,
-        call(STRING, STRING, gives=STRING),
-        call(BYTES, BYTES, gives=BYTES),
-        call(list_of(A), list_of(A), gives=list_of(A)),
-        call(DURATION, DURATION, gives=DURATION),
-        call(TIMESTAMP, DURATION, gives=TIMESTAMP),
-        call(DURATION, TIMESTAMP, gives=TIMESTAMP),
+        overload(STRING, STRING, result=STRING),
+        overload(BYTES, BYTES, result=BYTES),
+        overload(list_of(A), list_of(A), result=list_of(A)),
+        overload(DURATION, DURATION, result=DURATION),
+        overload(TIMESTAMP, DURATION, result=TIMESTAMP),
+        overload(DURATION, TIMESTAMP, result=TIMESTAMP),
         metered=True,
     ),
     function(
         "_-_",
         _subtract,
         *_ARITHMETIC,
-        call(DURATION, DURATION, gives=DURATION),
-        call(TIMESTAMP, DURATION, gives=TIMESTAMP),
-        call(TIMESTAMP, TIMESTAMP, gives=DURATION),
+        overload(DURATION, DURATION, result=DURATION),
+        overload(TIMESTAMP, DURATION, result=TIMESTAMP),
+        overload(TIMESTAMP, TIMESTAMP, result=DURATION),
     ),
     function("_*_", _multiply, *_ARITHMETIC),
     function("_/_", _divide, *_ARITHMETIC),
-    function("_%_", _modulo, call(INT, INT, gives=INT), call(UINT, UINT, gives=UINT)),
-    function("-_", _negate, call(INT, gives=INT), call(DOUBLE, gives=DOUBLE)),
-    function("!_", _not, call(BOOL, gives=BOOL)),
-    function("@in", _in_list, call(A, list_of(A), gives=BOOL), call(A, map_of(A, B), gives=BOOL), metered=True),
+    function("_%_", _modulo, overload(INT, INT, result=INT), overload(UINT, UINT, result=UINT)),
+    function("-_", _negate, overload(INT, result=INT), overload(DOUBLE, result=DOUBLE)),
+    function("!_", _not, overload(BOOL, result=BOOL)),
+    function(
+        "@in", _in_list, overload(A, list_of(A), result=BOOL), overload(A, map_of(A, B), result=BOOL), metered=True
+    ),
     function(
         "_[_]",
         _index,
-        call(list_of(A), INT, gives=A),
-        call(map_of(A, B), A, gives=B),
-        call(optional_of(list_of(A)), INT, gives=optional_of(A)),
-        call(optional_of(map_of(A, B)), A, gives=optional_of(B)),
-        lenient=True,
+        overload(list_of(A), INT, result=A),
+        overload(map_of(A, B), A, result=B),
+        overload(optional_of(list_of(A)), INT, result=optional_of(A)),
+        overload(optional_of(map_of(A, B)), A, result=optional_of(B)),
+        checks_arguments=True,
     ),
     function(
         "_[?_]",
         _optional_index,
-        call(list_of(A), INT, gives=optional_of(A)),
-        call(map_of(A, B), A, gives=optional_of(B)),
-        call(optional_of(list_of(A)), INT, gives=optional_of(A)),
-        call(optional_of(map_of(A, B)), A, gives=optional_of(B)),
-        lenient=True,
+        overload(list_of(A), INT, result=optional_of(A)),
+        overload(map_of(A, B), A, result=optional_of(B)),
+        overload(optional_of(list_of(A)), INT, result=optional_of(A)),
+        overload(optional_of(map_of(A, B)), A, result=optional_of(B)),
+        checks_arguments=True,
     ),
-    function("size", len, *(call(one, gives=INT) for one in _SIZED), *(method(one, gives=INT) for one in _SIZED)),
-    function("type", lambda value: TypeValue(type_name(value)), call(A, gives=type_of(A))),
-    function("dyn", _same, call(A, gives=DYN)),
-    function("int", _to_int, *(call(one, gives=INT) for one in (INT, UINT, DOUBLE, STRING, TIMESTAMP, DURATION))),
-    function("uint", _to_uint, *(call(one, gives=UINT) for one in (UINT, INT, DOUBLE, STRING))),
-    function("double", _to_double, *(call(one, gives=DOUBLE) for one in (DOUBLE, INT, UINT, STRING))),
+    function(
+        "size",
+        len,
+        *(overload(one, result=INT) for one in _SIZED),
+        *(member_overload(one, result=INT) for one in _SIZED),
+    ),
+    function("type", lambda value: TypeValue(type_name(value)), overload(A, result=type_of(A))),
+    function("dyn", _same, overload(A, result=DYN)),
+    function("int", _to_int, *(overload(one, result=INT) for one in (INT, UINT, DOUBLE, STRING, TIMESTAMP, DURATION))),
+    function("uint", _to_uint, *(overload(one, result=UINT) for one in (UINT, INT, DOUBLE, STRING))),
+    function("double", _to_double, *(overload(one, result=DOUBLE) for one in (DOUBLE, INT, UINT, STRING))),
     function(
         "string",
         _to_string,
-        *(call(one, gives=STRING) for one in (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION)),
+        *(overload(one, result=STRING) for one in (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION)),
     ),
-    function("bool", _to_bool, call(BOOL, gives=BOOL), call(STRING, gives=BOOL)),
+    function("bool", _to_bool, overload(BOOL, result=BOOL), overload(STRING, result=BOOL)),
     function(
         "bytes",
         lambda value: value if isinstance(value, bytes) else value.encode(),
-        call(BYTES, gives=BYTES),
-        call(STRING, gives=BYTES),
+        overload(BYTES, result=BYTES),
+        overload(STRING, result=BYTES),
     ),
 )

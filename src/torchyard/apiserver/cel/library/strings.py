@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchyard.apiserver.cel.budget import Budget
+from torchyard.apiserver.cel.cost_budget import CostBudget
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.functions import Function, call, function, method
-from torchyard.apiserver.cel.library.text import formatted, quoted
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
+from torchyard.apiserver.cel.library.string_format import format_string, quote_string
 from torchyard.apiserver.cel.types import BOOL, DYN, INT, STRING, list_of
 
 # Unicode's White_Space, which Python's own notion of a blank exceeds by four control characters
@@ -27,14 +27,14 @@ def _char_at(text: str, at: int) -> str:
     return text[at : at + 1]
 
 
-def _index_of(budget: Budget, text: str, part: str, start: int = 0) -> int:
+def _index_of(budget: CostBudget, text: str, part: str, start: int = 0) -> int:
     budget.spend_text(len(text))
     if part:
         _bounds(text, start)
     return text.find(part, start) if part else start
 
 
-def _last_index_of(budget: Budget, text: str, part: str, last: int | None = None) -> int:
+def _last_index_of(budget: CostBudget, text: str, part: str, last: int | None = None) -> int:
     budget.spend_text(len(text))
     if last is None:
         return text.rfind(part)
@@ -43,20 +43,20 @@ def _last_index_of(budget: Budget, text: str, part: str, last: int | None = None
     return text.rfind(part, 0, last + len(part))
 
 
-def _join(budget: Budget, items: list[Any], between: str = "") -> str:
+def _join(budget: CostBudget, items: list[Any], between: str = "") -> str:
     if not all(isinstance(item, str) for item in items):
         raise EvaluationError("no such overload")
     budget.spend_text(sum(map(len, items)) + len(between) * len(items))
     return between.join(items)
 
 
-def _replace(budget: Budget, text: str, old: str, new: str, limit: int = -1) -> str:
+def _replace(budget: CostBudget, text: str, old: str, new: str, limit: int = -1) -> str:
     times = text.count(old) if limit < 0 else min(text.count(old), limit)
     budget.spend_text(len(text) + times * len(new))
     return text.replace(old, new, limit)
 
 
-def _split(budget: Budget, text: str, between: str, limit: int = -1) -> list[str]:
+def _split(budget: CostBudget, text: str, between: str, limit: int = -1) -> list[str]:
     budget.spend(len(text))
     if limit == 0:
         return []
@@ -78,58 +78,67 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 def _paid(run: Callable[..., Any]) -> Callable[..., Any]:
     """A function that goes through its text once."""
 
-    def paid(budget: Budget, text: str, *more: Any) -> Any:
+    def paid(budget: CostBudget, text: str, *more: Any) -> Any:
         budget.spend_text(len(text))
         return run(text, *more)
 
     return paid
 
 
-_TEST = method(STRING, STRING, gives=BOOL)
-FUNCTIONS: tuple[Function, ...] = (
+_TEST = member_overload(STRING, STRING, result=BOOL)
+FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("contains", _paid(lambda text, part: part in text), _TEST, metered=True),
     function("startsWith", _paid(lambda text, part: text.startswith(part)), _TEST, metered=True),
     function("endsWith", _paid(lambda text, part: text.endswith(part)), _TEST, metered=True),
-    function("charAt", _char_at, method(STRING, INT, gives=STRING)),
+    function("charAt", _char_at, member_overload(STRING, INT, result=STRING)),
     function(
         "indexOf",
         _index_of,
-        method(STRING, STRING, gives=INT),
-        method(STRING, STRING, INT, gives=INT),
+        member_overload(STRING, STRING, result=INT),
+        member_overload(STRING, STRING, INT, result=INT),
         metered=True,
     ),
     function(
         "lastIndexOf",
         _last_index_of,
-        method(STRING, STRING, gives=INT),
-        method(STRING, STRING, INT, gives=INT),
+        member_overload(STRING, STRING, result=INT),
+        member_overload(STRING, STRING, INT, result=INT),
         metered=True,
     ),
     function(
         "join",
         _join,
-        method(list_of(STRING), gives=STRING),
-        method(list_of(STRING), STRING, gives=STRING),
+        member_overload(list_of(STRING), result=STRING),
+        member_overload(list_of(STRING), STRING, result=STRING),
         metered=True,
     ),
-    function("lowerAscii", _paid(lambda text: text.translate(_LOWER)), method(STRING, gives=STRING), metered=True),
-    function("upperAscii", _paid(lambda text: text.translate(_UPPER)), method(STRING, gives=STRING), metered=True),
-    function("trim", _paid(lambda text: text.strip(_WHITE)), method(STRING, gives=STRING), metered=True),
+    function(
+        "lowerAscii", _paid(lambda text: text.translate(_LOWER)), member_overload(STRING, result=STRING), metered=True
+    ),
+    function(
+        "upperAscii", _paid(lambda text: text.translate(_UPPER)), member_overload(STRING, result=STRING), metered=True
+    ),
+    function("trim", _paid(lambda text: text.strip(_WHITE)), member_overload(STRING, result=STRING), metered=True),
     function(
         "replace",
         _replace,
-        method(STRING, STRING, STRING, gives=STRING),
-        method(STRING, STRING, STRING, INT, gives=STRING),
+        member_overload(STRING, STRING, STRING, result=STRING),
+        member_overload(STRING, STRING, STRING, INT, result=STRING),
         metered=True,
     ),
     function(
         "split",
         _split,
-        method(STRING, STRING, gives=list_of(STRING)),
-        method(STRING, STRING, INT, gives=list_of(STRING)),
+        member_overload(STRING, STRING, result=list_of(STRING)),
+        member_overload(STRING, STRING, INT, result=list_of(STRING)),
         metered=True,
     ),
-    function("substring", _substring, method(STRING, INT, gives=STRING), method(STRING, INT, INT, gives=STRING)),
-    function("format", formatted, method(STRING, list_of(DYN), gives=STRING), metered=True),
-    function("strings.quote", _paid(quoted), call(STRING, gives=STRING), metered=True),
+    function(
+        "substring",
+        _substring,
+        member_overload(STRING, INT, result=STRING),
+        member_overload(STRING, INT, INT, result=STRING),
+    ),
+    function("format", format_string, member_overload(STRING, list_of(DYN), result=STRING), metered=True),
+    function("strings.quote", _paid(quote_string), overload(STRING, result=STRING), metered=True),
 )

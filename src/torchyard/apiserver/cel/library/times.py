@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from torchyard.apiserver.cel.errors import EvaluationError, no_conversion
-from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.errors import EvaluationError, conversion_error
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
 from torchyard.apiserver.cel.types import DURATION, INT, STRING, TIMESTAMP
 from torchyard.apiserver.cel.values import NANO, Duration, Timestamp, checked_duration, checked_timestamp
 
@@ -44,7 +44,7 @@ def duration_of(value: Any) -> Duration:
         if part := fraction or only:
             nanos += int(part) * size // 10 ** len(part)
     if text != "0" and (not at or at != len(text)):
-        raise no_conversion("google.protobuf.Duration")
+        raise conversion_error("google.protobuf.Duration")
     return checked_duration(-nanos if value.startswith("-") else nanos)
 
 
@@ -64,7 +64,7 @@ def timestamp_of(value: Any) -> Timestamp:
             pass
         else:
             return Timestamp.of(moment, nanos)
-    raise no_conversion("google.protobuf.Timestamp")
+    raise conversion_error("google.protobuf.Timestamp")
 
 
 def date_of(text: str) -> Timestamp:
@@ -130,18 +130,20 @@ _LENGTHS = {
     "getMilliseconds": _whole(10**6),
 }
 
-FUNCTIONS: tuple[Function, ...] = (
-    function("duration", duration_of, call(STRING, gives=DURATION), call(DURATION, gives=DURATION)),
+FUNCTIONS: tuple[FunctionDecl, ...] = (
+    function("duration", duration_of, overload(STRING, result=DURATION), overload(DURATION, result=DURATION)),
     function(
         "timestamp",
         timestamp_of,
-        call(STRING, gives=TIMESTAMP),
-        call(INT, gives=TIMESTAMP),
-        call(TIMESTAMP, gives=TIMESTAMP),
+        overload(STRING, result=TIMESTAMP),
+        overload(INT, result=TIMESTAMP),
+        overload(TIMESTAMP, result=TIMESTAMP),
     ),
     *(
-        function(name, _part(read), method(TIMESTAMP, gives=INT), method(TIMESTAMP, STRING, gives=INT))
+        function(
+            name, _part(read), member_overload(TIMESTAMP, result=INT), member_overload(TIMESTAMP, STRING, result=INT)
+        )
         for name, read in _PARTS.items()
     ),
-    *(function(name, run, method(DURATION, gives=INT)) for name, run in _LENGTHS.items()),
+    *(function(name, run, member_overload(DURATION, result=INT)) for name, run in _LENGTHS.items()),
 )

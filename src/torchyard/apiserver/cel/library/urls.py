@@ -8,7 +8,7 @@ from typing import ClassVar
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.functions import Function, call, function, method
+from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
 from torchyard.apiserver.cel.types import BOOL, STRING, list_of, map_of, opaque
 
 _URL = opaque("kubernetes.URL")
@@ -68,13 +68,13 @@ def _escaped_path(url: Url) -> str:
     return quote(unquote(path), safe="/$&+,:;=@!*'()~") if "%" not in path else path
 
 
-FUNCTIONS: tuple[Function, ...] = (
-    function("url", _parse, call(STRING, gives=_URL)),
-    function("isURL", is_url, call(STRING, gives=BOOL)),
-    function("getScheme", lambda url: url.parts.scheme, method(_URL, gives=STRING)),
-    function("getHost", _host, method(_URL, gives=STRING)),
-    function("getHostname", _hostname, method(_URL, gives=STRING)),
-    function("getPort", _port, method(_URL, gives=STRING)),
-    function("getEscapedPath", _escaped_path, method(_URL, gives=STRING)),
-    function("getQuery", _query, method(_URL, gives=map_of(STRING, list_of(STRING)))),
+FUNCTIONS: tuple[FunctionDecl, ...] = (
+    function("url", _parse, overload(STRING, result=_URL)),
+    function("isURL", is_url, overload(STRING, result=BOOL)),
+    function("getScheme", lambda url: url.parts.scheme, member_overload(_URL, result=STRING)),
+    function("getHost", _host, member_overload(_URL, result=STRING)),
+    function("getHostname", _hostname, member_overload(_URL, result=STRING)),
+    function("getPort", _port, member_overload(_URL, result=STRING)),
+    function("getEscapedPath", _escaped_path, member_overload(_URL, result=STRING)),
+    function("getQuery", _query, member_overload(_URL, result=map_of(STRING, list_of(STRING)))),
 )

@@ -12,7 +12,7 @@ from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.names import IMMUTABLE, dns1035_problems, subdomain_problems
 from torchyard.api.objects import Object
-from torchyard.apiserver.crd.definition.approval import approval_errors
+from torchyard.apiserver.crd.definition.api_approval import approval_errors
 from torchyard.apiserver.crd.definition.status import is_established
 from torchyard.apiserver.crd.definition.versions import versions_errors
 

@@ -12,20 +12,20 @@ from typing import Any
 from torchyard.api import field_errors
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.crd.definition.approval import approval_condition
+from torchyard.apiserver.crd.definition.api_approval import approval_condition
 
 # Keeps a definition until its objects are gone.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _NAMES = ("plural", "singular", "kind", "listKind")
 
 
-def begin_status(crd: Object) -> None:
+def initial_status(crd: Object) -> None:
     """The status of a new definition, before its names are looked at."""
     storage = [one["name"] for one in (crd.get("spec") or {}).get("versions") or () if one.get("storage")]
     crd["status"] = {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": storage[:1]}
 
 
-def carry_status(new: Object, old: Object) -> None:
+def carry_over_status(new: Object, old: Object) -> None:
     """The status of a changed definition: the old one, and the storage version it has now."""
     status = dict(old.get("status") or {})
     stored = list(status.get("storedVersions") or ())
@@ -35,7 +35,7 @@ def carry_status(new: Object, old: Object) -> None:
     new["status"] = {**status, "storedVersions": stored}
 
 
-def settle_names(crd: Object, others: Iterable[Object], now: datetime) -> bool:
+def accept_names(crd: Object, others: Iterable[Object], now: datetime) -> bool:
     """Accept the names that no definition of the group has, and establish it; whether the status changed.
 
     To be called when a definition is created or changed, and for those of its group whose names are not accepted
@@ -110,7 +110,7 @@ def _taken(group: str, others: Iterable[Object]) -> tuple[set[Any], set[Any]]:
     return resources - {None, ""}, kinds - {None, ""}
 
 
-def begin_deletion(crd: Object, now: datetime) -> None:
+def mark_terminating(crd: Object, now: datetime) -> None:
     """Mark a definition on its way out: its objects go first."""
     finalizers = crd["metadata"].setdefault("finalizers", [])
     if CLEANUP_FINALIZER not in finalizers:
@@ -119,7 +119,7 @@ def begin_deletion(crd: Object, now: datetime) -> None:
     set_condition(crd, "Terminating", "True", "InstanceDeletionPending", said, now=now)
 
 
-def end_deletion(crd: Object, now: datetime) -> None:
+def finish_termination(crd: Object, now: datetime) -> None:
     """Its objects are gone: nothing keeps the definition any more."""
     crd["metadata"]["finalizers"] = [
         name for name in crd["metadata"].get("finalizers") or () if name != CLEANUP_FINALIZER

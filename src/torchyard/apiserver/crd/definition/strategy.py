@@ -9,7 +9,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.strategy import Strategy
 from torchyard.apiserver.crd.definition.spec import default_definition, definition_errors, definition_update_errors
-from torchyard.apiserver.crd.definition.status import begin_deletion, begin_status, carry_status
+from torchyard.apiserver.crd.definition.status import carry_over_status, initial_status, mark_terminating
 
 
 class DefinitionStrategy(Strategy):
@@ -22,16 +22,16 @@ class DefinitionStrategy(Strategy):
         default_definition(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        begin_status(obj)
+        initial_status(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        carry_status(new, old)
+        carry_over_status(new, old)
 
     def prepare_status(self, new: Object, old: Object) -> None:
         new["spec"] = old["spec"]
 
     def on_delete(self, obj: Object, now: datetime) -> None:
-        begin_deletion(obj, now)
+        mark_terminating(obj, now)
 
     def validate(self, obj: Object) -> list[FieldError]:
         return definition_errors(obj)

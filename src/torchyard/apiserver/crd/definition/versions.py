@@ -9,8 +9,8 @@ from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.api.names import dns1035_problems
 from torchyard.api.objects import Object
-from torchyard.apiserver.crd.definition.default_rules import deerror_errors
-from torchyard.apiserver.crd.definition.schema_rules import has_unsupported, schema_rule_errors
+from torchyard.apiserver.crd.definition.default_validation import default_errors
+from torchyard.apiserver.crd.definition.schema_validation import has_unsupported, schema_keyword_errors
 from torchyard.apiserver.crd.definition.structural import structural_errors
 from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
 from torchyard.apiserver.crd.schema.node import compile_schema
@@ -165,11 +165,11 @@ def _schema_errors(schema: Object, path: str, *, has_status: bool) -> list[Field
         errs.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     shape: list[FieldError] = []
     if not has_unsupported(schema):
-        shape = structural_errors(schema, path) or deerror_errors(schema, path)
-    said = schema_rule_errors(schema, path)
+        shape = structural_errors(schema, path) or default_errors(schema, path)
+    said = schema_keyword_errors(schema, path)
     errs += shape + said
     if not shape and not has_unsupported(schema) and compile_schema(schema).rules_below:
-        from torchyard.apiserver.crd.rules.definition import rule_errors
+        from torchyard.apiserver.crd.cel_rules.rule_errors import rule_errors
 
         errs += rule_errors(schema, path, said)
     return errs

@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 
 from torchyard.api.objects import Object
-from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
+from torchyard.apiserver.crd.schema.node import META_FIELDS, SchemaNode
 
 _INNER = frozenset({dict, list})
 
 
-def default(obj: Object, root: Node, *, skip: frozenset[str] = META_FIELDS) -> None:
+def default(obj: Object, root: SchemaNode, *, skip: frozenset[str] = META_FIELDS) -> None:
     """Default a whole custom resource in place; its own metadata is not the schema's business."""
     for name, sub in root.defaulted:
         if obj.get(name) is None and not (name in obj and sub.nullable):
@@ -22,7 +22,7 @@ def default(obj: Object, root: Node, *, skip: frozenset[str] = META_FIELDS) -> N
             _default_entry(obj, name, root.properties.get(name))
 
 
-def default_value(value: Any, node: Node) -> None:
+def default_value(value: Any, node: SchemaNode) -> None:
     """Default what is inside a value, in place."""
     if isinstance(value, dict):
         default(value, node, skip=frozenset())
@@ -39,7 +39,7 @@ def default_value(value: Any, node: Node) -> None:
                 default_value(value[index], items)
 
 
-def _default_entry(obj: Object, name: str, node: Node | None) -> None:
+def _default_entry(obj: Object, name: str, node: SchemaNode | None) -> None:
     if node is None:
         return
     value = obj[name]

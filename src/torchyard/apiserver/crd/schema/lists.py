@@ -7,10 +7,10 @@ from typing import Any
 
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
-from torchyard.apiserver.crd.schema.node import Node, frozen
+from torchyard.apiserver.crd.schema.node import SchemaNode, hashable_json
 
 
-def duplicate_errors(value: Any, node: Node, path: str = "") -> list[FieldError]:
+def duplicate_errors(value: Any, node: SchemaNode, path: str = "") -> list[FieldError]:
     """The items that repeat an earlier one, each value told once."""
     if not node.unique_lists_below:
         return []
@@ -33,7 +33,7 @@ def duplicate_errors(value: Any, node: Node, path: str = "") -> list[FieldError]
     return errs
 
 
-def has_repeated(value: list[Any], node: Node) -> bool:
+def has_repeated(value: list[Any], node: SchemaNode) -> bool:
     """Whether a list that promises unique items has others; what is inside of them aside."""
     return bool(_repeated(value, "") if node.list_type == "set" else _repeated_keys(value, node, ""))
 
@@ -42,14 +42,14 @@ def _repeated(value: list[Any], path: str) -> list[FieldError]:
     errs: list[FieldError] = []
     seen: dict[Hashable, int] = {}
     for index, item in enumerate(value):
-        key = frozen(item)
+        key = hashable_json(item)
         times = seen[key] = seen.get(key, 0) + 1
         if times == 2:
             errs.append(field_errors.duplicate(f"{path}[{index}]", _sorted(item)))
     return errs
 
 
-def _repeated_keys(value: list[Any], node: Node, path: str) -> list[FieldError]:
+def _repeated_keys(value: list[Any], node: SchemaNode, path: str) -> list[FieldError]:
     if len(node.list_keys) == 1 and _are_apart(value, node.list_keys[0]):
         return []
     for index, item in enumerate(value):

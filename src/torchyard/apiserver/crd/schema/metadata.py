@@ -11,15 +11,15 @@ from torchyard.api.names import dns1035_problems, validate_metadata
 from torchyard.api.objects import Object
 from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.decode import DecodeError, decode
-from torchyard.apiserver.crd.schema.node import Node
-from torchyard.apiserver.crd.schema.shape import OBJECT_META
+from torchyard.apiserver.crd.schema.node import SchemaNode
+from torchyard.apiserver.crd.schema.resource_type import OBJECT_META
 
 
 class _NotMetadata(Exception):
     """Metadata that is none, told with its path."""
 
 
-def coerce(obj: Object, root: Node, *, kind: str, version: str) -> list[str]:
+def coerce(obj: Object, root: SchemaNode, *, kind: str, version: str) -> list[str]:
     """Bring all metadata into its one form, in place; the paths of unknown fields dropped from it. Raises a 400."""
     unknown: list[str] = []
     try:
@@ -34,7 +34,7 @@ def coerce(obj: Object, root: Node, *, kind: str, version: str) -> list[str]:
     return unknown
 
 
-def _coerce(value: Any, node: Node, path: str, unknown: list[str]) -> None:
+def _coerce(value: Any, node: SchemaNode, path: str, unknown: list[str]) -> None:
     if not node.embedded_below:
         return
     if isinstance(value, dict):
@@ -78,7 +78,7 @@ def _field_of(sentence: str) -> str:
     return named.group(1) if named else sentence
 
 
-def embedded_errors(value: Any, node: Node, path: str = "") -> list[FieldError]:
+def embedded_errors(value: Any, node: SchemaNode, path: str = "") -> list[FieldError]:
     """The faults of embedded resources: what kind they say they are, and their metadata."""
     if not node.embedded_below:
         return []

@@ -24,7 +24,7 @@ _LIMITS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems
 
 
 @dataclass(slots=True, eq=False)
-class Rule:
+class ValidationRule:
     """One entry of x-kubernetes-validations; the path of its field as messages write it."""
 
     rule: str
@@ -54,22 +54,22 @@ class ValueChecks:
     max_properties: int | None = None
     min_properties: int | None = None
     required: tuple[str, ...] = ()
-    all_of: tuple[Node, ...] = ()
-    any_of: tuple[Node, ...] = ()
-    one_of: tuple[Node, ...] = ()
-    negated: Node | None = None
+    all_of: tuple[SchemaNode, ...] = ()
+    any_of: tuple[SchemaNode, ...] = ()
+    one_of: tuple[SchemaNode, ...] = ()
+    negated: SchemaNode | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SchemaNode:
     """What may stand at one place of a custom resource."""
 
     types: tuple[str, ...] = ()  # JSON types; ("integer", "string") for int-or-string; empty when unspecified
-    properties: dict[str, Node] = field(default_factory=dict)
-    additional: Node | None = None
+    properties: dict[str, SchemaNode] = field(default_factory=dict)
+    additional: SchemaNode | None = None
     additional_specified: bool = False  # a schema, or `true`, or `false`
     additional_forbidden: bool = False  # `additionalProperties: false`
-    items: Node | None = None
+    items: SchemaNode | None = None
     nullable: bool = False
     preserve: bool = False
     embedded: bool = False
@@ -80,14 +80,14 @@ class Node:
     list_keys: tuple[str, ...] = ()
     map_type: str = "granular"
     checks: ValueChecks | None = None
-    rules: tuple[Rule, ...] = ()
-    defaulted: tuple[tuple[str, Node], ...] = ()  # the properties that have a default
+    rules: tuple[ValidationRule, ...] = ()
+    defaulted: tuple[tuple[str, SchemaNode], ...] = ()  # the properties that have a default
     # a Python type whose values need no look, and how many checks they would pass
     plain: type | None = None
     plain_passed: int = 0
     exact: type | None = None  # a Python type that is of the schema's type for sure
-    accepts: Callable[[Any], bool] | None = None  # compiled by `accept` when it is first asked for
-    settles: Callable[[Any], bool] | None = None  # likewise
+    is_valid: Callable[[Any], bool] | None = None  # compiled by `accept` when it is first asked for
+    is_normalized: Callable[[Any], bool] | None = None  # likewise
     counted: bool = False  # in an alternative: how many checks pass decides which faults are told
     # whether this node or one below it ...
     defaults_below: bool = False
@@ -99,7 +99,7 @@ class Node:
     def type(self) -> str:
         return "" if self.int_or_string or not self.types else self.types[0]
 
-    def children(self) -> Iterable[Node]:
+    def children(self) -> Iterable[SchemaNode]:
         yield from self.properties.values()
         if self.items is not None:
             yield self.items
@@ -107,13 +107,13 @@ class Node:
             yield self.additional
 
 
-class Compiler:
+class SchemaCompiler:
     """Compiles schemas into nodes, sharing equal ones."""
 
     def __init__(self) -> None:
-        self._nodes: dict[Hashable, Node] = {}
+        self._nodes: dict[Hashable, SchemaNode] = {}
 
-    def compile(self, schema: Schema) -> Node:
+    def compile(self, schema: Schema) -> SchemaNode:
         properties = {name: self.compile(sub) for name, sub in (schema.get("properties") or {}).items()}
         additional = schema.get("additionalProperties")
         sub_additional = self.compile(additional) if isinstance(additional, dict) else None
@@ -125,12 +125,12 @@ class Compiler:
             tuple((name, id(sub)) for name, sub in properties.items()),
             (id(sub_additional), additional is True, additional is False, id(sub_items), id(negated)),
             tuple(tuple(map(id, nodes)) for nodes in junctors.values()),
-            frozen({name: value for name, value in schema.items() if name not in _NOT_IN_KEY}),
+            hashable_json({name: value for name, value in schema.items() if name not in _NOT_IN_KEY}),
         )
         known = self._nodes.get(key)
         if known is not None:
             return known
-        node = Node(
+        node = SchemaNode(
             types=_types(schema),
             properties=properties,
             additional=sub_additional,
@@ -175,23 +175,23 @@ _PROSE = ("description", "title", "example", "externalDocs")
 _NOT_IN_KEY = frozenset(("properties", "additionalProperties", "items", "not", *_JUNCTORS, *_PROSE))
 
 
-def _count(node: Node) -> None:
+def _count(node: SchemaNode) -> None:
     if not node.counted:
         node.counted = True
         for child in node.children():
             _count(child)
 
 
-def compile_schema(schema: Schema) -> Node:
-    return Compiler().compile(schema)
+def compile_schema(schema: Schema) -> SchemaNode:
+    return SchemaCompiler().compile(schema)
 
 
-def frozen(value: Any) -> Hashable:
+def hashable_json(value: Any) -> Hashable:
     """A JSON value as something that can be compared and hashed; 1, 1.0 and true stay apart."""
     if isinstance(value, dict):
-        return tuple(sorted((name, frozen(sub)) for name, sub in value.items()))
+        return tuple(sorted((name, hashable_json(sub)) for name, sub in value.items()))
     if isinstance(value, list):
-        return ("[]", *map(frozen, value))
+        return ("[]", *map(hashable_json, value))
     return (type(value).__name__, value)
 
 
@@ -206,7 +206,9 @@ def _types(schema: Schema) -> tuple[str, ...]:
     return (schema["type"],) if schema.get("type") else ()
 
 
-def _checks(schema: Schema, junctors: dict[str, tuple[Node, ...]], negated: Node | None) -> ValueChecks | None:
+def _checks(
+    schema: Schema, junctors: dict[str, tuple[SchemaNode, ...]], negated: SchemaNode | None
+) -> ValueChecks | None:
     checked_format = schema.get("format") if schema.get("format") in formats.KNOWN else ""
     named = ("enum", "pattern", "multipleOf", "required", *_LIMITS)
     if not (checked_format or negated or any(junctors.values()) or any(schema.get(name) is not None for name in named)):
@@ -234,12 +236,12 @@ def _checks(schema: Schema, junctors: dict[str, tuple[Node, ...]], negated: Node
     )
 
 
-def _rule(rule: dict[str, Any], schema: Schema) -> Rule:
+def _rule(rule: dict[str, Any], schema: Schema) -> ValidationRule:
     try:
         field_path = follow(rule.get("fieldPath") or "", schema)[0]
     except FieldPathError:
         field_path = ""  # refused when the definition is written
-    return Rule(
+    return ValidationRule(
         rule=rule.get("rule") or "",
         message=rule.get("message") or "",
         message_expression=rule.get("messageExpression") or "",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from torchyard.api.objects import Object
-from torchyard.apiserver.crd.schema.node import META_FIELDS, Node
-from torchyard.apiserver.crd.schema.path import Path, written
+from torchyard.apiserver.crd.schema.node import META_FIELDS, SchemaNode
+from torchyard.apiserver.crd.schema.value_path import ValuePath, format_path
 
 # Integral floats print as integers in Go, up to the largest integer a float holds exactly.
 _EXACT = float(2**53)
@@ -18,9 +18,9 @@ _EXACT = float(2**53)
 _INNER = frozenset({dict, list, float})
 
 
-def prune(obj: Object, root: Node, *, keep: frozenset[str] = META_FIELDS) -> list[str]:
+def prune(obj: Object, root: SchemaNode, *, keep: frozenset[str] = META_FIELDS) -> list[str]:
     """Remove unspecified fields in place; the paths of those removed. `keep` names root fields that are not ours."""
-    unknown: list[Path] = []
+    unknown: list[ValuePath] = []
     for name in list(obj):
         if name in keep:
             continue
@@ -30,15 +30,15 @@ def prune(obj: Object, root: Node, *, keep: frozenset[str] = META_FIELDS) -> lis
         elif not root.preserve:
             del obj[name]
             unknown.append((None, name))
-    return sorted(map(written, unknown))
+    return sorted(map(format_path, unknown))
 
 
-def prune_value(value: Any, node: Node) -> Any:
+def prune_value(value: Any, node: SchemaNode) -> Any:
     """A value without what its schema does not specify; the value itself is changed."""
     return _pruned(value, node, None, [])
 
 
-def _pruned(value: Any, node: Node | None, path: Path, unknown: list[Path]) -> Any:
+def _pruned(value: Any, node: SchemaNode | None, path: ValuePath, unknown: list[ValuePath]) -> Any:
     kind = type(value)
     if kind is dict:
         _prune_map(value, node, path, unknown)
@@ -53,7 +53,7 @@ def _pruned(value: Any, node: Node | None, path: Path, unknown: list[Path]) -> A
     return value
 
 
-def _prune_map(value: Object, node: Node | None, path: Path, unknown: list[Path]) -> None:
+def _prune_map(value: Object, node: SchemaNode | None, path: ValuePath, unknown: list[ValuePath]) -> None:
     if node is None:
         unknown.extend((path, name) for name in value)
         value.clear()

@@ -12,8 +12,8 @@ from typing import Any
 from torchyard.api import field_errors
 from torchyard.api.field_errors import FieldError
 from torchyard.apiserver.crd.schema import formats
-from torchyard.apiserver.crd.schema.node import Node, ValueChecks, frozen
-from torchyard.apiserver.crd.schema.path import Path, written
+from torchyard.apiserver.crd.schema.node import SchemaNode, ValueChecks, hashable_json
+from torchyard.apiserver.crd.schema.value_path import ValuePath, format_path
 from torchyard.apiserver.golang.regexp import pattern
 from torchyard.apiserver.golang.values import go_number, is_json_integer, json_type
 
@@ -25,14 +25,14 @@ _EMPTY: dict[str, Any] = {}
 NO_PATH = "<nil>"
 
 
-def schema_errors(value: Any, node: Node, *, path: Path = None, old: Any = ABSENT) -> list[FieldError]:
+def schema_errors(value: Any, node: SchemaNode, *, path: ValuePath = None, old: Any = ABSENT) -> list[FieldError]:
     """The faults of a value. Where an update keeps what was there before (`old`), its faults are let pass."""
     errs: list[FieldError] = []
     _check(value, node, path, errs, old)
     return errs
 
 
-def _check(value: Any, node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
+def _check(value: Any, node: SchemaNode, path: ValuePath, errs: list[FieldError], old: Any) -> int:
     """Append the faults of one value; how many checks passed."""
     if old is not ABSENT and not node.counted and _is_kept(value, old):
         return 0
@@ -56,7 +56,7 @@ def _is_kept(value: Any, old: Any) -> bool:
     return True
 
 
-def _check_value(value: Any, node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
+def _check_value(value: Any, node: SchemaNode, path: ValuePath, errs: list[FieldError], old: Any) -> int:
     checks = node.checks
     if value is None:
         passed = 1
@@ -90,7 +90,7 @@ def _check_value(value: Any, node: Node, path: Path, errs: list[FieldError], old
     return passed
 
 
-def _check_type(value: Any, node: Node, path: Path, errs: list[FieldError]) -> int:
+def _check_type(value: Any, node: SchemaNode, path: ValuePath, errs: list[FieldError]) -> int:
     actual, wanted = json_type(value), node.types
     fits = actual in wanted or _fits_number(value, actual, wanted)
     text = isinstance(value, (str, list))  # upstream's quirk: a list passes where a formatted string is wanted
@@ -110,8 +110,8 @@ def _fits_number(value: Any, actual: str, wanted: tuple[str, ...]) -> bool:
     return actual == "number" and "integer" in wanted and is_json_integer(value)
 
 
-def _wrong_type(wanted: str, actual: str, path: Path, errs: list[FieldError]) -> int:
-    at = written(path)
+def _wrong_type(wanted: str, actual: str, path: ValuePath, errs: list[FieldError]) -> int:
+    at = format_path(path)
     errs.append(
         field_errors.wrong_type(
             at, actual, f"{at} in body must be of type {wanted}: {field_errors.format_value(actual)}"
@@ -120,9 +120,9 @@ def _wrong_type(wanted: str, actual: str, path: Path, errs: list[FieldError]) ->
     return 0
 
 
-def _unsupported(value: Any, allowed: list[Any], path: Path) -> FieldError:
+def _unsupported(value: Any, allowed: list[Any], path: ValuePath) -> FieldError:
     names = [one if isinstance(one, str) else field_errors.format_value(one) for one in allowed]
-    return field_errors.not_supported(written(path), value, names)
+    return field_errors.not_supported(format_path(path), value, names)
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -132,21 +132,21 @@ def _same(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
-def check_string(value: str, checks: ValueChecks, path: Path, errs: list[FieldError]) -> None:
+def check_string(value: str, checks: ValueChecks, path: ValuePath, errs: list[FieldError]) -> None:
     """Append the faults of a text's length, pattern and format."""
     if checks.max_length is not None and len(value) > checks.max_length:
-        errs.append(field_errors.too_long(written(path), checks.max_length))
+        errs.append(field_errors.too_long(format_path(path), checks.max_length))
     elif checks.min_length is not None and len(value) < checks.min_length:
-        errs.append(invalid(written(path), value, f"should be at least {checks.min_length} chars long"))
+        errs.append(invalid(format_path(path), value, f"should be at least {checks.min_length} chars long"))
     elif checks.pattern and pattern(checks.pattern).search(value) is None:
-        errs.append(invalid(written(path), value, f"should match '{checks.pattern}'"))
+        errs.append(invalid(format_path(path), value, f"should match '{checks.pattern}'"))
     if checks.format and not formats.valid(checks.format, value):
-        at = written(path)
+        at = format_path(path)
         detail = f"{at} in body must be of type {checks.format}: {field_errors.format_value(value)}"
         errs.append(field_errors.wrong_type(at, value, detail))
 
 
-def check_number(value: float, checks: ValueChecks, path: Path, errs: list[FieldError]) -> None:
+def check_number(value: float, checks: ValueChecks, path: ValuePath, errs: list[FieldError]) -> None:
     """Append the faults of a number's size."""
 
     # Limits are cut to integers for integer values, as upstream does: a minimum of 0.5 lets 0 pass.
@@ -154,17 +154,17 @@ def check_number(value: float, checks: ValueChecks, path: Path, errs: list[Field
         return int(limit) if isinstance(value, int) else float(limit)
 
     if checks.multiple_of is not None and not _is_multiple(value, checks.multiple_of):
-        errs.append(invalid(written(path), value, f"should be a multiple of {go_number(checks.multiple_of)}"))
+        errs.append(invalid(format_path(path), value, f"should be a multiple of {go_number(checks.multiple_of)}"))
     if checks.maximum is not None:
         limit = native(checks.maximum)
         if value >= limit if checks.exclusive_maximum else value > limit:
             word = "less than" if checks.exclusive_maximum else "less than or equal to"
-            errs.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
+            errs.append(invalid(format_path(path), value, f"should be {word} {go_number(limit)}"))
     if checks.minimum is not None:
         limit = native(checks.minimum)
         if value <= limit if checks.exclusive_minimum else value < limit:
             word = "greater than" if checks.exclusive_minimum else "greater than or equal to"
-            errs.append(invalid(written(path), value, f"should be {word} {go_number(limit)}"))
+            errs.append(invalid(format_path(path), value, f"should be {word} {go_number(limit)}"))
 
 
 def _is_multiple(value: float, factor: float) -> bool:
@@ -173,7 +173,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     return is_json_integer(1 / factor * value if factor < 1 else value / factor)
 
 
-def _check_list(value: list[Any], node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
+def _check_list(value: list[Any], node: SchemaNode, path: ValuePath, errs: list[FieldError], old: Any) -> int:
     passed = 0
     items, checks = node.items, node.checks
     if items is not None:
@@ -186,32 +186,32 @@ def _check_list(value: list[Any], node: Node, path: Path, errs: list[FieldError]
             passed += _check(item, items, (path, index), errs, old_item)
     if checks is not None:
         if checks.min_items is not None and len(value) < checks.min_items:
-            errs.append(invalid(written(path), len(value), f"should have at least {checks.min_items} items"))
+            errs.append(invalid(format_path(path), len(value), f"should have at least {checks.min_items} items"))
         if checks.max_items is not None and len(value) > checks.max_items:
-            errs.append(field_errors.too_many(written(path), len(value), checks.max_items))
+            errs.append(field_errors.too_many(format_path(path), len(value), checks.max_items))
     return passed
 
 
-def by_keys(value: list[Any], node: Node) -> dict[Hashable, Any]:
+def by_keys(value: list[Any], node: SchemaNode) -> dict[Hashable, Any]:
     """The items of a map-like list by their keys; items without all keys, or with the same ones, have no place."""
     return {key: item for item in reversed(value) if (key := list_key(item, node)) is not None}
 
 
-def list_key(item: Any, node: Node) -> Hashable:
+def list_key(item: Any, node: SchemaNode) -> Hashable:
     if not isinstance(item, dict) or not all(name in item for name in node.list_keys):
         return None
-    return tuple(frozen(item[name]) for name in node.list_keys)
+    return tuple(hashable_json(item[name]) for name in node.list_keys)
 
 
-def _check_object(value: dict[str, Any], node: Node, path: Path, errs: list[FieldError], old: Any) -> int:
+def _check_object(value: dict[str, Any], node: SchemaNode, path: ValuePath, errs: list[FieldError], old: Any) -> int:
     checks = node.checks
     if checks is not None:
         if checks.min_properties is not None and len(value) < checks.min_properties:
             detail = f"should have at least {checks.min_properties} properties"
-            errs.append(invalid(written(path), len(value), detail))
+            errs.append(invalid(format_path(path), len(value), detail))
             return 0
         if checks.max_properties is not None and len(value) > checks.max_properties:
-            errs.append(field_errors.too_many(written(path), len(value), checks.max_properties))
+            errs.append(field_errors.too_many(format_path(path), len(value), checks.max_properties))
             return 0
     passed = 0
     properties, additional = node.properties, node.additional
@@ -224,14 +224,14 @@ def _check_object(value: dict[str, Any], node: Node, path: Path, errs: list[Fiel
                 continue
             passed += _check(sub_value, sub, (path, name), errs, old_map.get(name, ABSENT))
         elif node.additional_forbidden:
-            at = written(path)
+            at = format_path(path)
             errs.append(field_errors.invalid(at, name, f"{at}.{name} in body is a forbidden property"))
     if checks is not None:
-        errs.extend(field_errors.required(written((path, name))) for name in checks.required if name not in value)
+        errs.extend(field_errors.required(format_path((path, name))) for name in checks.required if name not in value)
     return passed
 
 
-def _check_junctors(value: Any, checks: ValueChecks, path: Path, errs: list[FieldError], old: Any) -> int:
+def _check_junctors(value: Any, checks: ValueChecks, path: ValuePath, errs: list[FieldError], old: Any) -> int:
     """anyOf, oneOf, allOf and not: each is the value's own schema once more, so only what is below can be unchanged."""
     passed = 0
     if checks.any_of:
@@ -255,7 +255,7 @@ def _check_junctors(value: Any, checks: ValueChecks, path: Path, errs: list[Fiel
     return passed
 
 
-def _check_any(value: Any, nodes: tuple[Node, ...], path: Path, errs: list[FieldError], old: Any) -> int:
+def _check_any(value: Any, nodes: tuple[SchemaNode, ...], path: ValuePath, errs: list[FieldError], old: Any) -> int:
     best: tuple[int, list[FieldError]] = (-1, [])
     for node in nodes:
         own: list[FieldError] = []
@@ -269,7 +269,7 @@ def _check_any(value: Any, nodes: tuple[Node, ...], path: Path, errs: list[Field
     return best[0]
 
 
-def _check_one(value: Any, nodes: tuple[Node, ...], path: Path, errs: list[FieldError], old: Any) -> int:
+def _check_one(value: Any, nodes: tuple[SchemaNode, ...], path: ValuePath, errs: list[FieldError], old: Any) -> int:
     best: tuple[int, list[FieldError]] = (-1, [])
     valid: list[int] = []
     for node in nodes:
@@ -289,12 +289,12 @@ def _check_one(value: Any, nodes: tuple[Node, ...], path: Path, errs: list[Field
     return best[0]
 
 
-def _one_of(path: Path, counted: str) -> FieldError:
+def _one_of(path: ValuePath, counted: str) -> FieldError:
     return _junctor(path, f"must validate one and only one schema (oneOf). {counted}")
 
 
-def _junctor(path: Path, said: str) -> FieldError:
-    return field_errors.invalid(NO_PATH, "", f"{field_errors.format_value(written(path))} {said}")
+def _junctor(path: ValuePath, said: str) -> FieldError:
+    return field_errors.invalid(NO_PATH, "", f"{field_errors.format_value(format_path(path))} {said}")
 
 
 def invalid(at: str, value: Any, said: str) -> FieldError:

@@ -1,0 +1,24 @@
+"""The server's door: who a request comes from, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from multidict import MultiMapping
+
+from torchyard.apiserver.access.authentication import RequestAuthenticator, User
+from torchyard.apiserver.access.impersonation import impersonate
+from torchyard.apiserver.access.rbac import Authorizer
+from torchyard.apiserver.access.service_account_tokens import ServiceAccountTokens
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    authenticator: RequestAuthenticator
+    authorizer: Authorizer
+    service_account_tokens: ServiceAccountTokens
+
+    def authenticate(self, headers: MultiMapping[str], certificate: bytes | None) -> User:
+        """The user a request is made as; 401 for credentials that nobody knows."""
+        user = self.authenticator.authenticate(headers, certificate)
+        return impersonate(user, headers, self.authorizer)

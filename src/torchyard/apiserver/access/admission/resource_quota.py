@@ -1,0 +1,127 @@
+"""ResourceQuota: a namespace uses no more than its quotas allow.
+
+Use is counted from what is stored, not from the quota's status, so it is right from the first moment and needs no
+controller. A write that was let through but is not stored yet is counted too, or concurrent ones could overdraw. The
+new use is answered, for the server to note in the status at once, as clients of a real server see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from torchyard.api import quantity
+from torchyard.api.errors import qualified
+from torchyard.api.objects import Object
+from torchyard.api.pod.totals import Amounts
+from torchyard.api.quantity import ZERO
+from torchyard.api.quota.scopes import counts
+from torchyard.api.quota.usage import total_usage, undemanded, usage_of
+from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
+from torchyard.apiserver.access.lister import Lister
+
+UsedAmounts = dict[str, str]  # amounts by the names a quota limits them under
+
+# How long a write that was let through may take to be stored.
+RESERVATION_SECONDS = 10.0
+# What can cost more after a change.
+_UPDATED = ("services", "persistentvolumeclaims")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """A new object that was let through."""
+
+    obj: Object
+    until: float
+
+
+class QuotaAccountant:
+    """Checks new objects against the quotas of their namespace."""
+
+    def __init__(self, now: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
+        self._now = now
+        self._monotonic = monotonic
+        self._promised: dict[tuple[str, str, str, str], _Reservation] = {}
+
+    def charge(self, attributes: AdmissionAttributes) -> dict[str, UsedAmounts]:
+        """Refuse a write that costs too much; answers the new use of each quota it is charged to, by name."""
+        if not attributes.namespace or attributes.subresource or not _counts(attributes):
+            return {}
+        found = attributes.lister.list("", "resourcequotas", attributes.namespace)
+        quotas = sorted((one for one in found if _concerns(one, attributes)), key=_name)
+        if not quotas:
+            return {}
+        now = self._now()
+        group, resource = attributes.group, attributes.resource
+        cost = usage_of(group, resource, attributes.new, now)
+        if attributes.old is not None:
+            before = usage_of(group, resource, attributes.old, now)
+            cost = {name: amount - before.get(name, ZERO) for name, amount in cost.items()}
+        cost = {name: amount for name, amount in cost.items() if amount.nano > 0}
+        charged = {_name(quota): self._charge(attributes, quota, cost, now) for quota in quotas}
+        if attributes.operation == "CREATE" and not attributes.dry_run:
+            key = (group, resource, attributes.namespace, attributes.new["metadata"].get("name", ""))
+            self._promised[key] = _Reservation(attributes.new, self._monotonic() + RESERVATION_SECONDS)
+        return {name: used for name, used in charged.items() if used}
+
+    def _charge(self, attributes: AdmissionAttributes, quota: Object, cost: Amounts, now: datetime) -> UsedAmounts:
+        name, spec = quota["metadata"]["name"], quota.get("spec") or {}
+        hard = {key: quantity.parse(text) for key, text in (spec.get("hard") or {}).items()}
+        if attributes.resource == "pods" and not attributes.group:
+            missing = undemanded(attributes.new["spec"], set(hard))
+            if missing:
+                raise attributes.forbidden_error(f"failed quota: {name}: must specify {missing}")
+        cost = {key: amount for key, amount in cost.items() if key in hard}
+        if not cost:
+            return {}
+        used = self._used(attributes.lister, quota, attributes.group, attributes.resource, now=now)
+        exceeded = sorted(key for key in cost if used.get(key, ZERO) + cost[key] > hard[key])
+        if exceeded:
+            requested, taken, limited = (
+                ",".join(f"{key}={amounts.get(key, ZERO)}" for key in exceeded) for amounts in (cost, used, hard)
+            )
+            raise attributes.forbidden_error(
+                f"exceeded quota: {name}, requested: {requested}, used: {taken}, limited: {limited}"
+            )
+        return {key: str(used.get(key, ZERO) + amount) for key, amount in cost.items()}
+
+    def _used(self, lister: Lister, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
+        """What the objects of one resource take of a quota, stored or promised."""
+        namespace, spec = quota["metadata"]["namespace"], quota.get("spec") or {}
+        stored = lister.list(group, resource, namespace)
+        promised = self._pending(lister, group, resource, namespace)
+        return total_usage(spec, group, resource, (*stored, *promised), now=now)
+
+    def _pending(self, lister: Lister, group: str, resource: str, namespace: str) -> Iterable[Object]:
+        """Objects that were let through and are not stored yet."""
+        moment = self._monotonic()
+        for key in list(self._promised):
+            promise = self._promised[key]
+            if moment > promise.until or lister.get(*key) is not None:
+                del self._promised[key]
+            elif key[:3] == (group, resource, namespace):
+                yield promise.obj
+
+
+def _name(obj: Object) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _counts(attributes: AdmissionAttributes) -> bool:
+    if attributes.operation == "UPDATE":
+        return not attributes.group and attributes.resource in _UPDATED
+    return attributes.operation == "CREATE"
+
+
+def _concerns(quota: Object, attributes: AdmissionAttributes) -> bool:
+    """Whether a quota limits anything the object can cost, and counts such objects."""
+    spec: dict[str, Any] = quota.get("spec") or {}
+    hard = spec.get("hard") or {}
+    if attributes.group or attributes.resource not in ("pods", "services", "persistentvolumeclaims"):
+        names = {attributes.resource, f"count/{qualified(attributes.resource, attributes.group)}"}
+        if not names & hard.keys():
+            return False
+    return counts(spec, attributes.resource, attributes.new)

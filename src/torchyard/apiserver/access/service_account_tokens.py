@@ -1,0 +1,346 @@
+"""Service-account tokens: issuing them (TokenRequest), and finding the account behind one.
+
+A token is a JWT signed with ES256, with kube-apiserver's claims. It is good until it expires or until the account, pod,
+secret or node it is bound to goes away: signatures are checked once and remembered, existence is checked each time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from torchyard.api import field_errors
+from torchyard.api.errors import bad_request, conflict, invalid, not_found
+from torchyard.api.objects import Object
+from torchyard.api.times import to_rfc3339
+from torchyard.apiserver.access.authentication import (
+    CREDENTIAL_ID,
+    AuthenticationResponse,
+    TokenRejected,
+    User,
+    service_account_groups,
+    service_account_username,
+    with_authenticated_group,
+)
+from torchyard.apiserver.access.lister import Lister
+
+ISSUER = "https://kubernetes.default.svc"
+# What kube-controller-manager writes into Secrets of type kubernetes.io/service-account-token.
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
+DEFAULT_LIFE = 3600
+SHORTEST_LIFE = 600
+LONGEST_LIFE = 1 << 32
+# Objects a token can be bound to, by kind: (plural, namespaced).
+BINDABLE = {"Pod": ("pods", True), "Secret": ("secrets", True), "Node": ("nodes", False)}
+
+_COORDINATE = 32  # bytes of each half of an ES256 signature
+
+
+@dataclass(frozen=True, slots=True)
+class _Claims:
+    """What a token with a good signature says."""
+
+    namespace: str
+    account: str
+    account_uid: str
+    audiences: tuple[str, ...]
+    expires: float | None
+    not_before: float
+    # (plural, namespace, name, uid) of what must still exist
+    bound_to: tuple[tuple[str, str, str, str], ...]
+    extra: dict[str, tuple[str, ...]]
+
+
+class ServiceAccountTokens:
+    """Issues and recognises tokens with the plane's signing key."""
+
+    _LIMIT = 4096
+
+    def __init__(
+        self, key: bytes, lister: Lister, *, issuer: str = ISSUER, clock: Callable[[], float] = time.time
+    ) -> None:
+        loaded = serialization.load_pem_private_key(key, password=None)
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or not isinstance(loaded.curve, ec.SECP256R1):
+            raise TypeError("the token key must be an elliptic-curve key on P-256")
+        self._key = loaded
+        self._public = loaded.public_key()
+        self._key_id = _key_id(self._public)
+        self._lister = lister
+        self._clock = clock
+        self._read: dict[str, _Claims] = {}
+        self.issuer = issuer
+
+    def request(self, namespace: str, name: str, review: Object) -> Object:
+        """Answer a TokenRequest for an account: the request with its metadata, spec and status filled in."""
+        account = self._lister.get("", "serviceaccounts", namespace, name)
+        if account is None:
+            raise not_found("serviceaccounts", "", name)
+        spec = dict(review.get("spec") or {})
+        said = review.get("metadata") or {}
+        _check_request(said, spec, namespace, name)
+        life = spec.get("expirationSeconds")
+        life = DEFAULT_LIFE if life is None else life
+        audiences = list(spec.get("audiences") or [self.issuer])
+        reference = spec.get("boundObjectRef")
+        bound = self._bound(namespace, name, reference) if reference else {}
+        token, expires = self.issue(account, audiences=audiences, life=life, bound=bound)
+        metadata = {
+            "name": name,
+            "namespace": namespace,
+            "uid": account["metadata"].get("uid", ""),
+            "creationTimestamp": _timestamp(self._clock()),
+        }
+        return {
+            **review,
+            "metadata": metadata,
+            "spec": {"audiences": audiences, "expirationSeconds": life, "boundObjectRef": reference or None},
+            "status": {"token": token, "expirationTimestamp": _timestamp(expires)},
+        }
+
+    def issue(
+        self, account: Object, *, audiences: Sequence[str] = (), life: int = DEFAULT_LIFE, bound: Object | None = None
+    ) -> tuple[str, float]:
+        """A signed token of an account and when it expires. `bound` holds claims such as {"pod": {"name", "uid"}}."""
+        metadata = account["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        now = int(self._clock())
+        claims = {
+            "aud": list(audiences) or [self.issuer],
+            "exp": now + life,
+            "iat": now,
+            "iss": self.issuer,
+            "jti": str(uuid.uuid4()),
+            "kubernetes.io": {
+                "namespace": namespace,
+                **(bound or {}),
+                "serviceaccount": {"name": name, "uid": metadata.get("uid", "")},
+            },
+            "nbf": now,
+            "sub": service_account_username(namespace, name),
+        }
+        return self._sign(claims), now + life
+
+    def issue_for_secret(self, account: Object, secret: str) -> str:
+        """The older kind of token: it lives as long as the secret that holds it."""
+        metadata = account["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        claims = {
+            "iss": LEGACY_ISSUER,
+            f"{LEGACY_PREFIX}namespace": namespace,
+            f"{LEGACY_PREFIX}secret.name": secret,
+            f"{LEGACY_PREFIX}service-account.name": name,
+            f"{LEGACY_PREFIX}service-account.uid": metadata["uid"],
+            "sub": service_account_username(namespace, name),
+        }
+        return self._sign(claims)
+
+    def authenticate(self, token: str) -> AuthenticationResponse | None:
+        """The account behind a token; None when the token is not one of ours."""
+        claims = self._read.get(token)
+        if claims is None:
+            claims = self._verified(token)
+            if claims is None:
+                return None
+            if len(self._read) >= self._LIMIT:
+                self._read.clear()
+            self._read[token] = claims
+        self._check_alive(claims)
+        user = User(
+            service_account_username(claims.namespace, claims.account),
+            claims.account_uid,
+            service_account_groups(claims.namespace),
+            claims.extra,
+        )
+        return AuthenticationResponse(with_authenticated_group(user), claims.audiences)
+
+    def key_set(self) -> Object:
+        """The JSON Web Key Set others need to check our tokens: /openid/v1/jwks."""
+        numbers = self._public.public_numbers()
+        key = {
+            "use": "sig",
+            "kty": "EC",
+            "kid": self._key_id,
+            "crv": "P-256",
+            "alg": "ES256",
+            "x": _encode(numbers.x.to_bytes(_COORDINATE, "big")),
+            "y": _encode(numbers.y.to_bytes(_COORDINATE, "big")),
+        }
+        return {"keys": [key]}
+
+    def discovery(self, server: str) -> Object:
+        """/.well-known/openid-configuration of a server at this URL."""
+        return {
+            "issuer": self.issuer,
+            "jwks_uri": f"{server}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+
+    def _bound(self, namespace: str, account: str, reference: Object) -> Object:
+        kind, name = reference.get("kind", ""), reference.get("name", "")
+        if reference.get("apiVersion") != "v1" or kind not in BINDABLE:
+            group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
+            raise bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+        if not name:
+            raise bad_request("Name parameter required.")
+        plural, namespaced = BINDABLE[kind]
+        found = self._lister.get("", plural, namespace if namespaced else "", name)
+        if found is None:
+            raise not_found(plural, "", name)
+        if kind == "Pod" and found["spec"].get("serviceAccountName") != account:
+            raise bad_request(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+            )
+        uid, wanted = found["metadata"].get("uid", ""), reference.get("uid")
+        if wanted and wanted != uid:
+            raise conflict(
+                kind,
+                "",
+                name,
+                f"the UID in the bound object reference ({wanted}) does not match the UID in record."
+                " The object might have been deleted and then recreated",
+            )
+        bound: Object = {kind.lower(): {"name": name, "uid": uid}}
+        node_name = found["spec"].get("nodeName") if kind == "Pod" else None
+        if node_name:
+            node = self._lister.get("", "nodes", "", node_name)
+            bound["node"] = {"name": node_name, **({"uid": node["metadata"].get("uid", "")} if node else {})}
+        return bound
+
+    def _sign(self, claims: Object) -> str:
+        header = {"alg": "ES256", "kid": self._key_id}
+        text = f"{_encode(orjson.dumps(header))}.{_encode(orjson.dumps(claims))}"
+        r, s = decode_dss_signature(self._key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{text}.{_encode(r.to_bytes(_COORDINATE, 'big') + s.to_bytes(_COORDINATE, 'big'))}"
+
+    def _verified(self, token: str) -> _Claims | None:
+        """The claims of a token that we signed; None for any other text."""
+        signed, _, signature = token.rpartition(".")
+        header, _, payload = signed.partition(".")
+        try:
+            if orjson.loads(_decode(header)).get("alg") != "ES256":
+                return None
+            raw = _decode(signature)
+            claims = orjson.loads(_decode(payload))
+            if len(raw) != 2 * _COORDINATE or not isinstance(claims, dict):
+                return None
+            r, s = int.from_bytes(raw[:_COORDINATE], "big"), int.from_bytes(raw[_COORDINATE:], "big")
+            self._public.verify(encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
+        except (ValueError, AttributeError, binascii.Error, InvalidSignature):
+            return None
+        return self._claims(claims)
+
+    def _claims(self, claims: Object) -> _Claims | None:
+        if claims.get("iss") == LEGACY_ISSUER:
+            return self._legacy_claims(claims)
+        if claims.get("iss") != self.issuer:
+            return None
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        extra: dict[str, tuple[str, ...]] = {CREDENTIAL_ID: (f"JTI={claims['jti']}",)}
+        bound_to = []
+        for kind, (plural, namespaced) in BINDABLE.items():
+            claim = private.get(kind.lower())
+            if claim is None:
+                continue
+            if kind != "Secret":
+                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (claim["name"],)
+                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (claim.get("uid", ""),)
+            if kind == "Node" and "pod" in private:
+                continue  # the pod's node is told, not demanded
+            bound_to.append((plural, namespace if namespaced else "", claim["name"], claim.get("uid", "")))
+        return _Claims(
+            namespace=namespace,
+            account=account["name"],
+            account_uid=account["uid"],
+            audiences=tuple(claims["aud"]),
+            expires=claims["exp"],
+            not_before=claims.get("nbf", 0),
+            bound_to=tuple(bound_to),
+            extra=extra,
+        )
+
+    def _legacy_claims(self, claims: Object) -> _Claims:
+        namespace = claims[f"{LEGACY_PREFIX}namespace"]
+        secret = claims[f"{LEGACY_PREFIX}secret.name"]
+        return _Claims(
+            namespace=namespace,
+            account=claims[f"{LEGACY_PREFIX}service-account.name"],
+            account_uid=claims[f"{LEGACY_PREFIX}service-account.uid"],
+            audiences=(self.issuer,),
+            expires=None,
+            not_before=0,
+            bound_to=(("secrets", namespace, secret, ""),),
+            extra={},
+        )
+
+    def _check_alive(self, claims: _Claims) -> None:
+        now = self._clock()
+        if claims.expires is not None and now > claims.expires:
+            raise TokenRejected("service account token has expired")
+        if now + 1 < claims.not_before:
+            raise TokenRejected("service account token is not valid yet")
+        self._check_exists("serviceaccounts", claims.namespace, claims.account, claims.account_uid)
+        for plural, namespace, name, uid in claims.bound_to:
+            self._check_exists(plural, namespace, name, uid)
+
+    def _check_exists(self, plural: str, namespace: str, name: str, uid: str) -> None:
+        found = self._lister.get("", plural, namespace, name)
+        if found is None:
+            raise TokenRejected(f'{plural} "{name}" not found')
+        if uid and found["metadata"].get("uid") != uid:
+            raise TokenRejected(f"{plural} UID ({found['metadata'].get('uid')}) does not match claim ({uid})")
+
+
+def _check_request(metadata: Object, spec: Object, namespace: str, name: str) -> None:
+    mismatches = [
+        field_errors.invalid(
+            f"metadata.{field}", metadata[field], f"must match the service account {field} if specified"
+        )
+        for field, wanted in (("name", name), ("namespace", namespace))
+        if metadata.get(field) and metadata[field] != wanted
+    ]
+    if mismatches:
+        raise invalid("TokenRequest", "authentication.k8s.io", name, mismatches)
+    life = spec.get("expirationSeconds")
+    if life is None:
+        return
+    why = ""
+    if life < SHORTEST_LIFE:
+        why = "may not specify a duration less than 10 minutes"
+    elif life > LONGEST_LIFE:
+        why = "may not specify a duration larger than 2^32 seconds"
+    if why:
+        error = field_errors.invalid("spec.expirationSeconds", life, why)
+        raise invalid("TokenRequest", "authentication.k8s.io", "", [error])
+
+
+def _key_id(key: ec.EllipticCurvePublicKey) -> str:
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return _encode(hashlib.sha256(der).digest())
+
+
+def _timestamp(seconds: float) -> str:
+    return to_rfc3339(datetime.fromtimestamp(seconds, UTC))
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

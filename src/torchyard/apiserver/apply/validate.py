@@ -1,0 +1,90 @@
+"""Whether an applied object has the shape of its kind. The messages are structured-merge-diff's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torchyard.api.schema.types import Type
+from torchyard.apiserver.apply.path_elements import UnkeyedItemError, format_step, item_step
+from torchyard.apiserver.apply.values import ANY
+from torchyard.apiserver.patch.go_format import format_sharp_v, format_type, format_v
+
+
+def schema_mismatch(obj: Any, type: Type) -> str | None:
+    """What is wrong with the object, in one text; None if nothing is."""
+    found = list(_mismatches(obj, type, ""))
+    if not found:
+        return None
+    if len(found) == 1:
+        return found[0]
+    return "\n  ".join(["errors:", *found])
+
+
+def _mismatches(value: Any, type: Type, path: str) -> Iterator[str]:
+    if value is None or type.shape == "any":
+        return
+    match type.shape:
+        case "object" | "map":
+            if isinstance(value, dict):
+                yield from _fields(value, type, path)
+            else:
+                yield _at(path, f"expected map, got &{{{format_v(value)}}}")
+        case "list":
+            if isinstance(value, list):
+                yield from _items(value, type, path)
+            else:
+                yield _at(path, f"expected list, got &{{{format_v(value)}}}")
+        case _:
+            error = _scalar(value, type)
+            if error:
+                yield _at(path, error)
+
+
+def _fields(value: dict[str, Any], type: Type, path: str) -> Iterator[str]:
+    for key, inner in value.items():
+        field = type.fields.get(key) if type.shape == "object" else type.values
+        if field is None:
+            if type.shape == "object" and type.fields and not type.preserve_unknown:
+                yield _at(f"{path}.{key}", "field not declared in schema")
+                return
+            field = ANY
+        yield from _mismatches(inner, field, f"{path}.{key}")
+
+
+def _items(value: list[Any], type: Type, path: str) -> Iterator[str]:
+    item_type = type.items or ANY
+    if type.list_type == "atomic":
+        for index, item in enumerate(value):
+            yield from _mismatches(item, item_type, f"{path}[{index}]")
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        try:
+            step = item_step(item, type)
+        except UnkeyedItemError as error:
+            yield _at(path, f"element {index}: {error}")
+            return
+        if step in seen:
+            yield _at(path, f"duplicate entries for key {format_step(step)}")
+        seen.add(step)
+        yield from _mismatches(item, item_type, path + format_step(step))
+
+
+def _scalar(value: Any, type: Type) -> str | None:
+    if type.shape == "int-or-string" or type.format == "quantity":
+        if isinstance(value, dict | list):
+            return f"expected any scalar, got &{{{format_v(value)}}}"
+    elif type.shape == "string":
+        if not isinstance(value, str):
+            return f"expected string, got &value.valueUnstructured{{Value:{format_sharp_v(value)}}}"
+    elif type.shape == "boolean":
+        if not isinstance(value, bool):
+            return f"expected boolean, got &{{{format_v(value)}}}"
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        return f"expected numeric (int or float), got {format_type(value)}"
+    return None
+
+
+def _at(path: str, error: str) -> str:
+    return f"{path}: {error}" if path else error

@@ -1,0 +1,189 @@
+"""A schema in CEL's terms: the type of each place, and JSON values as values of that type."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any
+
+from torchyard.apiserver.cel.errors import EvaluationError
+from torchyard.apiserver.cel.library.times import date_of, duration_of, timestamp_of
+from torchyard.apiserver.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    STRING,
+    TIMESTAMP,
+    CelType,
+    ObjectField,
+    ObjectType,
+    list_of,
+    map_of,
+)
+from torchyard.apiserver.cel.values import MapList, SetList
+from torchyard.apiserver.crd.schema.node import SchemaNode
+
+Convert = Callable[[Any], Any]
+
+_SCALARS = {"boolean": BOOL, "number": DOUBLE, "integer": INT}
+_FORMATS = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time": TIMESTAMP}
+_RESERVED = frozenset(
+    ("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import")
+) | frozenset(("let", "loop", "package", "namespace", "return", "var", "void", "while"))
+_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_META = ObjectType("metadata", fields={name: ObjectField(STRING, name) for name in ("name", "generateName")})
+
+
+def escape_property_name(name: str) -> str | None:
+    """A property's name as an identifier, or None if it cannot be one."""
+    if not name or name[0].isdigit():
+        return None
+    if name in _RESERVED:
+        return f"__{name}__"
+    if re.search(r"[^a-zA-Z0-9_./-]", name):
+        return None
+    return re.sub(r"__|[-./]", lambda match: _ESCAPES[match.group()], name)
+
+
+def type_of(node: SchemaNode, name: str, *, is_resource: bool = False) -> CelType | None:
+    """The type rules see at a place; None where the schema says too little, and rules see nothing."""
+    if node.int_or_string:
+        return DYN
+    match node.type:
+        case "array":
+            items = type_of(node.items, f"{name}.@idx", is_resource=node.items.embedded) if node.items else None
+            return list_of(items) if items else None
+        case "object":
+            if node.additional is not None:
+                values = type_of(node.additional, f"{name}.@elem", is_resource=node.additional.embedded)
+                return map_of(STRING, values) if values else None
+            return _object_type(node, name, is_resource=is_resource)
+        case "string":
+            return _FORMATS.get(node.checks.format if node.checks else "", STRING)
+    return _SCALARS.get(node.type)
+
+
+def _object_type(node: SchemaNode, name: str, *, is_resource: bool) -> CelType:
+    fields: dict[str, ObjectField] = {}
+    for key, sub in node.properties.items():
+        known = escape_property_name(key)
+        kind = type_of(sub, f"{name}.{key}", is_resource=sub.embedded)
+        if known is not None and kind is not None:
+            fields[known] = ObjectField(kind, key)
+    if is_resource:
+        fields |= {"apiVersion": ObjectField(STRING, "apiVersion"), "kind": ObjectField(STRING, "kind")}
+        fields["metadata"] = ObjectField(_META, "metadata")
+    return ObjectType(name, nullable=True, fields=fields)
+
+
+class Converter:
+    """Turns JSON values into CEL's, place by place. Most are the same; then nothing is copied."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Convert | None] = {}
+
+    def of(self, node: SchemaNode) -> Convert | None:
+        """How to convert the values of a place; None if they are what they should be."""
+        if id(node) not in self._known:
+            self._known[id(node)] = self._made(node)
+        return self._known[id(node)]
+
+    def convert(self, value: Any, node: SchemaNode) -> Any:
+        how = self.of(node)
+        return value if how is None or value is None else how(value)
+
+    def _made(self, node: SchemaNode) -> Convert | None:
+        match node.type:
+            case "number":
+                return _double
+            case "string":
+                format = node.checks.format if node.checks else ""
+                return _from_text(_STRINGS.get(format, str)) if format else None
+            case "array":
+                return self._list(node)
+            case "object":
+                return self._object(node)
+        return None
+
+    def _list(self, node: SchemaNode) -> Convert | None:
+        items = self.of(node.items) if node.items else None
+        wrap: Convert | None = None
+        if node.list_type == "set":
+            wrap = SetList
+        elif node.list_type == "map":
+            wrap = lambda value: MapList(value, node.list_keys)  # noqa: E731 - one of two small functions
+        if items is None:
+            return wrap
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, list):
+                return value
+            converted = [item if item is None else _or_same(items, item) for item in value]
+            return wrap(converted) if wrap else converted
+
+        return convert
+
+    def _object(self, node: SchemaNode) -> Convert | None:
+        known = {name: how for name, sub in node.properties.items() if (how := self.of(sub)) is not None}
+        other = self.of(node.additional) if node.additional else None
+        if not known and other is None:
+            return None
+
+        def convert(value: Any) -> Any:
+            if not isinstance(value, dict):
+                return value
+            return {
+                key: item if item is None or (how := known.get(key, other)) is None else _or_same(how, item)
+                for key, item in value.items()
+            }
+
+        return convert
+
+
+def _or_same(how: Convert, item: Any) -> Any:
+    """A part that cannot be converted stays what it is: only the rules at its own place are told of it."""
+    try:
+        return how(item)
+    except EvaluationError:
+        return item
+
+
+def _from_text(how: Convert) -> Convert:
+    """Schema validation lets a list pass where a string of some format is wanted; rules do not."""
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, str):
+            raise EvaluationError("invalid data, expected string, got []interface {}")
+        return how(value)
+
+    return convert
+
+
+def _double(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _bytes(value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise EvaluationError(f"illegal base64 data: {error}") from None
+
+
+def _duration(value: str) -> Any:
+    return duration_of(value)
+
+
+def _date(value: str) -> Any:
+    try:
+        return date_of(value)
+    except ValueError:
+        raise EvaluationError(f'parsing time "{value}" as a date') from None
+
+
+_STRINGS: dict[str, Convert] = {"byte": _bytes, "duration": _duration, "date": _date, "date-time": timestamp_of}

@@ -1,0 +1,135 @@
+"""Strategic merge patch: a merge patch that knows from the kind's type which lists merge, and by which key.
+
+The rules and messages are those of k8s.io/apimachinery's strategicpatch. Inputs are never changed; the result may
+share their parts. What to do with lists is in `strategic_lists`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from torchyard.api.errors import bad_request
+from torchyard.api.objects import Object
+from torchyard.api.schema.types import Type
+from torchyard.apiserver.patch.go_format import format_type
+from torchyard.apiserver.patch.patch_errors import invalid_patch
+from torchyard.apiserver.patch.strategic_merge_lists import (
+    DIRECTIVE,
+    ListRule,
+    merged_list,
+    ordered_list,
+    unknown_directive,
+    without_directives,
+)
+
+RETAIN_KEYS = "$retainKeys"
+DELETE_FROM = "$deleteFromPrimitiveList"
+ELEMENT_ORDER = "$setElementOrder"
+
+
+def apply_strategic_merge_patch(original: Object, patch: Object, type: Type) -> Object:
+    """`original`, of the given type, with the strategic merge patch applied."""
+    if DIRECTIVE in patch:
+        return _directed(patch)
+    patch = dict(patch)
+    result = _retained(original, patch)
+    for key in [key for key in patch if key.startswith(ELEMENT_ORDER)]:
+        _order_list(result, patch, key, type)
+    for key, value in patch.items():
+        if key.startswith(DELETE_FROM):
+            _delete_from_list(result, _named_list(key, DELETE_FROM, "primitive list"), value, type)
+        elif value is None:
+            result.pop(key, None)
+        else:
+            _merge_field(result, key, value, type)
+    return result
+
+
+def _directed(patch: Object) -> Object:
+    match patch[DIRECTIVE]:
+        case "replace":
+            return {key: value for key, value in patch.items() if key != DIRECTIVE}
+        case "delete":
+            return {}
+        case _:
+            raise unknown_directive(patch)
+
+
+def _retained(original: Object, patch: Object) -> Object:
+    """A copy of `original` with only the keys that the patch's `$retainKeys` keeps; takes the directive out of it."""
+    if RETAIN_KEYS not in patch:
+        return dict(original)
+    kept = patch.pop(RETAIN_KEYS)
+    if not isinstance(kept, list) or any(
+        key not in kept
+        for key, value in patch.items()
+        if value is not None and not key.startswith((DELETE_FROM, ELEMENT_ORDER))
+    ):
+        raise bad_request("invalid patch format of retainKeys")
+    return {key: value for key, value in original.items() if key in kept}
+
+
+def _merge_field(result: Object, key: str, value: Any, type: Type) -> None:
+    current = result.get(key)
+    if isinstance(current, dict) and isinstance(value, dict):
+        field = _field(type, key)
+        result[key] = value if "replace" in field.patch_strategy else apply_strategic_merge_patch(current, value, field)
+    elif isinstance(current, list) and isinstance(value, list):
+        result[key] = merged_list(current, value, _rule(type, key))
+    else:
+        kept = without_directives(value)
+        if kept is None:
+            result.pop(key, None)
+        else:
+            result[key] = kept
+
+
+def _delete_from_list(result: Object, key: str, gone: Any, type: Type) -> None:
+    if gone is None:
+        result.pop(key, None)
+    elif isinstance(result.get(key), list) and isinstance(gone, list):
+        result[key] = merged_list(result[key], gone, _rule(type, key), deleting=True)
+
+
+def _order_list(result: Object, patch: Object, directive: str, type: Type) -> None:
+    """Merge a list together with the order the patch asks for, and take both out of the patch."""
+    order = patch.pop(directive)
+    if not isinstance(order, list):
+        raise invalid_patch(f"expected a []interface {{}}, but received a {format_type(order)}")
+    key = _named_list(directive, ELEMENT_ORDER, "setElementOrder list")
+    for source in (result, patch):
+        if key in source and not isinstance(source[key], list):
+            raise invalid_patch(f"expected a []interface {{}}, but received a {format_type(source[key])}")
+    rule = _rule(type, key)
+    current, change = result.get(key), patch.pop(key, None)
+    merged_items = ordered_list(current, change, order, rule)
+    if merged_items is not None:
+        result[key] = merged_items
+
+
+def _named_list(key: str, directive: str, format: str) -> str:
+    name, slash, named = key.partition("/")
+    if name != directive or not slash:
+        raise bad_request(f"invalid patch format of {format}")
+    return named
+
+
+def _field(type: Type, key: str) -> Type:
+    if type.shape == "map":
+        raise invalid_patch("merging an object in json but data type is not struct, instead is: map")
+    found = type.fields.get(key)
+    if found is None:
+        struct = type.name.rpartition(".")[2]
+        raise invalid_patch(f'unable to find api field in struct {struct} for the json field "{key}"')
+    return found
+
+
+def _rule(type: Type, key: str) -> ListRule:
+    field = _field(type, key)
+    items = field.items
+    if items is None:
+        raise invalid_patch(f"merging an array in json but data type is not array or slice, instead is: {field.shape}")
+    return ListRule(
+        "merge" in field.patch_strategy, field.patch_merge_key, partial(apply_strategic_merge_patch, type=items)
+    )

@@ -1,0 +1,79 @@
+"""The two ends of a stream: the wire to the client, and the process or connection in the pod."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Protocol
+
+from torchyard.api.errors import StatusError
+from torchyard.api.objects import Object
+from torchyard.core.pod.logs import LogOptions
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Duplex(Protocol):
+    """Messages or pieces of a byte stream; None when the other side is gone."""
+
+    async def send(self, data: bytes) -> None: ...
+
+    async def receive(self) -> bytes | None: ...
+
+
+class ContainerProcess(Protocol):
+    """A command started in a container, or the container itself, attached to."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def close_input(self) -> None: ...
+
+    def resize(self, *, width: int, height: int) -> None: ...
+
+    def output(self, stream: str) -> AsyncIterator[bytes]:
+        """What comes on `stdout` or `stderr`, until its end."""
+        ...
+
+    async def wait(self) -> int:
+        """The exit code; raises StatusError when there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Let go, and take a command along that still runs."""
+        ...
+
+
+class PodBackend(Protocol):
+    """What the node offers. Refusals are StatusErrors."""
+
+    def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]: ...
+
+    async def execute(
+        self, pod: Object, container: str, command: list[str], *, stdin: bool, stderr: bool, tty: bool
+    ) -> ContainerProcess: ...
+
+    async def attach(
+        self, pod: Object, container: str, *, stdin: bool, stderr: bool, tty: bool
+    ) -> ContainerProcess: ...
+
+    async def connect(self, pod: Object, port: int) -> Connection: ...
+
+
+def exit_status(code: int) -> Object:
+    """The Status that ends an exec: kubectl exits with the code named in its cause."""
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+async def exit_result(process: ContainerProcess) -> Object:
+    try:
+        return exit_status(await process.wait())
+    except StatusError as failed:
+        return failed.body()

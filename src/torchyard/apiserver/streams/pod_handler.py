@@ -1,0 +1,167 @@
+"""log, exec, attach, portforward of a pod: which protocol a client asks for, and the refusals a real server gives."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from torchyard.api import errors
+from torchyard.api.objects import Object
+from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.request.request import Query, Request
+from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.streams import spdy_handlers, websocket_channels
+from torchyard.apiserver.streams.interfaces import ContainerProcess, PodBackend
+from torchyard.apiserver.streams.log_options import log_options
+
+if TYPE_CHECKING:
+    from aiohttp.web_request import BaseRequest
+
+PORT_TUNNEL = "SPDY/3.1+portforward.k8s.io"
+_COMMAND_PROTOCOLS = ("v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io")
+TEXT_PLAIN = "text/plain"
+
+
+class PodStreamHandler:
+    """Answers a pod's streaming subresources from the node."""
+
+    def __init__(self, backend: PodBackend) -> None:
+        self._backend = backend
+
+    async def answer(self, ctx: RequestContext, request: Request, pod: Object) -> Response:
+        if ctx.subresource == "log":
+            return await self._log(request.query, pod)
+        if ctx.subresource == "portforward":
+            return await self._forward(request, pod)
+        return await self._process(ctx.subresource, request, pod)
+
+    async def _log(self, query: Query, pod: Object) -> Response:
+        container = choose_container(pod, query.get("container"), init=True)
+        options = log_options(query, pod["metadata"]["name"])
+        body = await await_first_chunk(self._backend.logs(pod, container, options))
+        return Response(body=body, content_type=TEXT_PLAIN)
+
+    async def _process(self, kind: str, request: Request, pod: Object) -> Response:
+        query = request.query
+        container = choose_container(pod, query.get("container"), init=True)
+        stdin, tty = query.flag("stdin"), query.flag("tty")
+        stdout, stderr = query.flag("stdout"), query.flag("stderr") and not tty
+        if not (stdin or stdout or stderr):
+            raise errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
+        command = query.all("command")
+        if kind == "exec" and not command:
+            raise errors.bad_request("you must specify at least one command for the container")
+
+        async def start() -> ContainerProcess:
+            if kind == "exec":
+                return await self._backend.execute(pod, container, command, stdin=stdin, stderr=stderr, tty=tty)
+            return await self._backend.attach(pod, container, stdin=stdin, stderr=stderr, tty=tty)
+
+        outputs = tuple(name for name, asked in (("stdout", stdout), ("stderr", stderr)) if asked)
+        incoming = _upgradable(request)
+        from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
+
+        if _wants(request, "websocket"):
+            # a command that cannot start is refused before the upgrade, as a Status the client prints
+            process = await start()
+            socket = await upgrade.upgrade_websocket(incoming, (websocket_channels.V5, websocket_channels.V4))
+            half_close = socket.ws_protocol == websocket_channels.V5
+            duplex = upgrade.WebSocketDuplex(socket)
+            await websocket_channels.serve_process(duplex, process, outputs=outputs, half_close=half_close)
+            await socket.close()
+            return Response(status=101, upgraded=socket)
+        version = _agreed(request.headers.get("X-Stream-Protocol-Version", ""), incoming)
+        raw = upgrade.upgrade_raw(incoming, _spdy_headers(version))
+        wanted = {"error", *outputs} | ({"stdin"} if stdin else set()) | ({"resize"} if tty else set())
+        await spdy_handlers.serve_process(raw, start, streams=frozenset(wanted), outputs=outputs)
+        raw.close()
+        return Response(status=101, upgraded=upgrade.HijackedResponse())
+
+    async def _forward(self, request: Request, pod: Object) -> Response:
+        phase = (pod.get("status") or {}).get("phase")
+        if phase not in ("Running", "Pending"):
+            raise errors.bad_request(f"unable to forward port because pod is not running. Current status={phase}")
+        incoming = _upgradable(request)
+        from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
+
+        async def connect(port: int) -> Any:
+            return await self._backend.connect(pod, port)
+
+        if not _wants(request, "websocket"):
+            raw = upgrade.upgrade_raw(incoming, _spdy_headers("portforward.k8s.io"))
+            await spdy_handlers.serve_ports(raw, connect)
+            raw.close()
+            return Response(status=101, upgraded=upgrade.HijackedResponse())
+        socket = await upgrade.upgrade_websocket(incoming, (PORT_TUNNEL, websocket_channels.V4))
+        duplex = upgrade.WebSocketDuplex(socket)
+        if socket.ws_protocol == PORT_TUNNEL:
+            await spdy_handlers.serve_ports(duplex, connect)
+        else:
+            ports = [int(one) for text in request.query.all("ports") for one in text.split(",") if one.isdigit()]
+            if not ports:
+                raise errors.bad_request("you must specify at least one port")
+            await websocket_channels.serve_ports(duplex, ports, connect)
+        await socket.close()
+        return Response(status=101, upgraded=socket)
+
+
+def choose_container(pod: Object, asked: str, *, init: bool) -> str:
+    """The named container, or the only one; the words of refusal are the real server's."""
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    mains = [one["name"] for one in spec.get("containers") or ()]
+    inits = [one["name"] for one in spec.get("initContainers") or ()]
+    ephemeral = [one["name"] for one in spec.get("ephemeralContainers") or ()]
+    if asked:
+        if asked not in [*mains, *inits, *ephemeral]:
+            raise errors.bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    if len(mains) == 1 and not inits and not ephemeral:
+        return str(mains[0])
+    if len(mains) == 1 and not (init and inits):
+        return str(mains[0])
+    said = f"a container name must be specified for pod {name}, choose one of: [{' '.join(mains)}]"
+    if inits:
+        said += f" or one of the init containers: [{' '.join(inits)}]"
+    if ephemeral:
+        said += f" or one of the ephemeral containers: [{' '.join(ephemeral)}]"
+    raise errors.bad_request(said)
+
+
+async def await_first_chunk(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Let a refusal come before the answer's first byte, when it can still be a status."""
+    try:
+        first = await anext(pieces)
+    except StopAsyncIteration:
+        first = b""
+
+    async def whole() -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(pieces) as rest:
+            if first:
+                yield first
+            async for piece in rest:
+                yield piece
+
+    return whole()
+
+
+def _wants(request: Request, protocol: str) -> bool:
+    return request.headers.get("Upgrade", "").lower() == protocol
+
+
+def _upgradable(request: Request) -> BaseRequest:
+    if request.incoming is None or not (_wants(request, "websocket") or _wants(request, "spdy/3.1")):
+        raise errors.bad_request("Upgrade request required")
+    incoming: BaseRequest = request.incoming
+    return incoming
+
+
+def _agreed(offered: str, incoming: BaseRequest) -> str:
+    """The newest version both sides know; a client may send the header several times."""
+    headers = [offered, *incoming.headers.getall("X-Stream-Protocol-Version", [])]
+    known = {one.strip() for text in headers for one in text.split(",")}
+    return next((version for version in _COMMAND_PROTOCOLS if version in known), _COMMAND_PROTOCOLS[-1])
+
+
+def _spdy_headers(version: str) -> dict[str, str]:
+    return {"Upgrade": "SPDY/3.1", "Connection": "Upgrade", "X-Stream-Protocol-Version": version}

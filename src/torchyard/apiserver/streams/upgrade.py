@@ -1,0 +1,105 @@
+"""Takes a connection over from aiohttp: as a WebSocket, or raw after a hand-written 101."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from aiohttp import WSMsgType, web
+from aiohttp.web_request import BaseRequest
+
+_HIGH_WATER = 1 << 20
+
+
+class WebSocketDuplex:
+    """Binary messages; text ones are taken as bytes too, since Python clients send their stdin so."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def send(self, data: bytes) -> None:
+        await self._socket.send_bytes(data)
+
+    async def receive(self) -> bytes | None:
+        message = await self._socket.receive()
+        if message.type is WSMsgType.BINARY:
+            return cast(bytes, message.data)
+        if message.type is WSMsgType.TEXT:
+            return cast(str, message.data).encode()
+        return None
+
+
+async def upgrade_websocket(incoming: BaseRequest, protocols: tuple[str, ...]) -> web.WebSocketResponse:
+    """Accept the upgrade. An old client that names no protocol gets none."""
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, heartbeat=30.0, compress=False)
+    await socket.prepare(incoming)
+    return socket
+
+
+class RawDuplex(asyncio.Protocol):
+    """A byte stream where aiohttp's HTTP was a moment ago."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._size = 0
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._size += len(data)
+        self._queue.put_nowait(data)
+        if self._size > _HIGH_WATER:
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        self._queue.put_nowait(None)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._queue.put_nowait(None)
+        self._may_write.set()
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    async def send(self, data: bytes) -> None:
+        await self._may_write.wait()
+        if self._transport.is_closing():
+            raise ConnectionResetError("the client is gone")
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    async def receive(self) -> bytes | None:
+        data = await self._queue.get()
+        if data is not None:
+            self._size -= len(data)
+            if self._size <= _HIGH_WATER and not self._transport.is_closing():
+                self._transport.resume_reading()
+        return data
+
+
+class HijackedResponse(web.StreamResponse):
+    """What is left of a request whose connection was taken over: nothing more is written."""
+
+    async def prepare(self, request: BaseRequest) -> None:
+        self.force_close()
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+def upgrade_raw(incoming: BaseRequest, headers: dict[str, str]) -> RawDuplex:
+    """Answer 101 and speak something else from here on."""
+    transport = incoming.transport
+    assert transport is not None
+    lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in headers.items())]
+    duplex = RawDuplex(transport)
+    transport.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+    transport.set_protocol(duplex)
+    return duplex

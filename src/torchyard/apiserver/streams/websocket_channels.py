@@ -1,0 +1,118 @@
+"""Channel WebSockets, `v4.channel.k8s.io` and `v5.channel.k8s.io`: the first byte of a message names its stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import struct
+from collections.abc import Awaitable, Callable
+
+from torchyard.api.errors import StatusError
+from torchyard.apiserver.streams.interfaces import Connection, ContainerProcess, Duplex, exit_result
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+V4, V5 = "v4.channel.k8s.io", "v5.channel.k8s.io"
+_BLOCK = 32 * 1024
+
+
+async def serve_process(
+    duplex: Duplex, process: ContainerProcess, *, outputs: tuple[str, ...], half_close: bool
+) -> None:
+    """Carry a process's streams until it ends or the client goes. `half_close` is what version 5 adds."""
+    sending = asyncio.Lock()
+
+    async def send(channel: int, data: bytes) -> None:
+        async with sending:
+            await duplex.send(bytes([channel]) + data)
+
+    async def copy(stream: str, channel: int) -> None:
+        async for data in process.output(stream):
+            await send(channel, data)
+
+    async def finish() -> None:
+        await asyncio.gather(*(copy(name, STDOUT if name == "stdout" else STDERR) for name in outputs))
+        await send(ERROR, json.dumps(await exit_result(process)).encode())
+
+    reading = asyncio.create_task(_read_input(duplex, process, half_close=half_close))
+    finishing = asyncio.create_task(finish())
+    try:
+        await asyncio.wait([reading, finishing], return_when=asyncio.FIRST_COMPLETED)
+        if finishing.done():
+            with contextlib.suppress(ConnectionError):
+                finishing.result()
+    finally:
+        for task in (reading, finishing):
+            task.cancel()
+        await asyncio.gather(reading, finishing, return_exceptions=True)
+        await process.close()
+
+
+async def _read_input(duplex: Duplex, process: ContainerProcess, *, half_close: bool) -> None:
+    """Returns when the client is gone."""
+    while (message := await duplex.receive()) is not None:
+        if not message:
+            continue
+        channel, data = message[0], message[1:]
+        # a process may end, or close its input, before the client has noticed
+        with contextlib.suppress(OSError):
+            if channel == STDIN and data:
+                await process.write(data)
+            elif channel == RESIZE:
+                _resize(process, data)
+            elif channel == CLOSE and half_close and data[:1] == b"\0":
+                await process.close_input()
+
+
+def _resize(process: ContainerProcess, data: bytes) -> None:
+    try:
+        size = json.loads(data)
+        process.resize(width=int(size["Width"]), height=int(size["Height"]))
+    except (ValueError, KeyError, TypeError):
+        return
+
+
+async def serve_ports(duplex: Duplex, ports: list[int], connect: Callable[[int], Awaitable[Connection]]) -> None:
+    """Port-forward as Python clients do it: channels 2i and 2i+1 are data and error of port i, opened by its number."""
+    sending = asyncio.Lock()
+
+    async def send(channel: int, data: bytes) -> None:
+        async with sending:
+            await duplex.send(bytes([channel]) + data)
+
+    links: list[Connection | None] = []
+    tasks: list[asyncio.Task[None]] = []
+    for number, port in enumerate(ports):
+        opening = struct.pack("<H", port)
+        await send(2 * number, opening)
+        await send(2 * number + 1, opening)
+        try:
+            link: Connection | None = await connect(port)
+        except StatusError as failed:
+            link = None
+            await send(2 * number + 1, failed.message.encode())
+        links.append(link)
+        if link:
+            tasks.append(asyncio.create_task(_copy_port(link[0], lambda data, to=2 * number: send(to, data))))  # type: ignore[misc]
+    try:
+        while (message := await duplex.receive()) is not None:
+            target = (
+                links[message[0] // 2] if message and message[0] % 2 == 0 and message[0] // 2 < len(links) else None
+            )
+            if target and len(message) > 1:
+                target[1].write(message[1:])
+                await target[1].drain()
+    except ConnectionError:
+        pass
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for opened in links:
+            if opened:
+                opened[1].close()
+
+
+async def _copy_port(reader: asyncio.StreamReader, send: Callable[[bytes], Awaitable[None]]) -> None:
+    while data := await reader.read(_BLOCK):
+        await send(data)
