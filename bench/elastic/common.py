@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from torchyard.elastic.run import Options
+from torchyard.elastic.run import RunOptions
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "mlp.py"
@@ -23,9 +23,9 @@ def workspace() -> Iterator[Path]:
         yield Path(name)
 
 
-def options(folder: Path, *arguments: str, workers: int = 2, most: int = 8, lease: float = 1.0) -> Options:
+def options(folder: Path, *arguments: str, workers: int = 2, most: int = 8, lease: float = 1.0) -> RunOptions:
     command = (sys.executable, str(PROGRAM), "--log", str(folder / "steps"), *arguments)
-    return Options(command, folder / "job", workers=workers, most=most, lease=lease, quiet=True)
+    return RunOptions(command, folder / "job", workers=workers, most=most, lease=lease, quiet=True)
 
 
 def digest_alone(*arguments: str) -> str:

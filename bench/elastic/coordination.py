@@ -17,16 +17,16 @@ from bench.elastic import common
 from bench.elastic.common import first_times, median, show, workspace
 from bench.quantiles import quantile
 from torchyard.elastic import wire
-from torchyard.elastic.chaos import Arena
-from torchyard.elastic.coordinator.fleet import Limits
-from torchyard.elastic.coordinator.server import Coordinator, Settings
+from torchyard.elastic.chaos import ChaosJob
+from torchyard.elastic.coordinator.membership import WorldLimits
+from torchyard.elastic.coordinator.server import Coordinator, CoordinatorConfig
 from torchyard.elastic.ledger import Ledger
-from torchyard.elastic.order import Order
+from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import Fence
 
 
 def c8(kills: int = 20) -> bool:
-    with workspace() as folder, Arena(common.options(folder, "--epochs", "2000", workers=2, lease=5.0)) as arena:
+    with workspace() as folder, ChaosJob(common.options(folder, "--epochs", "2000", workers=2, lease=5.0)) as arena:
         arena.until(lambda status: len(status["world"]) == 2 and status["step"] > 50, seconds=180)
         begun, answers = time.time(), []
         for _ in range(kills):
@@ -52,7 +52,7 @@ def c8(kills: int = 20) -> bool:
 def c12(commits: int = 2000) -> bool:
     with workspace() as folder:
         ledger = Ledger(folder / "ledger.db", job="bench")
-        ledger.settle(Order(records=commits * 10, micro_size=10))
+        ledger.settle(StepSampler(records=commits * 10, micro_size=10))
         spent = []
         for step in range(1, commits + 1):
             begun = time.perf_counter()
@@ -72,7 +72,7 @@ def _decode(body: bytes) -> wire.Message:
 class _Simulated:
     """Workers without tensors: they answer `Reform` with `Report`, and wait."""
 
-    def __init__(self, port: int, order: Order) -> None:
+    def __init__(self, port: int, order: StepSampler) -> None:
         self._port = port
         self._config = {"order": asdict(order), "mode": "strict", "threads": 1}
         self.connections: dict[str, asyncio.StreamWriter] = {}
@@ -88,21 +88,21 @@ class _Simulated:
     async def settled(self, after: wire.Fence) -> wire.Fence:
         """Wait until everyone has a place in one world newer than `after`."""
         while True:
-            fences = {self._placed.get(name, wire.NOWHERE) for name in self.connections}
+            fences = {self._placed.get(name, wire.NO_FENCE) for name in self.connections}
             if len(fences) == 1 and (fence := fences.pop()) > after:
                 return fence
             await asyncio.sleep(0.005)
 
     async def _live(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        standing = wire.Standing()
+        standing = wire.WorkerProgress()
         try:
             while True:
                 length = wire.frame_length(await reader.readexactly(4))
                 message = _decode(await reader.readexactly(length))
-                if isinstance(message, wire.Reform):
-                    writer.write(wire.encode(wire.Report(message.fence, standing)))
-                elif isinstance(message, wire.Go):
-                    standing = wire.Standing(message.fence, message.step, live=True)
+                if isinstance(message, wire.StartRendezvous):
+                    writer.write(wire.encode(wire.ReportProgress(message.fence, standing)))
+                elif isinstance(message, wire.StartWorld):
+                    standing = wire.WorkerProgress(message.fence, message.step, live=True)
                     self._placed[name] = message.fence
         except (asyncio.IncompleteReadError, ConnectionError):
             return
@@ -114,8 +114,10 @@ class _Simulated:
 
 def _coordinator(folder: str, size: int, channel: Any) -> None:
     async def serve() -> None:
-        limits = Limits(want=size, most=size + 1)
-        settings = Settings("bench", "t", Path(folder) / "ledger.db", limits=limits, lease=600, start_within=600)
+        limits = WorldLimits(want=size, most=size + 1)
+        settings = CoordinatorConfig(
+            "bench", "t", Path(folder) / "ledger.db", limits=limits, lease=600, start_within=600
+        )
         coordinator = Coordinator(settings)
         channel.send(await coordinator.start())
         loop = asyncio.get_running_loop()
@@ -138,10 +140,10 @@ async def _drive(folder: Path, size: int, changes: int) -> tuple[float, float, l
     process = multiprocessing.get_context("spawn").Process(target=_coordinator, args=(str(folder), size, theirs))
     process.start()
     receive = lambda: asyncio.get_running_loop().run_in_executor(None, ours.recv)  # noqa: E731
-    fleet = _Simulated(await receive(), Order(records=size * 10, micro_size=1, micro_batches=size + 1))
+    fleet = _Simulated(await receive(), StepSampler(records=size * 10, micro_size=1, micro_batches=size + 1))
     for number in range(size):
         await fleet.join(f"w{number}")
-    fence = await fleet.settled(wire.NOWHERE)
+    fence = await fleet.settled(wire.NO_FENCE)
     ours.send("measure")
     await receive()
     for change in range(changes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from bench.elastic import common
-from torchyard.elastic.chaos import Arena, lineage, rampage
+from torchyard.elastic.chaos import ChaosJob, lineage, rampage
 
 
 def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1) -> bool:
@@ -16,7 +16,7 @@ def c7(kills: int = 200, records: int = 100_000, epochs: int = 3, seed: int = 1)
         held = ["--hold", str(go), "--hold-pause", "2.0", "--snapshot-every", "10"]
         settings = common.options(folder, *sizes, *held, workers=3, lease=5.0)
         begun = time.time()
-        with Arena(settings) as arena:
+        with ChaosJob(settings) as arena:
             arena.wait_step(2, seconds=300)
             done = rampage(arena, seed=seed, kills=kills, pause=(0.05, 0.6))
             go.touch()

@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.elastic import common
 from bench.elastic.common import median, show, workspace
-from torchyard.elastic.chaos import Arena
+from torchyard.elastic.chaos import ChaosJob
 
 
 def _state(gigabytes: float) -> list[Any]:
@@ -31,12 +31,12 @@ class _Copies:
     """The runtime's own copies of a state on the GPU, after the first two have made and pinned their room."""
 
     def __init__(self, gigabytes: float) -> None:
-        from torchyard.elastic.checkpoint.memory import Memory
-        from torchyard.elastic.worker.state import Snapshot
+        from torchyard.elastic.checkpoint.staging import Stager
+        from torchyard.elastic.world.state import Snapshot
 
         self.folder = tempfile.TemporaryDirectory(prefix="bench-elastic-", dir="/dev/shm")
         self.snapshot = Snapshot("bench", _state(gigabytes))
-        self.memory = Memory(Path(self.folder.name), "bench")
+        self.memory = Stager(Path(self.folder.name), "bench")
         self.step = 0
         begun = time.perf_counter()
         for _ in range(2):
@@ -117,7 +117,7 @@ def g4(gigabytes: float, device: str = "cuda", blows: int = 2) -> bool:
     with workspace() as folder:
         kept = ("--mode", "fast", "--snapshot-every", "1", "--epochs", "2000")
         spent = []
-        with Arena(common.options(folder, *sizes, *kept, workers=1, lease=5.0)) as arena:
+        with ChaosJob(common.options(folder, *sizes, *kept, workers=1, lease=5.0)) as arena:
             for _ in range(blows):
                 held = arena.until(lambda status: status["phase"] == "Running", seconds=240, every=0.2)["step"]
                 arena.until(lambda status, step=held: status["step"] >= step + 4, seconds=240, every=0.2)
@@ -200,7 +200,7 @@ def g6() -> bool:
     import torch
     import torch.distributed as dist
 
-    from torchyard.elastic.worker.group import abort_aside, nccl_group
+    from torchyard.elastic.world.process_group import abort_aside, nccl_group
 
     def made() -> Any:
         group = nccl_group(dist.HashStore(), 0, 1)
@@ -224,7 +224,7 @@ def g6() -> bool:
 
 SHARED = """
 import sys, torch, torch.distributed as dist
-from torchyard.elastic.worker.group import nccl_group
+from torchyard.elastic.world.process_group import nccl_group
 rank = int(sys.argv[1])
 try:
     group = nccl_group(dist.FileStore(sys.argv[2], 2), rank, 2)
@@ -264,7 +264,7 @@ def strict(device: str = "cuda") -> bool:
     for workers in (1, 2, 4):
         with (
             workspace() as folder,
-            Arena(
+            ChaosJob(
                 common.options(folder, "--device", device, "--records", "4000", "--epochs", "1", workers=workers)
             ) as arena,
         ):

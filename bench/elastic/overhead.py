@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.elastic import common
 from bench.elastic.common import first_times, median, show, workspace
-from torchyard.elastic.chaos import Arena
+from torchyard.elastic.chaos import ChaosJob
 
 DDP = """
 import sys, time, torch, torch.distributed as dist
@@ -54,7 +54,7 @@ def _ddp(workers: int, batch: int, drag: float = 0.0, steps: int = 400) -> float
 def _ours(workers: int, mode: str, batch: int, drag: float = 0.0, steps: int = 400) -> float:
     with workspace() as folder:
         sizes = ("--mode", mode, "--micro-batches", str(workers), "--batch", str(batch * workers), "--epochs", "2000")
-        with Arena(common.options(folder, *sizes, "--sleep", str(drag), workers=workers, lease=5)) as arena:
+        with ChaosJob(common.options(folder, *sizes, "--sleep", str(drag), workers=workers, lease=5)) as arena:
             # Seldom: whoever asks takes time from the two workers that have a core each.
             arena.until(lambda status: len(status["world"]) == workers and status["step"] > 50, seconds=300, every=1)
             arena.until(lambda status: status["step"] > 50 + steps, seconds=300, every=1)

@@ -12,13 +12,13 @@ from pathlib import Path
 from bench.elastic import common, peers
 from bench.elastic.common import first_times, show, workspace
 from bench.quantiles import quantile
-from torchyard.elastic.chaos import Arena
+from torchyard.elastic.chaos import ChaosJob
 from torchyard.elastic.checkpoint.files import newest_sound
 
 ENDLESS = ("--epochs", "2000")
 
 
-def _blow(arena: Arena, folder: Path, number: int, victim: str) -> float:
+def _blow(arena: ChaosJob, folder: Path, number: int, victim: str) -> float:
     """Signal one worker; milliseconds until a world without it applies a step nobody had applied."""
     before = arena.ask("/status") or {}
     moment = time.time()
@@ -38,7 +38,7 @@ def recovery_times(workers: int, blows: int, *arguments: str, lease: float = 1.0
     """Milliseconds from SIGKILL to the next step, for a number of kills; every dead worker is replaced first."""
     with workspace() as folder:
         pauses = []
-        with Arena(common.options(folder, *ENDLESS, *arguments, workers=workers, lease=lease)) as arena:
+        with ChaosJob(common.options(folder, *ENDLESS, *arguments, workers=workers, lease=lease)) as arena:
             for _ in range(blows):
                 arena.until(
                     lambda status: len(status["world"]) == workers and status["phase"] == "Running",
@@ -64,7 +64,7 @@ def c1(blows: int = 20, *, with_peers: bool = True) -> bool:
 
 
 def c4() -> bool:
-    with workspace() as folder, Arena(common.options(folder, *ENDLESS, workers=2)) as arena:
+    with workspace() as folder, ChaosJob(common.options(folder, *ENDLESS, workers=2)) as arena:
         arena.wait_step(20)
         arena.until(lambda status: len(status["world"]) == 2)
         pids = arena.workers()
@@ -83,7 +83,7 @@ def _longest_gap(folder: Path, since: float) -> float:
 
 def c5() -> bool:
     met = True
-    with workspace() as folder, Arena(common.options(folder, *ENDLESS, "--hidden", "1024", workers=2)) as arena:
+    with workspace() as folder, ChaosJob(common.options(folder, *ENDLESS, "--hidden", "1024", workers=2)) as arena:
         arena.wait_step(30)
         for wanted in (3, 4, 2):
             time.sleep(1)
@@ -111,7 +111,7 @@ def c6() -> bool:
             settings = type(settings)(
                 settings.command, settings.directory, workers=1, most=8, quiet=True, zygote=not cold
             )
-            with Arena(settings) as arena:
+            with ChaosJob(settings) as arena:
                 arena.wait_step(20, seconds=300)
                 time.sleep(1)
                 moment = time.time()
@@ -132,7 +132,7 @@ def c9() -> bool:
         alone = common.digest_alone(*sizes)
         kept = ("--checkpoints", str(folder / "kept"), "--checkpoint-every", "50")
         settings = common.options(folder, *sizes, *kept, workers=2)
-        with Arena(settings) as arena:
+        with ChaosJob(settings) as arena:
             arena.wait_step(150, seconds=300)
             arena.until(lambda status: newest_sound(folder / "kept") is not None, seconds=60, every=0.2)
             for name in arena.workers():
@@ -144,7 +144,7 @@ def c9() -> bool:
         sound = newest_sound(folder / "kept")
         durable = sound[1].step if sound else 0
         moment = time.time()
-        with Arena(settings) as again:
+        with ChaosJob(settings) as again:
             stop = again.wait(300)
         at, resumed = min((row["at"], row["step"]) for row in common.steps(folder) if row["at"] > moment)
         spent, same = at - moment, stop.message.split()[-1] == alone
@@ -167,7 +167,7 @@ def c11(seconds: float = 60.0) -> bool:
 def _goodput(every: float, seconds: float, *, workers: int) -> float:
     """Useful time, as a share of all: what the applied steps would have taken at the usual pace of four."""
     with workspace() as folder:
-        with Arena(common.options(folder, *ENDLESS, "--sleep", "0.02", workers=workers)) as arena:
+        with ChaosJob(common.options(folder, *ENDLESS, "--sleep", "0.02", workers=workers)) as arena:
             calm = [_calm(arena, workers)]
             begun = time.time()
             while time.time() - begun < seconds:
@@ -183,7 +183,7 @@ def _goodput(every: float, seconds: float, *, workers: int) -> float:
     return min(100.0, 100 * applied * usual / (ended - begun))
 
 
-def _calm(arena: Arena, workers: int, seconds: float = 6.0) -> tuple[float, float]:
+def _calm(arena: ChaosJob, workers: int, seconds: float = 6.0) -> tuple[float, float]:
     """A while with four at work, all others ready, and nobody looking."""
     arena.until(
         lambda status: len(status["world"]) == 4 and len(status["workers"]) == workers and status["phase"] == "Running",
@@ -219,7 +219,7 @@ def c13() -> bool:
 def _four(*arguments: str) -> tuple[float, int | None]:
     """The step time of four workers in the end, and after how many steps their shares were shifted."""
     with workspace() as folder:
-        with Arena(common.options(folder, *ENDLESS, *arguments, workers=4)) as arena:
+        with ChaosJob(common.options(folder, *ENDLESS, *arguments, workers=4)) as arena:
             start = arena.until(lambda status: len(status["world"]) == 4, seconds=120, every=0.2)["step"]
             arena.until(lambda status: status["step"] >= start + 120, seconds=120, every=0.5)
             events = arena.ask("/events") or []

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bench.elastic.common import show, workspace
 from torchyard.elastic.agent.agent import COMPAT
-from torchyard.elastic.chaos import Arena, lineage
-from torchyard.elastic.run import Options
+from torchyard.elastic.chaos import ChaosJob, lineage
+from torchyard.elastic.run import RunOptions
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples" / "elastic" / "elasticdl_mnist.py"
@@ -53,7 +53,7 @@ def c14() -> bool:
         data = ["--training_data", f"{folder}/png/training", "--validation_data", f"{folder}/png/testing"]
         command = [sys.executable, str(PROGRAM), *data, "--num_epochs", "2", "--batch_size", "32"]
         calm = _said(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        with Arena(Options(tuple(command), folder / "job", workers=2, most=3, lease=5.0, quiet=True)) as arena:
+        with ChaosJob(RunOptions(tuple(command), folder / "job", workers=2, most=3, lease=5.0, quiet=True)) as arena:
             arena.wait_step(20)
             first = sorted(arena.workers())[0]
             arena.signal_worker(first)

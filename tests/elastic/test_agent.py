@@ -11,7 +11,7 @@ import pytest
 
 from torchyard.elastic.agent.agent import describe, exiting
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.run import Options
+from torchyard.elastic.run import RunOptions
 
 RUN = ("python", "train.py")
 
@@ -29,14 +29,14 @@ def test_a_process_that_is_ending_is_seen_before_it_is_gone() -> None:
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        (Options(RUN, Path(), workers=3, multiple_of=2), "3 workers is not a multiple of 2"),
-        (Options(RUN, Path(), workers=2, multiple_of=0), "2 workers is not a multiple of 0"),
-        (Options(RUN, Path(), workers=1, least=2), "not in order"),
-        (Options(RUN, Path(), workers=5, most=4), "not in order"),
-        (Options(RUN, Path(), workers=0), "not in order"),
+        (RunOptions(RUN, Path(), workers=3, multiple_of=2), "3 workers is not a multiple of 2"),
+        (RunOptions(RUN, Path(), workers=2, multiple_of=0), "2 workers is not a multiple of 0"),
+        (RunOptions(RUN, Path(), workers=1, least=2), "not in order"),
+        (RunOptions(RUN, Path(), workers=5, most=4), "not in order"),
+        (RunOptions(RUN, Path(), workers=0), "not in order"),
     ],
 )
-def test_world_sizes_that_do_not_fit_are_refused_with_advice(settings: Options, fault: str) -> None:
+def test_world_sizes_that_do_not_fit_are_refused_with_advice(settings: RunOptions, fault: str) -> None:
     with pytest.raises(ElasticError, match=fault) as caught:
         settings.limits()
     assert caught.value.code == "BadLimits"

@@ -12,12 +12,24 @@ from typing import Any
 import pytest
 
 from torchyard.elastic import wire
-from torchyard.elastic.coordinator.fleet import Limits
-from torchyard.elastic.coordinator.server import Coordinator, Settings
-from torchyard.elastic.order import Order
-from torchyard.elastic.wire import Applied, Fence, Go, Hello, Message, Reform, Refusal, Report, Standing, Stop, Welcome
+from torchyard.elastic.coordinator.membership import WorldLimits
+from torchyard.elastic.coordinator.server import Coordinator, CoordinatorConfig
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.wire import (
+    Fence,
+    Hello,
+    Message,
+    Rejection,
+    ReportProgress,
+    StartRendezvous,
+    StartWorld,
+    StepsApplied,
+    Stop,
+    Welcome,
+    WorkerProgress,
+)
 
-ORDER = Order(records=100, micro_size=5, micro_batches=4)
+ORDER = StepSampler(records=100, micro_size=5, micro_batches=4)
 CONFIG: dict[str, Any] = {"order": asdict(ORDER), "mode": "strict", "threads": 1}
 
 
@@ -27,7 +39,7 @@ class Script:
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.port = port
-        self.standing = Standing()
+        self.standing = WorkerProgress()
 
     async def connect(self, **changes: Any) -> Script:
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -46,14 +58,14 @@ class Script:
             pass
         return message
 
-    async def take_place(self) -> Go:
+    async def take_place(self) -> StartWorld:
         """Answer every call to re-form until a world has begun."""
         while True:
             message = await self.hear()
-            if isinstance(message, Reform):
-                self.say(Report(message.fence, self.standing))
-            elif isinstance(message, Go):
-                self.standing = Standing(message.fence, message.step, live=True)
+            if isinstance(message, StartRendezvous):
+                self.say(ReportProgress(message.fence, self.standing))
+            elif isinstance(message, StartWorld):
+                self.standing = WorkerProgress(message.fence, message.step, live=True)
                 return message
 
     async def leave(self) -> None:
@@ -67,8 +79,8 @@ class Stage:
         self.port = 0
 
     async def open(self, *, want: int = 1, lease: float = 30.0) -> None:
-        limits = Limits(want=want, most=4)
-        settings = Settings(
+        limits = WorldLimits(want=want, most=4)
+        settings = CoordinatorConfig(
             "j", "t", self.folder / "ledger.db", port=self.port, limits=limits, lease=lease, return_within=300
         )
         self.coordinator = Coordinator(settings)
@@ -108,8 +120,8 @@ async def test_two_workers_form_a_world_and_are_relayed_to_each_other(stage: Sta
     (go, same) = await asyncio.gather(first.take_place(), second.take_place())
     assert go == same
     assert go.members == ("a", "b")
-    first.say(wire.Put(go.fence, "0", "dmFsdWU="))
-    assert (await second.until(wire.Put)).value == "dmFsdWU="
+    first.say(wire.StoreValue(go.fence, "0", "dmFsdWU="))
+    assert (await second.until(wire.StoreValue)).value == "dmFsdWU="
     await first.leave()
     await second.leave()
 
@@ -118,7 +130,7 @@ async def test_a_closed_connection_is_a_death_and_the_survivor_goes_on(stage: St
     await stage.open(want=2)
     first, second = await stage.worker("a"), await stage.worker("b")
     await asyncio.gather(first.take_place(), second.take_place())
-    first.standing = Standing(first.standing.fence, 7, live=True)
+    first.standing = WorkerProgress(first.standing.fence, 7, live=True)
     await second.leave()
     go = await first.take_place()
     assert (go.members, go.step) == (("a",), 7)
@@ -130,8 +142,8 @@ async def test_a_worker_that_its_agent_saw_end_is_lost_though_its_connection_is_
     agent = await Script("node", stage.port).connect(role="agent", node="node")
     first, second = await stage.worker("node-0"), await stage.worker("node-1")
     await asyncio.gather(first.take_place(), second.take_place())
-    agent.say(wire.Dying("node-1"))
-    agent.say(wire.Dying("node-1"))
+    agent.say(wire.WorkerExiting("node-1"))
+    agent.say(wire.WorkerExiting("node-1"))
     assert (await first.take_place()).members == ("node-0",)
     lost = [event for event in (await stage.http("GET /events"))[1] if event["reason"] == "WorkerLost"]
     assert [event["message"] for event in lost] == ["node-1 died (its agent saw it end)"]
@@ -145,8 +157,8 @@ async def test_where_the_time_of_a_recovery_went_is_told_from_detection_to_the_f
     await asyncio.gather(first.take_place(), second.take_place())
     await second.leave()
     go = await first.take_place()
-    first.say(wire.Formed(go.fence, {"agree_ms": 2.0, "form_ms": 3.0, "total_ms": 5.0}))
-    first.say(Applied(go.fence, ((1, 0.5, ""),)))
+    first.say(wire.WorldFormed(go.fence, {"agree_ms": 2.0, "form_ms": 3.0, "total_ms": 5.0}))
+    first.say(StepsApplied(go.fence, ((1, 0.5, ""),)))
     while not (told := [e for e in (await stage.http("GET /events"))[1] if e["reason"] == "WorldFormed"]):
         await asyncio.sleep(0.01)
     assert list(told[0]["facts"]) == ["detect_ms", "agree_ms", "form_ms", "total_ms"]
@@ -169,7 +181,10 @@ async def test_silence_longer_than_the_lease_is_a_death(stage: Stage) -> None:
         ({"job": "other"}, "OtherJob"),
         ({"version": 99}, "OtherVersion"),
         ({"config": CONFIG | {"mode": "fast"}}, "ConfigChanged"),
-        ({"config": CONFIG | {"order": asdict(Order(records=99, micro_size=5, micro_batches=4))}}, "OrderChanged"),
+        (
+            {"config": CONFIG | {"order": asdict(StepSampler(records=99, micro_size=5, micro_batches=4))}},
+            "OrderChanged",
+        ),
     ],
 )
 async def test_a_worker_that_does_not_belong_is_refused_with_advice(
@@ -179,7 +194,7 @@ async def test_a_worker_that_does_not_belong_is_refused_with_advice(
     rightful = await stage.worker("a")
     await rightful.take_place()
     stranger = await stage.worker("b", **changes)
-    refusal = await stranger.until(Refusal)
+    refusal = await stranger.until(Rejection)
     assert refusal.code == code
     assert refusal.hint
     await rightful.leave()
@@ -190,17 +205,17 @@ async def test_a_restarted_coordinator_adopts_the_world_and_fills_the_ledger(sta
     await stage.open()
     worker = await stage.worker("a")
     go = await worker.take_place()
-    worker.say(Applied(go.fence, ((1, 0.5, ""),)))
+    worker.say(StepsApplied(go.fence, ((1, 0.5, ""),)))
     await stage.reached(1)
     await stage.coordinator.close()
     await worker.leave()
     await stage.open()
-    back = await stage.worker("a", standing=Standing(go.fence, 3, live=True), running=True, members=("a",))
+    back = await stage.worker("a", standing=WorkerProgress(go.fence, 3, live=True), running=True, members=("a",))
     assert isinstance(await back.hear(), Welcome)
-    back.say(Applied(go.fence, ((2, 0.4, ""), (3, 0.3, ""))))
+    back.say(StepsApplied(go.fence, ((2, 0.4, ""), (3, 0.3, ""))))
     body = await stage.reached(3)
     assert (body["phase"], body["step"], body["incarnation"]) == ("Running", 3, 2)
-    back.say(wire.Done(ORDER.steps, "d"))
+    back.say(wire.TrainingDone(ORDER.steps, "d"))
     assert (await back.until(Stop)).why == "finished"
     rows = (await stage.http("GET /ledger"))[1]
     assert [row["step"] for row in rows] == list(range(1, ORDER.steps + 1))
@@ -211,8 +226,8 @@ async def test_rows_of_an_older_world_are_ignored(stage: Stage) -> None:
     await stage.open()
     worker = await stage.worker("a")
     await worker.take_place()
-    worker.say(Applied(Fence(0, 9), ((1, 0.5, ""),)))
-    worker.say(wire.Leaving("to show that what came before was heard"))
+    worker.say(StepsApplied(Fence(0, 9), ((1, 0.5, ""),)))
+    worker.say(wire.LeaveRequest("to show that what came before was heard"))
     while "WorkerLeaving" not in [event["reason"] for event in (await stage.http("GET /events"))[1]]:
         await asyncio.sleep(0.01)
     stage.coordinator.scribe.flush()
@@ -225,7 +240,7 @@ async def test_the_same_records_failing_on_two_workers_fail_the_job(stage: Stage
     await stage.open(want=2)
     first, second = await stage.worker("a"), await stage.worker("b")
     await asyncio.gather(first.take_place(), second.take_place())
-    failed = wire.Failed(1, 2, (40, 41), "ValueError: spoilt", "Traceback ...")
+    failed = wire.ProgramFailed(1, 2, (40, 41), "ValueError: spoilt", "Traceback ...")
     first.say(failed)
     await first.leave()
     await second.take_place()

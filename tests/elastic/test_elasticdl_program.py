@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from torchyard.elastic.agent.agent import COMPAT
-from torchyard.elastic.chaos import Arena, lineage
-from torchyard.elastic.run import Options
+from torchyard.elastic.chaos import ChaosJob, lineage
+from torchyard.elastic.run import RunOptions
 
 pytestmark = pytest.mark.train
 ROOT = Path(__file__).parents[2]
@@ -99,8 +99,8 @@ with controller.scope():
 def test_a_spoilt_record_fails_the_job_with_its_traceback_and_number(tmp_path: Path) -> None:
     program = tmp_path / "spoilt.py"
     program.write_text(SPOILT)
-    settings = Options((sys.executable, str(program)), tmp_path / "job", workers=2, lease=10.0, quiet=True)
-    with Arena(settings) as arena:
+    settings = RunOptions((sys.executable, str(program)), tmp_path / "job", workers=2, lease=10.0, quiet=True)
+    with ChaosJob(settings) as arena:
         stop = arena.wait(120)
     assert stop.why == "failed", (stop, arena.output[-20:])
     assert "ValueError: record 23 is spoilt on local-" in stop.message
@@ -163,7 +163,7 @@ def test_a_schedule_in_the_loop_of_a_worker_that_joins_late_changes_nothing(tmp_
     undisturbed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert undisturbed.returncode == 0, undisturbed.stderr
     command += [str(go), str(alone)]
-    with Arena(Options(tuple(command), tmp_path / "job", workers=2, most=2, lease=60.0, quiet=True)) as arena:
+    with ChaosJob(RunOptions(tuple(command), tmp_path / "job", workers=2, most=2, lease=60.0, quiet=True)) as arena:
         arena.wait_step(36)
         first, second = sorted(arena.workers())
         arena.signal_worker(first)
@@ -190,7 +190,7 @@ def test_the_program_gives_the_same_model_alone_and_with_two_workers_one_of_whic
     weights, accuracy = result(undisturbed.stdout)
     assert accuracy > 0.6
 
-    with Arena(Options(tuple(command), tmp_path, workers=2, most=2, lease=10.0, quiet=True)) as arena:
+    with ChaosJob(RunOptions(tuple(command), tmp_path, workers=2, most=2, lease=10.0, quiet=True)) as arena:
         arena.wait_step(3)
         killed = sorted(arena.workers())[0]
         arena.signal_worker(killed)

@@ -18,11 +18,11 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from torchyard import elastic
-from torchyard.elastic.checkpoint.copies import newest_copy, read_copy
-from torchyard.elastic.checkpoint.memory import Memory
+from torchyard.elastic.checkpoint.staged import newest_copy, read_copy
+from torchyard.elastic.checkpoint.staging import Stager
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.worker.group import Group, GroupBroken, watch
-from torchyard.elastic.worker.state import State
+from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup, watch
+from torchyard.elastic.world.state import TrainingState
 
 pytestmark = pytest.mark.train
 torch.set_num_threads(1)
@@ -216,7 +216,7 @@ def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
             aborted.set()
             release.wait(60)
 
-    group = Group(0, 2, nccl=True)
+    group = ProcessGroup(0, 2, nccl=True)
     group._nccl = Stuck()
     group.cut()
     assert aborted.wait(60)
@@ -228,22 +228,22 @@ def test_a_cut_aborts_the_communicator_without_waiting_for_it() -> None:
 def test_a_copy_in_shared_memory_is_read_back_bit_for_bit(tmp_path: Path) -> None:
     net, optimizer = parts()
     list(elastic.join().train(net, optimizer, loss=loss_with(net), data=DATA, batch=24))
-    state = State({"model": net, "optimizer": optimizer})
-    memory = Memory(tmp_path, "w")
+    state = TrainingState({"model": net, "optimizer": optimizer})
+    memory = Stager(tmp_path, "w")
     memory.begin(4, state.capture())
     memory.settle()
     copy = newest_copy(tmp_path)
     assert copy is not None
     assert copy.step == 4
     other, slower = parts(seed=9)
-    fresh = State({"model": other, "optimizer": slower})
+    fresh = TrainingState({"model": other, "optimizer": slower})
     fresh.restore(copy.load())
     assert fresh.digest() == state.digest()
 
 
 def test_a_copy_that_takes_its_time_is_not_changed_by_the_next_forward_pass() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3))
-    state = State({"model": net})
+    state = TrainingState({"model": net})
     taken, digest = state.capture_until_update(), state.digest()
     net(INPUTS)
     assert state.digest() != digest, "a forward pass changes the running statistics"
@@ -252,14 +252,14 @@ def test_a_copy_that_takes_its_time_is_not_changed_by_the_next_forward_pass() ->
 
 def test_the_next_worker_of_a_place_writes_into_the_files_of_the_last(tmp_path: Path) -> None:
     net, optimizer = parts()
-    state = State({"model": net, "optimizer": optimizer})
-    before = Memory(tmp_path, "0")
+    state = TrainingState({"model": net, "optimizer": optimizer})
+    before = Stager(tmp_path, "0")
     for step in (1, 2):
         before.begin(step, state.capture())
         before.settle()
     files = {path: path.stat().st_ino for path in tmp_path.iterdir()}
     before.close()
-    after = Memory(tmp_path, "0")
+    after = Stager(tmp_path, "0")
     after.begin(3, state.capture())
     after.settle()
     held = [copy.step for copy in map(read_copy, sorted(files)) if copy is not None]
@@ -269,8 +269,8 @@ def test_the_next_worker_of_a_place_writes_into_the_files_of_the_last(tmp_path: 
 
 def test_room_is_made_before_the_first_copy_and_used_by_it(tmp_path: Path) -> None:
     net, optimizer = parts()
-    state = State({"model": net, "optimizer": optimizer})
-    memory = Memory(tmp_path, "0")
+    state = TrainingState({"model": net, "optimizer": optimizer})
+    memory = Stager(tmp_path, "0")
     memory.prepare(state.capture())
     memory.settle()
     made = {path: path.stat().st_ino for path in tmp_path.iterdir()}
@@ -286,12 +286,12 @@ def test_room_is_made_before_the_first_copy_and_used_by_it(tmp_path: Path) -> No
 
 def test_making_room_for_a_larger_state_leaves_the_newest_copy_alone(tmp_path: Path) -> None:
     small = torch.nn.Linear(4, 4)
-    before = Memory(tmp_path, "0")
+    before = Stager(tmp_path, "0")
     for step in (1, 2):
-        before.begin(step, State({"model": small}).capture())
+        before.begin(step, TrainingState({"model": small}).capture())
     before.close()
-    after = Memory(tmp_path, "0")
-    after.prepare(State({"model": torch.nn.Linear(400, 400)}).capture())
+    after = Stager(tmp_path, "0")
+    after.prepare(TrainingState({"model": torch.nn.Linear(400, 400)}).capture())
     after.close()
     copy = newest_copy(tmp_path)
     assert copy is not None
@@ -301,8 +301,10 @@ def test_making_room_for_a_larger_state_leaves_the_newest_copy_alone(tmp_path: P
 def test_what_a_copy_is_for_does_not_hold_an_update_up(tmp_path: Path) -> None:
     """Only the copy reads the state: starting the process that saves it may take as long as it likes."""
     go_on, in_time = threading.Event(), []
-    memory = Memory(tmp_path, "0")
-    memory.begin(1, State({"model": torch.nn.Linear(4, 4)}).capture(), lambda path: in_time.append(go_on.wait(60)))
+    memory = Stager(tmp_path, "0")
+    memory.begin(
+        1, TrainingState({"model": torch.nn.Linear(4, 4)}).capture(), lambda path: in_time.append(go_on.wait(60))
+    )
     memory.before_change()
     assert newest_copy(tmp_path) is not None
     go_on.set()
@@ -313,14 +315,14 @@ def test_what_a_copy_is_for_does_not_hold_an_update_up(tmp_path: Path) -> None:
 def test_files_that_a_dying_worker_still_holds_are_not_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torchyard.elastic.checkpoint.memory.WAIT_FOR_THE_DEAD", 0.1)
+    monkeypatch.setattr("torchyard.elastic.checkpoint.staging.WAIT_FOR_THE_DEAD", 0.1)
     net, optimizer = parts()
-    snapshot = State({"model": net, "optimizer": optimizer}).capture()
-    dying = Memory(tmp_path, "0")
+    snapshot = TrainingState({"model": net, "optimizer": optimizer}).capture()
+    dying = Stager(tmp_path, "0")
     dying.begin(1, snapshot)
     dying.settle()
     held = {path.stat().st_ino for path in tmp_path.iterdir()}
-    after = Memory(tmp_path, "0")
+    after = Stager(tmp_path, "0")
     for step in (2, 3):
         after.begin(step, snapshot)
         after.settle()
@@ -335,8 +337,8 @@ def test_a_copy_that_does_not_fit_is_refused_and_leaves_nothing(
 
     monkeypatch.setattr("os.posix_fallocate", full)
     net, optimizer = parts()
-    memory = Memory(tmp_path, "w")
-    memory.begin(1, State({"model": net, "optimizer": optimizer}).capture())
+    memory = Stager(tmp_path, "w")
+    memory.begin(1, TrainingState({"model": net, "optimizer": optimizer}).capture())
     with pytest.raises(ElasticError, match="no room for a copy") as caught:
         memory.settle()
     assert "emptyDir" in caught.value.hint

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.ledger import Ledger
-from torchyard.elastic.order import Order
+from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import Fence
 
-ORDER = Order(records=1000, micro_size=5, micro_batches=2, epochs=2)
+ORDER = StepSampler(records=1000, micro_size=5, micro_batches=2, epochs=2)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_crash_while_the_ledger_was_made_leaves_a_usable_file(path: Path) -> N
 
 def test_a_changed_dataset_is_named_in_the_refusal(path: Path, ledger: Ledger) -> None:
     with pytest.raises(ElasticError, match="records was 1000 and is now 999") as caught:
-        ledger.settle(Order(records=999, micro_size=5, micro_batches=2, epochs=2))
+        ledger.settle(StepSampler(records=999, micro_size=5, micro_batches=2, epochs=2))
     assert "dataset" in caught.value.hint
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.elastic import beside
+from torchyard.elastic import sidecar
 from torchyard.elastic.bundle import bundle
 from torchyard.elastic.errors import ElasticError
 
@@ -66,7 +66,7 @@ def test_a_preemption_notice_reaches_the_program_below_the_shell(runtime: dict[s
 
 def test_a_world_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ElasticError, match="MIN:WANTED:MAX"):
-        beside.record("two", "1")
+        sidecar.record("two", "1")
     monkeypatch.setenv("TORCHYARD_ELASTIC_JOB", "n/j")
     monkeypatch.setenv("TORCHYARD_ELASTIC_TOKEN", "t")
-    assert beside.record("1:2:4", "29400")["limits"] == {"least": 1, "most": 4, "multiple_of": 1, "want": 2}
+    assert sidecar.record("1:2:4", "29400")["limits"] == {"least": 1, "most": 4, "multiple_of": 1, "want": 2}

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from torchyard.elastic import api
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.order import Order, Permutation, shares
 from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.flat import Layout
+from torchyard.elastic.reduce.gradient_buffer import GradientLayout
 from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.worker.group import Group
-from torchyard.elastic.worker.loader import Loader, Records
-from torchyard.elastic.worker.runtime import pack, unpack
-from torchyard.elastic.worker.state import Snapshot, State
+from torchyard.elastic.sampler import Permutation, StepSampler, shares
+from torchyard.elastic.worker.loader import MicroBatchLoader, RecordIds
+from torchyard.elastic.world.process_group import ProcessGroup
+from torchyard.elastic.world.runtime import pack, unpack
+from torchyard.elastic.world.state import Snapshot, TrainingState
 
 pytestmark = pytest.mark.train
 torch.set_num_threads(1)  # threads that wait for each other on a busy machine take minutes over nothing
@@ -39,7 +39,7 @@ def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reduce
     net = torch.nn.Linear(4, 2)
     inputs = torch.randn(12, 4)
     made = reducer(net, 3)
-    made.enter(Group(0, 1), shares(3, 1))
+    made.enter(ProcessGroup(0, 1), shares(3, 1))
     made.begin()
     for micro in range(3):
         loss = net(inputs[micro * 4 : micro * 4 + 4]).pow(2).mean() / 3
@@ -59,7 +59,7 @@ def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reduce
 def test_a_parameter_that_took_no_part_has_a_zero_gradient(reducer: Any) -> None:
     net = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "unused": torch.nn.Linear(2, 1)})
     made = reducer(net, 1)
-    made.enter(Group(0, 1), shares(1, 1))
+    made.enter(ProcessGroup(0, 1), shares(1, 1))
     for _ in range(2):
         made.begin()
         loss = net["used"](torch.ones(1, 2)).sum()
@@ -73,7 +73,7 @@ def test_a_parameter_that_took_no_part_has_a_zero_gradient(reducer: Any) -> None
 def test_a_model_of_mixed_kinds_is_refused_with_advice() -> None:
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).double())
     with pytest.raises(ElasticError, match="several kinds") as caught:
-        Layout(net, padding=0)
+        GradientLayout(net, padding=0)
     assert "autocast" in caught.value.hint
 
 
@@ -82,7 +82,10 @@ def test_a_state_travels_as_header_and_bytes() -> None:
     optimizer, others = (torch.optim.AdamW(m.parameters()) for m in (net, other))
     net(torch.randn(5, 4)).sum().backward()
     optimizer.step()
-    ours, theirs = State({"model": net, "optimizer": optimizer}), State({"model": other, "optimizer": others})
+    ours, theirs = (
+        TrainingState({"model": net, "optimizer": optimizer}),
+        TrainingState({"model": other, "optimizer": others}),
+    )
     assert ours.digest() != theirs.digest()
     sent = ours.capture()
     received = Snapshot.empty_like(sent.header())
@@ -92,11 +95,11 @@ def test_a_state_travels_as_header_and_bytes() -> None:
 
 
 def test_a_state_of_another_program_is_refused() -> None:
-    sent = State({"model": torch.nn.Linear(2, 2)}).capture()
+    sent = TrainingState({"model": torch.nn.Linear(2, 2)}).capture()
     with pytest.raises(ElasticError, match="does not fit"):
-        State({"model": torch.nn.Linear(3, 2)}).restore(sent)
+        TrainingState({"model": torch.nn.Linear(3, 2)}).restore(sent)
     with pytest.raises(ElasticError, match="this state holds"):
-        State({"net": torch.nn.Linear(2, 2)}).restore(sent)
+        TrainingState({"net": torch.nn.Linear(2, 2)}).restore(sent)
 
 
 @given(st.integers(1, 400), st.integers(0, 2**40))
@@ -107,14 +110,14 @@ def test_tensors_permute_as_integers_do(size: int, key: int) -> None:
 
 
 def test_the_loader_serves_any_order_of_requests_with_the_same_records() -> None:
-    order = Order(records=50, micro_size=3, micro_batches=4, epochs=2, seed=3)
+    order = StepSampler(records=50, micro_size=3, micro_batches=4, epochs=2, seed=3)
     data = torch.utils.data.TensorDataset(torch.arange(50))
-    loader = Loader(order, data, collate=None, ahead=2)
+    loader = MicroBatchLoader(order, data, collate=None, ahead=2)
     loader.prepare(1, range(0, 2))
     loader.prepare(2, range(2, 4))
     for step, micro in [(2, 3), (1, 0), (5, 3), (2, 2), (9, 1)]:
         assert loader.get(step, micro)[0].tolist() == order.record_ids(step, micro)
-        assert Records(order)(step, micro).tolist() == order.record_ids(step, micro)
+        assert RecordIds(order)(step, micro).tolist() == order.record_ids(step, micro)
     loader.close()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.remote import Cache, Store
+from torchyard.elastic.checkpoint.remote import CheckpointCache, CheckpointStore
 from torchyard.elastic.cli import main
 from torchyard.elastic.errors import ElasticError
 
@@ -45,24 +45,24 @@ def s3() -> Iterator[str]:
         patch.setenv("AWS_ACCESS_KEY_ID", "any")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "any")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        Store("s3://torchyard")._files.mkdir("torchyard")
+        CheckpointStore("s3://torchyard")._files.mkdir("torchyard")
         yield "s3://torchyard"
     server.stop()
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> CheckpointStore:
     """Checkpoints of steps 1 to 3 in a store of every kind that can be had here."""
     if importlib.util.find_spec("fsspec") is None:
         pytest.skip("fsspec is not installed")
     root = request.getfixturevalue("s3") if request.param == "s3" else f"{request.param}://{tmp_path}"
-    made = Store(f"{root}/{tmp_path.name}")
+    made = CheckpointStore(f"{root}/{tmp_path.name}")
     for step in (1, 2, 3):
         made.send(saved(tmp_path / "local", step))
     return made
 
 
-def spoil(store: Store, name: str, content: bytes | None) -> None:
+def spoil(store: CheckpointStore, name: str, content: bytes | None) -> None:
     """Change a file of a checkpoint behind its back, or remove it."""
     path = f"{store._root}/{name}"
     if content is None:
@@ -72,9 +72,9 @@ def spoil(store: Store, name: str, content: bytes | None) -> None:
 
 
 @with_drivers
-def test_the_newest_sound_one_is_fetched_once(store: Store, tmp_path: Path) -> None:
+def test_the_newest_sound_one_is_fetched_once(store: CheckpointStore, tmp_path: Path) -> None:
     spoil(store, "step-0000000003/data", b"torn")
-    cache = Cache(store, tmp_path / "cache")
+    cache = CheckpointCache(store, tmp_path / "cache")
     found = cache.newest_sound()
     assert found is not None
     assert found[1].step == 2
@@ -84,27 +84,27 @@ def test_the_newest_sound_one_is_fetched_once(store: Store, tmp_path: Path) -> N
 
 
 @with_drivers
-def test_one_without_a_manifest_is_not_there(store: Store) -> None:
+def test_one_without_a_manifest_is_not_there(store: CheckpointStore) -> None:
     spoil(store, f"step-0000000003/{files.MANIFEST}", None)
     assert store.names() == ["step-0000000001", "step-0000000002"]
 
 
 @with_drivers
-def test_only_the_newest_are_kept(store: Store) -> None:
+def test_only_the_newest_are_kept(store: CheckpointStore) -> None:
     assert store.retain(1) == ["step-0000000001", "step-0000000002"]
     assert store.names() == ["step-0000000003"]
 
 
 @with_drivers
-def test_a_checkpoint_that_another_process_sent_is_seen(store: Store, tmp_path: Path) -> None:
+def test_a_checkpoint_that_another_process_sent_is_seen(store: CheckpointStore, tmp_path: Path) -> None:
     """Stores remember what they listed: what came later must be seen all the same."""
     assert len(store.names()) == 3
-    Store(store.url).send(saved(tmp_path / "local", 4))
+    CheckpointStore(store.url).send(saved(tmp_path / "local", 4))
     assert store.names()[-1] == "step-0000000004"
 
 
 @with_drivers
-def test_the_command_lists_and_verifies_a_store(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_and_verifies_a_store(store: CheckpointStore, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoints", "list", store.url]) == 0
     assert capsys.readouterr().out.count("step ") == 3
     spoil(store, "step-0000000002/data", b"no")
@@ -154,5 +154,5 @@ def test_a_missing_driver_is_asked_for_by_name(url: str, driver: str) -> None:
     if importlib.util.find_spec(driver) is not None:
         pytest.skip(f"{driver} is installed")
     with pytest.raises(ElasticError) as caught:
-        Store(url)
+        CheckpointStore(url)
     assert driver in caught.value.hint

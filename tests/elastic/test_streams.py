@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.worker.streams import Lease, Streams
+from torchyard.elastic.worker.streams import SourceRange, Streams
 
 SOURCES = {"a": list("aaaa"), "b": [], "c": list("cc"), "d": list("ddddd")}
 opened: list[tuple[str, int]] = []
@@ -29,7 +29,7 @@ def test_lengths_are_counted_unless_they_are_given() -> None:
 
 
 def test_a_range_over_several_sources_is_a_lease_of_each() -> None:
-    assert streams().leases(3, 8) == [Lease("a", 3, 4), Lease("c", 0, 2), Lease("d", 0, 2)]
+    assert streams().leases(3, 8) == [SourceRange("a", 3, 4), SourceRange("c", 0, 2), SourceRange("d", 0, 2)]
     assert streams().read(3, 8) == ["a3", "c0", "c1", "d0", "d1"]
 
 

@@ -6,13 +6,20 @@ import pytest
 
 from torchyard.elastic import wire
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.wire import Applied, Fence, Go, Hello, Message, Put, Standing, Stop
+from torchyard.elastic.wire import Fence, Hello, Message, StartWorld, StepsApplied, Stop, StoreValue, WorkerProgress
 
 MESSAGES: list[Message] = [
-    Hello("job", "token", "w0", config={"records": 3}, standing=Standing(Fence(1, 2), 3, True, 4), members=("a", "b")),
-    Go(Fence(1, 2), ("a", "b"), 3, "a", ("b",), restore=False, speeds=(1.0, 0.5)),
-    Applied(Fence(2, 1), ((1, 0.5, "d"), (2, None, ""))),
-    Put(Fence(1, 1), "key", "dmFsdWU="),
+    Hello(
+        "job",
+        "token",
+        "w0",
+        config={"records": 3},
+        standing=WorkerProgress(Fence(1, 2), 3, True, 4),
+        members=("a", "b"),
+    ),
+    StartWorld(Fence(1, 2), ("a", "b"), 3, "a", ("b",), restore=False, speeds=(1.0, 0.5)),
+    StepsApplied(Fence(2, 1), ((1, 0.5, "d"), (2, None, ""))),
+    StoreValue(Fence(1, 1), "key", "dmFsdWU="),
     Stop("finished"),
 ]
 

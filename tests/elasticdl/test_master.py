@@ -16,7 +16,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.elastic.cli import ask
-from torchyard.elasticdl import cli, pods, serve
+from torchyard.elasticdl import cli, pods, supervisor
 from torchyard.elasticdl.master import Master
 from torchyard.kube.client import Client
 from torchyard.yard.plane import Plane
@@ -48,7 +48,7 @@ class Stage:
         self.client = client
         self.folder = folder
         arguments = [*TUTORIAL[1:], f"--port={free_port()}", *more]
-        self.given = serve.parse(arguments)
+        self.given = supervisor.parse(arguments)
         self.task: asyncio.Task[int] | None = None
 
     async def __aenter__(self) -> Stage:

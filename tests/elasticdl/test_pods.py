@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from torchyard.elasticdl import cli, flags, pods, serve, workers, zoo
-from torchyard.elasticdl.strings import BadFlag
+from torchyard.elasticdl import cli, flags, pods, supervisor, worker_plan, zoo
+from torchyard.elasticdl.flag_values import BadFlag
 
 TUTORIAL = [
     "train",
@@ -71,14 +71,14 @@ def test_workers_are_named_as_in_the_tutorial_and_belong_to_the_master() -> None
 def test_the_master_reads_back_what_the_client_was_given() -> None:
     command = shlex.split(cli.master_command(given()).removeprefix("set -o pipefail; "))
     assert command[:3] == ["python", "-m", "elasticdl.python.master.main"]
-    read, asked = serve.parse(command[3:]), given()
+    read, asked = supervisor.parse(command[3:]), given()
     for flag in flags.COMMON + flags.TRAIN:
         assert getattr(read, flag.name) == getattr(asked, flag.name), flag.name
 
 
 def test_the_published_client_hands_on_every_flag_and_is_understood() -> None:
     """As version 1.0.0 writes its master's command: all flags, unset ones as empty strings."""
-    read = serve.parse(
+    read = supervisor.parse(
         ["--worker_image", "w", "--model_zoo", "", "--cluster_spec", "", "--cluster_spec_json", "", "--num_epochs", "1",
          "--need_task_manager", "True", "--use_async", "False", "--job_command", "python x.py", "--image_name", "i",
          "--job_name", "j", "--num_workers", "3", "--restart_policy", "Never",
@@ -168,7 +168,7 @@ def ended(code: int, reason: str = "Error") -> Any:
 
 
 @pytest.mark.parametrize(
-    ("pod", "own_fault"),
+    ("pod", "own_error"),
     [
         (ended(137), False),
         (ended(143), False),
@@ -178,7 +178,7 @@ def ended(code: int, reason: str = "Error") -> Any:
     ],
 )
 def test_whether_a_worker_failed_or_was_taken_away(pod: Any, own_error: bool) -> None:
-    assert workers.ending(pod).own_error is own_error
+    assert worker_plan.ending(pod).own_error is own_error
 
 
 def running(name: str, *, leaving: bool = False) -> Any:
@@ -187,19 +187,19 @@ def running(name: str, *, leaving: bool = False) -> Any:
 
 
 def test_every_worker_that_is_gone_is_replaced() -> None:
-    assert workers.plan(2, [], own_errors=0, relaunch=True).create == 2
-    assert workers.plan(2, [running("a"), ended(1)], own_errors=1, relaunch=True).create == 1
-    assert workers.plan(2, [running("a"), running("b", leaving=True)], own_errors=0, relaunch=True).create == 1
-    assert workers.plan(2, [running("a"), running("b")], own_errors=0, relaunch=True).create == 0
+    assert worker_plan.plan(2, [], own_errors=0, relaunch=True).create == 2
+    assert worker_plan.plan(2, [running("a"), ended(1)], own_errors=1, relaunch=True).create == 1
+    assert worker_plan.plan(2, [running("a"), running("b", leaving=True)], own_errors=0, relaunch=True).create == 1
+    assert worker_plan.plan(2, [running("a"), running("b")], own_errors=0, relaunch=True).create == 0
 
 
 def test_a_job_whose_workers_only_fail_is_given_up() -> None:
-    assert "3 workers in a row" in workers.plan(2, [], own_errors=3, relaunch=True).failed
+    assert "3 workers in a row" in worker_plan.plan(2, [], own_errors=3, relaunch=True).failed
 
 
 def test_without_relaunch_what_is_gone_stays_gone() -> None:
-    assert workers.plan(2, [running("a"), ended(137)], own_errors=0, relaunch=False) == workers.Plan()
-    assert "disable_relaunch" in workers.plan(1, [ended(137)], own_errors=0, relaunch=False).failed
+    assert worker_plan.plan(2, [running("a"), ended(137)], own_errors=0, relaunch=False) == worker_plan.WorkerPlan()
+    assert "disable_relaunch" in worker_plan.plan(1, [ended(137)], own_errors=0, relaunch=False).failed
 
 
 def test_zoo_init_writes_a_dockerfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

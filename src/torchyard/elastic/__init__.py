@@ -11,7 +11,7 @@ from typing import Any
 __all__ = ["Checkpoints", "ElasticError", "Job", "JobFailed", "Step", "Streams", "join"]
 
 _HOMES = {
-    "Checkpoints": "torchyard.elastic.checkpoint.keeper",
+    "Checkpoints": "torchyard.elastic.checkpoint.manager",
     "ElasticError": "torchyard.elastic.errors",
     "JobFailed": "torchyard.elastic.errors",
     "Job": "torchyard.elastic.api",

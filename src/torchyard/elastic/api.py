@@ -22,17 +22,17 @@ from typing import Any
 import torch
 
 from torchyard.elastic import wire
-from torchyard.elastic.beside import serve_beside
-from torchyard.elastic.checkpoint.keeper import Checkpoints, Keeper
+from torchyard.elastic.checkpoint.manager import CheckpointManager, Checkpoints
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.order import Order
 from torchyard.elastic.reduce.fast import FastReducer
 from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.worker.loader import Loader, MapDataset
-from torchyard.elastic.worker.runtime import Runtime, Seat
-from torchyard.elastic.worker.state import State, Stateful
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.sidecar import serve_beside
+from torchyard.elastic.worker.loader import MapDataset, MicroBatchLoader
 from torchyard.elastic.worker.streams import Streams
-from torchyard.elastic.worker.trainer import Step, Trainer, Update, closing
+from torchyard.elastic.worker.trainer import OptimizerUpdate, Step, Trainer, closing
+from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime
+from torchyard.elastic.world.state import Stateful, TrainingState
 
 MODES: dict[str, type[StrictReducer] | type[FastReducer]] = {"strict": StrictReducer, "fast": FastReducer}
 
@@ -49,14 +49,14 @@ def join(*, seed: int = 0, threads: int | None = None) -> Job:
     torch.manual_seed(seed)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS", "1")))
     serve_beside()
-    return Job(seed, Seat.from_environment())
+    return Job(seed, WorkerConfig.from_environment())
 
 
 class Job:
-    def __init__(self, seed: int, seat: Seat | None) -> None:
+    def __init__(self, seed: int, seat: WorkerConfig | None) -> None:
         self.seed = seed
         self._seat = seat
-        self._runtime: Runtime | None = None
+        self._runtime: WorkerRuntime | None = None
 
     @property
     def alone(self) -> bool:
@@ -71,7 +71,7 @@ class Job:
     def recomputed_steps(self) -> int:
         return self._started().recomputed
 
-    def _started(self) -> Runtime:
+    def _started(self) -> WorkerRuntime:
         if self._runtime is None:
             raise ElasticError("NotStarted", "the job has not begun to train", hint="call train first")
         return self._runtime
@@ -127,9 +127,9 @@ class Job:
         reducer = MODES[mode](model, micro_batches)
         _check_backend(backend, reducer.layout.device)
         keeper = self._keeper(order, every=snapshot_every, saving=checkpoints)
-        runtime = self._runtime = Runtime(state, order, config=config, stored=keeper, nccl=backend == "nccl")
-        loader = Loader(order, data, collate=collate, ahead=prefetch)
-        update = Update(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
+        runtime = self._runtime = WorkerRuntime(state, order, config=config, stored=keeper, nccl=backend == "nccl")
+        loader = MicroBatchLoader(order, data, collate=collate, ahead=prefetch)
+        update = OptimizerUpdate(optimizer, reducer.layout.parameters, clip_norm, scaler, scheduler)
         trainer = Trainer(runtime, loader, reducer, loss=loss, update=update, digest_every=digest_every, keeper=keeper)
 
         def close() -> None:
@@ -140,14 +140,14 @@ class Job:
 
         return closing(trainer, self._run(trainer), close)
 
-    def _keeper(self, order: Order, *, every: int, saving: Checkpoints | None) -> Keeper | None:
+    def _keeper(self, order: StepSampler, *, every: int, saving: Checkpoints | None) -> CheckpointManager | None:
         if not every and saving is None:
             return None
         job, name = (self._seat.job, self._seat.name) if self._seat else ("alone", "alone")
         name = os.environ.get("TORCHYARD_ELASTIC_PLACE", name)  # copies belong to the place: its next worker uses them
         given = os.environ.get("TORCHYARD_ELASTIC_MEMORY")
         memory = Path(given) if given else Path(mkdtemp(prefix="torchyard-elastic-"))
-        return Keeper(order, job=job, name=name, memory=memory, every=every, saving=saving)
+        return CheckpointManager(order, job=job, name=name, memory=memory, every=every, saving=saving)
 
     def _run(self, trainer: Trainer) -> Iterator[Step]:
         runtime = trainer.runtime
@@ -175,31 +175,31 @@ def _check_backend(backend: str, device: torch.device) -> None:
         )
 
 
-def _order(records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool) -> Order:
+def _order(records: int, batch: int, micro_batches: int, *, epochs: int, seed: int, shuffle: bool) -> StepSampler:
     if micro_batches < 1 or batch < 1 or batch % micro_batches:
         raise ElasticError(
             "BadBatch",
             f"a batch of {batch} does not divide into {micro_batches} micro-batches",
             hint=f"choose a batch that is a multiple of {max(1, micro_batches)}",
         )
-    return Order(records, batch // micro_batches, micro_batches, epochs, seed, shuffle)
+    return StepSampler(records, batch // micro_batches, micro_batches, epochs, seed, shuffle)
 
 
 def _state(
     model: torch.nn.Module, optimizer: Any, *, scheduler: Any, scaler: Any, also: Mapping[str, Stateful]
-) -> State:
+) -> TrainingState:
     parts: dict[str, Stateful] = {"model": model, "optimizer": optimizer}
     parts |= {name: part for name, part in (("scheduler", scheduler), ("scaler", scaler)) if part is not None}
-    return State(parts | dict(also))
+    return TrainingState(parts | dict(also))
 
 
-def leave_on_sigterm(runtime: Runtime) -> None:
+def leave_on_sigterm(runtime: WorkerRuntime) -> None:
     """A preemption notice: hand over at the next step boundary, then exit with success."""
 
     def leave(number: int, frame: Any) -> None:
         if runtime.link is not None:
             # From a thread: the interrupted one may itself be sending, and would wait for itself.
-            told = wire.Leaving("it got SIGTERM")
+            told = wire.LeaveRequest("it got SIGTERM")
             threading.Thread(target=runtime.link.send, args=(told,), name="elastic-leaving", daemon=True).start()
 
     signal.signal(signal.SIGTERM, leave)

@@ -26,23 +26,23 @@ from typing import Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.ledger import Ledger
-from torchyard.elastic.run import Options, Runner
+from torchyard.elastic.run import LocalRunner, RunOptions
 
 
-class Arena:
+class ChaosJob:
     """A running job and the means to disturb it."""
 
-    def __init__(self, options: Options, *, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, options: RunOptions, *, say: Callable[[str], None] | None = None) -> None:
         self.options = options
         self.output: list[str] = []
         self._say = say
         self._outcome: wire.Stop | None = None
-        self._runner: Runner | None = None
+        self._runner: LocalRunner | None = None
         self._thread = threading.Thread(target=self._run, name="arena", daemon=True)
         self._ready = threading.Event()
         self._failure: BaseException | None = None
 
-    def __enter__(self) -> Arena:
+    def __enter__(self) -> ChaosJob:
         self._thread.start()
         self._ready.wait()
         return self
@@ -54,7 +54,7 @@ class Arena:
 
     def _run(self) -> None:
         try:
-            self._runner = Runner(self.options, say=self._heard)
+            self._runner = LocalRunner(self.options, say=self._heard)
             with asyncio.Runner() as loop:
                 self._loop = loop.get_loop()
                 self._ready.set()
@@ -144,7 +144,7 @@ class Arena:
         return self.until(lambda status: status["step"] >= step, seconds=seconds)
 
 
-def rampage(arena: Arena, *, seed: int, kills: int, pause: tuple[float, float] = (0.1, 0.6)) -> Counter[str]:
+def rampage(arena: ChaosJob, *, seed: int, kills: int, pause: tuple[float, float] = (0.1, 0.6)) -> Counter[str]:
     """Kill workers, the coordinator, or both, at random moments, until `kills` are done or the job is over."""
     rng = random.Random(seed)
     done: Counter[str] = Counter()

@@ -20,7 +20,7 @@ from torchyard.elastic import run as runner
 from torchyard.elastic.agent import pod as pod_agent
 from torchyard.elastic.agent.zygote import die_with_parent
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.remote import Store, is_remote
+from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
 from torchyard.elastic.errors import ElasticError
 
 DIRECTORY = Path(".torchyard/elastic")
@@ -85,7 +85,7 @@ def _verb(verbs: Any, name: str, call: Any, text: str) -> argparse.ArgumentParse
 
 
 def _run(given: argparse.Namespace) -> int:
-    options = runner.Options(
+    options = runner.RunOptions(
         runner.sequence(given.command),
         given.dir,
         workers=given.workers,
@@ -165,7 +165,7 @@ def _checkpoints(given: argparse.Namespace) -> int:
 def _folders(path: str, what: str, fetched: Path) -> list[Path]:
     """The checkpoints at a place; those of a store as local copies, of their manifests only unless all is verified."""
     if is_remote(path):
-        store = Store(path)
+        store = CheckpointStore(path)
         folders = [store.fetch(name, fetched, manifest_only=what != "verify") for name in store.names()]
     else:
         root = Path(path)

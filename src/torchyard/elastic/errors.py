@@ -13,7 +13,7 @@ class ElasticError(Exception):
         self.hint = hint
 
 
-class Refused(ElasticError):
+class Rejected(ElasticError):
     """The coordinator turned this worker away; trying again would not help."""
 
 

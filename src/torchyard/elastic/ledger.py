@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.order import Order
-from torchyard.elastic.wire import NOWHERE, Fence
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.wire import NO_FENCE, Fence
 
 FORMAT = 1
 _APPLICATION_ID = 0x59415244
@@ -38,7 +38,7 @@ create table events(
 """
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     step: int
     epoch: int
     lo: int
@@ -59,7 +59,7 @@ class Ledger:
         self._lock = _lock(path)
         try:
             self._db = _open(path)
-            self._order: Order | None = None
+            self._order: StepSampler | None = None
             self._claim(job)
         except BaseException:
             os.close(self._lock)
@@ -75,7 +75,7 @@ class Ledger:
             )
         stored = self._meta("order")
         if stored is not None:
-            self._order = Order(**json.loads(stored))
+            self._order = StepSampler(**json.loads(stored))
         self.incarnation = int(self._meta("incarnation") or 0) + 1
         with self.transaction():
             self._put("job", job)
@@ -107,21 +107,21 @@ class Ledger:
         return default if stored is None else json.loads(stored)
 
     @property
-    def order(self) -> Order | None:
+    def order(self) -> StepSampler | None:
         return self._order
 
-    def settle(self, order: Order) -> None:
+    def settle(self, order: StepSampler) -> None:
         """The first worker fixes the data order for the life of the ledger; a later one must bring the same."""
         if self._order is None:
             with self.transaction():
-                self._put("order", json.dumps({name: getattr(order, name) for name in Order.__slots__}))
+                self._put("order", json.dumps({name: getattr(order, name) for name in StepSampler.__slots__}))
             self._order = order
             return
         if order == self._order:
             return
         told = [
             f"{name} was {getattr(self._order, name)} and is now {getattr(order, name)}"
-            for name in Order.__slots__
+            for name in StepSampler.__slots__
             if getattr(order, name) != getattr(self._order, name)
         ]
         hint = "start a new job directory for changed settings, or put them back to resume this one"
@@ -129,7 +129,7 @@ class Ledger:
             hint = "bring back the dataset this job began with, or start a new job directory to train on the new one"
         raise ElasticError("OrderChanged", "the data order of this job is fixed: " + "; ".join(told), hint=hint)
 
-    def _needs_order(self) -> Order:
+    def _needs_order(self) -> StepSampler:
         if self._order is None:
             raise ElasticError("NoOrder", "no worker has told the data order of this job yet")
         return self._order
@@ -139,9 +139,9 @@ class Ledger:
         order = self._needs_order()
         with self.transaction():
             for step, loss, digest in rows:
-                self._write(order, Row(step, *_bounds(order, step), fence, world, by, loss, digest))
+                self._write(order, LedgerRow(step, *_bounds(order, step), fence, world, by, loss, digest))
 
-    def _write(self, order: Order, row: Row) -> None:
+    def _write(self, order: StepSampler, row: LedgerRow) -> None:
         self._db.execute(
             "insert into steps values(?,?,?,?,?,?,?,?,?,?) on conflict(step) do update set loss=excluded.loss, "
             "digest=excluded.digest, applied_by=excluded.applied_by, world=excluded.world, "
@@ -161,7 +161,7 @@ class Ledger:
                 for step in range(1, agreed + 1):
                     if step not in held:
                         filled += 1
-                        self._write(order, Row(step, *_bounds(order, step), fence, len(members), "", None, ""))
+                        self._write(order, LedgerRow(step, *_bounds(order, step), fence, len(members), "", None, ""))
             self._db.execute(
                 "insert or replace into worlds values(?,?,?,?,?,?)",
                 (*fence, time.time(), agreed, json.dumps(members), reason),
@@ -178,14 +178,14 @@ class Ledger:
         found = self._db.execute(
             "select incarnation, generation, members from worlds order by incarnation desc, generation desc limit 1"
         ).fetchone()
-        return (Fence(found[0], found[1]), tuple(json.loads(found[2]))) if found else (NOWHERE, ())
+        return (Fence(found[0], found[1]), tuple(json.loads(found[2]))) if found else (NO_FENCE, ())
 
-    def rows(self, start: int = 1, stop: int | None = None) -> Iterator[Row]:
+    def rows(self, start: int = 1, stop: int | None = None) -> Iterator[LedgerRow]:
         cursor = self._db.execute(
             "select * from steps where step>=? and step<? order by step", (start, (1 << 62) if stop is None else stop)
         )
         for row in cursor:
-            yield Row(row[0], row[1], row[2], row[3], Fence(row[4], row[5]), row[6], row[7], row[8], row[9])
+            yield LedgerRow(row[0], row[1], row[2], row[3], Fence(row[4], row[5]), row[6], row[7], row[8], row[9])
 
     def saved(self, step: int, path: str, sha256: str) -> None:
         with self.transaction():
@@ -213,7 +213,7 @@ class Ledger:
         os.close(self._lock)
 
 
-def _bounds(order: Order, step: int) -> tuple[int, int, int]:
+def _bounds(order: StepSampler, step: int) -> tuple[int, int, int]:
     span = order.span(step)
     return span.epoch, span.lo, span.hi
 

@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.elastic import wire
-from torchyard.elastic.agent.agent import Agent, Post, default_say
-from torchyard.elastic.coordinator.fleet import Limits
-from torchyard.elastic.coordinator.server import Coordinator, Settings
+from torchyard.elastic.agent.agent import AgentConfig, ElasticAgent, default_say
+from torchyard.elastic.coordinator.membership import WorldLimits
+from torchyard.elastic.coordinator.server import Coordinator, CoordinatorConfig
 from torchyard.elastic.errors import ElasticError
 
 RECORD = "job.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RunOptions:
     command: tuple[str, ...]
     directory: Path
     workers: int = 1
@@ -44,7 +44,7 @@ class Options:
     zygote: bool = True
     quiet: bool = False
 
-    def limits(self) -> Limits:
+    def limits(self) -> WorldLimits:
         most = self.most if self.most is not None else max(self.workers, self.least)
         if not 1 <= self.least <= self.workers <= most:
             raise ElasticError(
@@ -59,7 +59,7 @@ class Options:
                 f"{self.workers} workers is not a multiple of {self.multiple_of}",
                 hint=f"use -n {near} or another --multiple-of",
             )
-        return Limits(self.least, most, self.multiple_of, self.workers)
+        return WorldLimits(self.least, most, self.multiple_of, self.workers)
 
 
 def read_record(directory: Path) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def write_record(directory: Path, record: dict[str, Any]) -> None:
     temporary.replace(directory / RECORD)
 
 
-class Runner:
-    def __init__(self, options: Options, *, say: Callable[[str], None] | None = None) -> None:
+class LocalRunner:
+    def __init__(self, options: RunOptions, *, say: Callable[[str], None] | None = None) -> None:
         self.options = options
         self._limits = options.limits()
         self._say = say or ((lambda text: None) if options.quiet else default_say)
@@ -91,7 +91,7 @@ class Runner:
         self.port = int(self._listener.getsockname()[1])
         self._record = self._prepare()
         self._coordinator: asyncio.subprocess.Process | None = None
-        self.agent: Agent | None = None
+        self.agent: ElasticAgent | None = None
 
     def _prepare(self) -> dict[str, Any]:
         directory = self.options.directory
@@ -112,7 +112,7 @@ class Runner:
 
     async def run(self) -> wire.Stop:
         record, options = self._record, self.options
-        post = Post(
+        post = AgentConfig(
             ("127.0.0.1", self.port),
             record["job"],
             record["token"],
@@ -123,7 +123,7 @@ class Runner:
             first_number=record["next_worker"],
             zygote=options.zygote,
         )
-        agent = self.agent = Agent(post, say=self._say)
+        agent = self.agent = ElasticAgent(post, say=self._say)
         supervising = asyncio.create_task(self._supervise(agent))
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -137,10 +137,10 @@ class Runner:
             write_record(options.directory, record | {"next_worker": agent.next_number, "address": "", "runner": 0})
             self._listener.close()
 
-    def _interrupted(self, agent: Agent) -> None:
+    def _interrupted(self, agent: ElasticAgent) -> None:
         agent.end(wire.Stop("failed", "interrupted; run the same command again to go on"))
 
-    async def _supervise(self, agent: Agent) -> None:
+    async def _supervise(self, agent: ElasticAgent) -> None:
         """Keep a coordinator behind the port; give up on one that cannot even start."""
         quick = 0
         while True:
@@ -187,8 +187,8 @@ class Runner:
 async def serve_coordinator(directory: Path, listener: socket.socket | None, *, host: str, port: int) -> wire.Stop:
     """The coordinator process: serves until the job is over and its workers have heard so."""
     record = read_record(directory)
-    limits = Limits(**record["limits"])
-    settings = Settings(
+    limits = WorldLimits(**record["limits"])
+    settings = CoordinatorConfig(
         record["job"],
         record["token"],
         directory / "ledger.db",
@@ -218,11 +218,11 @@ async def serve_coordinator(directory: Path, listener: socket.socket | None, *, 
     return outcome
 
 
-def run(options: Options, *, say: Callable[[str], None] | None = None) -> int:
+def run(options: RunOptions, *, say: Callable[[str], None] | None = None) -> int:
     """Train with `options.command` until done. The exit code of `yard elastic run`."""
     if not options.command:
         raise ElasticError("NoCommand", "nothing to run", hint="put the program after --, as in: -- python train.py")
-    stop = asyncio.run(Runner(options, say=say).run())
+    stop = asyncio.run(LocalRunner(options, say=say).run())
     if stop.why == "finished":
         sys.stderr.write(f"finished: {stop.message}\n")
         return 0

@@ -16,7 +16,7 @@ from torchyard.elastic.errors import ElasticError
 if TYPE_CHECKING:
     from asyncio import StreamReader
 
-VERSION = 1
+VERSION = 2
 LARGEST_FRAME = 16 << 20
 LENGTH = struct.Struct("!I")
 
@@ -28,17 +28,17 @@ class Fence(NamedTuple):
     generation: int
 
 
-NOWHERE = Fence(0, 0)
+NO_FENCE = Fence(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerProgress:
     """What a worker holds: its model after `step` in the world `fence`; or nothing but what it can restore.
 
     `restorable` is the newest step it could load from shared memory or a checkpoint; 0 is a fresh model.
     """
 
-    fence: Fence = NOWHERE
+    fence: Fence = NO_FENCE
     step: int = 0
     live: bool = False
     restorable: int = 0
@@ -56,7 +56,7 @@ class Hello:
     node: str = ""
     pid: int = 0
     config: dict[str, Any] = field(default_factory=dict)
-    standing: Standing = field(default_factory=Standing)
+    standing: WorkerProgress = field(default_factory=WorkerProgress)
     running: bool = False
     members: tuple[str, ...] = ()
     done: str = ""
@@ -69,14 +69,14 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Rejection:
     code: str
     reason: str
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reform:
+class StartRendezvous:
     """Leave the present world: at once (`urgent`: cut what blocks), or together at the next step boundary."""
 
     fence: Fence
@@ -85,13 +85,13 @@ class Reform:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportProgress:
     fence: Fence
-    standing: Standing
+    standing: WorkerProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class StartWorld:
     """The new world: ranks are positions in `members`, `behind` receive the state of `leader`, who holds `step`."""
 
     fence: Fence
@@ -104,7 +104,7 @@ class Go:
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class StoreValue:
     """A rendezvous value, relayed to every member of the world."""
 
     fence: Fence
@@ -113,7 +113,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class StepsApplied:
     """Steps a worker has applied: rows of [step, loss, digest]."""
 
     fence: Fence
@@ -121,7 +121,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A sign of life; `cost` is the seconds one micro-batch took lately, 0 while unknown."""
 
     step: int
@@ -130,7 +130,7 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class Formed:
+class WorldFormed:
     """A worker has made its first step in a world: where its time went, in milliseconds."""
 
     fence: Fence
@@ -138,18 +138,18 @@ class Formed:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class GroupFailed:
     fence: Fence
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class LeaveRequest:
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ProgramFailed:
     """User code raised: where in the data, and how."""
 
     step: int
@@ -160,13 +160,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TrainingDone:
     step: int
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class CheckpointSaved:
     fence: Fence
     step: int
     path: str
@@ -174,7 +174,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class AgentEvent:
     """Something an agent saw or did, for the event log."""
 
     reason: str
@@ -182,14 +182,14 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Dying:
+class WorkerExiting:
     """From an agent: this worker is ending. Its connection may stay open for seconds yet."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
-class Hung:
+class KillHungWorker:
     """To an agent: this worker's training thread stands still. Note where, then end it."""
 
     worker: str
@@ -197,7 +197,7 @@ class Hung:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TargetWorkers:
     """How many workers an agent should keep alive."""
 
     workers: int
@@ -214,23 +214,23 @@ class Stop:
 Message = (
     Hello
     | Welcome
-    | Refusal
-    | Reform
-    | Report
-    | Go
-    | Put
-    | Applied
-    | Beat
-    | Formed
-    | Broken
-    | Leaving
-    | Failed
-    | Done
-    | Saved
-    | Note
-    | Dying
-    | Hung
-    | Target
+    | Rejection
+    | StartRendezvous
+    | ReportProgress
+    | StartWorld
+    | StoreValue
+    | StepsApplied
+    | Heartbeat
+    | WorldFormed
+    | GroupFailed
+    | LeaveRequest
+    | ProgramFailed
+    | TrainingDone
+    | CheckpointSaved
+    | AgentEvent
+    | WorkerExiting
+    | KillHungWorker
+    | TargetWorkers
     | Stop
 )
 _KINDS: dict[str, type[Any]] = {kind.__name__.lower(): kind for kind in Message.__args__}
@@ -272,7 +272,7 @@ def _lift(key: str, value: Any) -> Any:
     if key == "fence":
         return Fence(*value)
     if key == "standing":
-        return Standing(**{name: _lift(name, item) for name, item in value.items()})
+        return WorkerProgress(**{name: _lift(name, item) for name, item in value.items()})
     if isinstance(value, list):
         return tuple(tuple(item) if isinstance(item, list) else item for item in value)
     return value

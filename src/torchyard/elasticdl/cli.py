@@ -15,7 +15,7 @@ import yaml
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
 from torchyard.elasticdl import flags, pods, zoo
-from torchyard.elasticdl.strings import BadFlag
+from torchyard.elasticdl.flag_values import BadFlag
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.connect import open_client

@@ -9,7 +9,7 @@ import argparse
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.elasticdl.strings import BadFlag
+from torchyard.elasticdl.flag_values import BadFlag
 
 YES = ("true", "yes", "t", "y")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

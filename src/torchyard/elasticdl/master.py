@@ -22,13 +22,13 @@ from typing import Any
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS, SERVICES
 from torchyard.api.objects import Object
-from torchyard.elastic import beside, wire
+from torchyard.elastic import sidecar, wire
 from torchyard.elastic.bundle import BOOTSTRAP
 from torchyard.elastic.cli import ask
-from torchyard.elastic.coordinator.fleet import Limits
+from torchyard.elastic.coordinator.membership import WorldLimits
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.run import RECORD, read_record, write_record
-from torchyard.elasticdl import pods, workers
+from torchyard.elasticdl import pods, worker_plan
 from torchyard.kube.client import Client, Unreachable
 
 LOOK_EVERY = 1.0
@@ -60,14 +60,14 @@ class Master:
     def _prepare(self) -> Object:
         given = self._given
         held = read_record(self._state) if (self._state / RECORD).exists() else {}
-        limits = Limits(least=1, most=max(given.num_workers, 1), want=given.num_workers)
+        limits = WorldLimits(least=1, most=max(given.num_workers, 1), want=given.num_workers)
         record = {
             "job": f"{given.namespace}/{given.job_name}",
             "token": held.get("token") or secrets.token_urlsafe(24),
             "address": f"127.0.0.1:{given.port}",
             "workers": given.num_workers,
             "next_worker": held.get("next_worker", 0),
-            "lease": beside.LEASE,
+            "lease": sidecar.LEASE,
             "hang_after": 300.0,
             "limits": asdict(limits),
             "runner": os.getpid(),
@@ -103,7 +103,7 @@ class Master:
     async def _part(self) -> None:
         """Workers have heard the same news: let them end by themselves, then say how it went."""
         deadline = time.monotonic() + pods.GRACE
-        while any(not workers.is_over(pod) for pod in await self._pods()) and time.monotonic() < deadline:
+        while any(not worker_plan.is_over(pod) for pod in await self._pods()) and time.monotonic() < deadline:
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
@@ -153,7 +153,7 @@ class Master:
             try:
                 reader, self._writer = await asyncio.open_connection("127.0.0.1", self._given.port)
                 node = pods.worker_prefix(self._given.job_name)
-                alive = tuple(pod["metadata"]["name"] for pod in self._known.values() if not workers.is_over(pod))
+                alive = tuple(pod["metadata"]["name"] for pod in self._known.values() if not worker_plan.is_over(pod))
                 self._send(
                     wire.Hello(self._record["job"], self._record["token"], node, "agent", node=node, members=alive)
                 )
@@ -172,14 +172,14 @@ class Master:
 
     async def _hear(self, message: wire.Message) -> None:
         match message:
-            case wire.Target(workers=wanted):
+            case wire.TargetWorkers(workers=wanted):
                 self._wanted = wanted
-            case wire.Hung(worker=name, message=text):
+            case wire.KillHungWorker(worker=name, message=text):
                 say(text)
                 await self._delete(name)
             case wire.Stop():
                 self._end(message)
-            case wire.Refusal(reason=reason):
+            case wire.Rejection(reason=reason):
                 self._end(wire.Stop("failed", reason))
         self._wake.set()
 
@@ -224,9 +224,9 @@ class Master:
             self._own_errors = errs + (self._own_errors if step == self._errors_at else 0)
             self._errors_at = step
         await self._scale_as_asked()
-        plan = workers.plan(self._wanted, found, own_errors=self._own_errors, relaunch=self._relaunches)
+        plan = worker_plan.plan(self._wanted, found, own_errors=self._own_errors, relaunch=self._relaunches)
         if plan.failed:
-            self._send(wire.Note("StartFailed", plan.failed))
+            self._send(wire.AgentEvent("StartFailed", plan.failed))
             self._end(wire.Stop("failed", plan.failed))
             return
         for _ in range(plan.create if self.stop is None else 0):
@@ -242,13 +242,13 @@ class Master:
     def _notice(self, found: list[Object]) -> int:
         """Tell the coordinator, once, of every pod that has ended; how many did so by their own fault."""
         now = {pod["metadata"]["name"]: pod for pod in found}
-        endings = {name: workers.Ending(False, f"{name} was deleted") for name in set(self._known) - set(now)}
-        endings |= {name: workers.ending(pod) for name, pod in now.items() if workers.is_over(pod)}
+        endings = {name: worker_plan.PodOutcome(False, f"{name} was deleted") for name in set(self._known) - set(now)}
+        endings |= {name: worker_plan.ending(pod) for name, pod in now.items() if worker_plan.is_over(pod)}
         news = {name: end for name, end in endings.items() if name not in self._ended}
         for name, end in news.items():
             self._ended.add(name)
             say(end.words)
-            self._send(wire.Note("WorkerExited", end.words))
+            self._send(wire.AgentEvent("WorkerExited", end.words))
         self._known = now
         return sum(end.own_error for end in news.values())
 
@@ -285,7 +285,7 @@ class Master:
         self._record["next_worker"] = index + 1
         write_record(self._state, self._record)
         say(f"made {pod['metadata']['name']}")
-        self._send(wire.Note("WorkerStarted", f"{pod['metadata']['name']} was made"))
+        self._send(wire.AgentEvent("WorkerStarted", f"{pod['metadata']['name']} was made"))
 
     def _variables(self, index: int) -> dict[str, str]:
         given = self._given

@@ -8,8 +8,8 @@ import json
 import math
 
 from torchyard.api.objects import Object
-from torchyard.elasticdl import strings
-from torchyard.elasticdl.strings import BadFlag
+from torchyard.elasticdl import flag_values
+from torchyard.elasticdl.flag_values import BadFlag
 
 JOB, TYPE, INDEX, STATUS = "elasticdl-job-name", "elasticdl-replica-type", "elasticdl-replica-index", "status"
 MASTER, WORKER = "edl-master", "worker"
@@ -39,15 +39,17 @@ def selector(job: str) -> str:
 def master(given: argparse.Namespace, command: str) -> Object:
     """The master pod. A killed master is started again inside its container; a failed job is a failed pod."""
     name = master_name(given.job_name)
-    mounted = strings.volumes(given.volume, name)
+    mounted = flag_values.volumes(given.volume, name)
     container = {
         "name": name,
         "image": given.image_name,
         "command": ["/bin/bash"],
         "args": ["-c", command],
         "imagePullPolicy": given.image_pull_policy,
-        "resources": strings.both(given.master_resource_request, given.master_resource_limit, flag="--master_resource"),
-        "env": [*_variables(strings.environment(given.envs)), _own_address()],
+        "resources": flag_values.both(
+            given.master_resource_request, given.master_resource_limit, flag="--master_resource"
+        ),
+        "env": [*_variables(flag_values.environment(given.envs)), _own_address()],
         "volumeMounts": [*mounted.mounts, {"name": "state", "mountPath": STATE}],
     }
     spec = {
@@ -80,8 +82,8 @@ def service(given: argparse.Namespace, owner: Object) -> Object:
 def worker(given: argparse.Namespace, index: int, *, owner: Object, variables: dict[str, str], start: str) -> Object:
     """A worker pod. `start` fetches the runtime from the master and then runs the job's command under it."""
     name = f"{worker_prefix(given.job_name)}-{index}"
-    mounted = strings.volumes(given.volume, name)
-    environment = strings.environment(given.envs) | variables
+    mounted = flag_values.volumes(given.volume, name)
+    environment = flag_values.environment(given.envs) | variables
     command = given.job_command
     if given.log_file_path:
         command = f"({command}) 2>&1 | tee {given.log_file_path}"
@@ -91,7 +93,9 @@ def worker(given: argparse.Namespace, index: int, *, owner: Object, variables: d
         "command": ["python3", "-c", start],
         "args": ["/bin/bash", "-c", f"set -o pipefail; {command}"],
         "imagePullPolicy": given.image_pull_policy,
-        "resources": strings.both(given.worker_resource_request, given.worker_resource_limit, flag="--worker_resource"),
+        "resources": flag_values.both(
+            given.worker_resource_request, given.worker_resource_limit, flag="--worker_resource"
+        ),
         "env": [*_variables(environment), _own_address()],
         "volumeMounts": mounted.mounts,
     }

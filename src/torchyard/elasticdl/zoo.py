@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from torchyard.elasticdl.strings import BadFlag
+from torchyard.elasticdl.flag_values import BadFlag
 
 BASE_IMAGE = "python:3.11"
 

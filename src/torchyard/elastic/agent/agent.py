@@ -35,7 +35,7 @@ COMPAT = Path(__file__).parent.parent / "compat"
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class AgentConfig:
     """Where an agent works: its coordinator, and what a worker is on this machine."""
 
     coordinator: tuple[str, int]
@@ -53,7 +53,7 @@ class Post:
 
 
 @dataclass(slots=True)
-class Child:
+class WorkerProcess:
     name: str
     pid: int
     born: float
@@ -63,13 +63,13 @@ class Child:
     tail: list[str] = field(default_factory=list)
 
 
-class Agent:
-    def __init__(self, post: Post, *, say: Callable[[str], None]) -> None:
+class ElasticAgent:
+    def __init__(self, post: AgentConfig, *, say: Callable[[str], None]) -> None:
         self.post = post
         self._say = say
         self._spawner = Spawner(post.command, self._exited, zygote=post.zygote)
         self.memory = memory_of(post.directory)
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, WorkerProcess] = {}
         self._early_exits: dict[int, int] = {}
         self._next = post.first_number
         self._target = 0
@@ -135,21 +135,21 @@ class Agent:
             self._writer.write(wire.encode(message))
 
     def note(self, reason: str, message: str) -> None:
-        self._send(wire.Note(reason, message))
+        self._send(wire.AgentEvent(reason, message))
 
     def _hear(self, message: wire.Message) -> None:
         match message:
-            case wire.Target(workers=workers):
+            case wire.TargetWorkers(workers=workers):
                 self._target = workers if self.post.share is None else min(workers, self.post.share)
-            case wire.Hung(worker=worker):
+            case wire.KillHungWorker(worker=worker):
                 self._tails.append(asyncio.create_task(self._end_hung(worker)))
             case wire.Stop():
                 self.end(message)
-            case wire.Refusal(reason=reason, hint=hint):
+            case wire.Rejection(reason=reason, hint=hint):
                 self.end(wire.Stop("failed", f"{reason}\n  what to do: {hint}"))
         self._wake.set()
 
-    def _living(self) -> list[Child]:
+    def _living(self) -> list[WorkerProcess]:
         return [child for child in self.children.values() if not child.dying]
 
     async def _fill(self) -> None:
@@ -172,7 +172,7 @@ class Agent:
         finally:
             self._starting -= 1
             os.close(theirs)
-        child = Child(name, pid, time.monotonic(), place)
+        child = WorkerProcess(name, pid, time.monotonic(), place)
         self.children[pid] = child
         self._tails.append(asyncio.create_task(self._follow(child, ours)))
         self.note("WorkerStarted", f"{name} is process {pid}")
@@ -196,7 +196,7 @@ class Agent:
         paths = [str(COMPAT), os.environ.get("PYTHONPATH", "")]
         return {**os.environ, **ours, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
-    async def _follow(self, child: Child, output: int) -> None:
+    async def _follow(self, child: WorkerProcess, output: int) -> None:
         """Copy what a worker prints to its log and to the terminal, and keep the last lines for a report."""
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
@@ -222,10 +222,10 @@ class Agent:
             for child in self._living():
                 if exiting(child.pid):
                     self._lost(child)
-                    self._send(wire.Dying(child.name))
+                    self._send(wire.WorkerExiting(child.name))
                     self._wake.set()
 
-    def _lost(self, child: Child) -> None:
+    def _lost(self, child: WorkerProcess) -> None:
         if not child.dying:
             child.dying = True
             self._replace_at = time.monotonic() + SURVIVORS_FIRST

@@ -17,7 +17,7 @@ def is_remote(path: str) -> bool:
     return "://" in path
 
 
-class Store:
+class CheckpointStore:
     """One directory of an object store."""
 
     def __init__(self, url: str) -> None:
@@ -84,10 +84,10 @@ def _driver(scheme: str) -> str:
     return {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}.get(scheme, "")
 
 
-class Cache:
+class CheckpointCache:
     """The newest sound checkpoint of a store, fetched once."""
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: CheckpointStore, folder: Path) -> None:
         self._store = store
         self._folder = folder
         self._bad: set[str] = set()

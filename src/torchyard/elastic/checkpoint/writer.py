@@ -21,10 +21,10 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.copies import Copy, read_copy
-from torchyard.elastic.checkpoint.remote import Store, is_remote
+from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
+from torchyard.elastic.checkpoint.staged import StagedState, read_copy
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.worker.state import Snapshot
+from torchyard.elastic.world.state import Snapshot
 
 SKELETON = "skeleton.pt"
 
@@ -84,7 +84,7 @@ def _save(snapshot: Snapshot, asked: dict[str, Any]) -> dict[str, str]:
     if not is_remote(root):
         manifest = write(snapshot, Path(root), **facts, keep=keep)
         return {"path": str(files.place(Path(root), step)), "sha256": manifest.sha256}
-    store, staging = Store(root), Path(mkdtemp(prefix="torchyard-checkpoint-"))
+    store, staging = CheckpointStore(root), Path(mkdtemp(prefix="torchyard-checkpoint-"))
     try:
         manifest = write(snapshot, staging, **facts, keep=0)
         store.send(files.place(staging, step))
@@ -99,7 +99,7 @@ def _serve() -> None:
     _alone_is_meant()
     for line in sys.stdin:
         asked = json.loads(line)
-        copy: Copy | None = read_copy(Path(asked["copy"]))
+        copy: StagedState | None = read_copy(Path(asked["copy"]))
         try:
             if copy is None or copy.step != asked["step"]:
                 raise ElasticError("CopyLost", f"the copy of step {asked['step']} is gone")

@@ -15,11 +15,18 @@ from typing import Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.coordinator import admission, http
-from torchyard.elastic.coordinator.fleet import Began, Decision, Fleet, Limits, Order, Send
-from torchyard.elastic.coordinator.scribe import Scribe
+from torchyard.elastic.coordinator.ledger_writer import LedgerWriter
+from torchyard.elastic.coordinator.membership import (
+    Action,
+    Membership,
+    MembershipEvent,
+    SendMessage,
+    WorldLimits,
+    WorldStarted,
+)
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.ledger import Ledger
-from torchyard.elastic.order import Order as DataOrder
+from torchyard.elastic.sampler import StepSampler
 from torchyard.elastic.wire import Fence, Message
 
 FLUSH_EVERY = 0.05
@@ -31,14 +38,14 @@ WORKING = ("loading", "computing", "applying")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CoordinatorConfig:
     job: str
     token: str
     ledger: Path
     host: str = "127.0.0.1"
     port: int = 0
     listener: socket.socket | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: WorldLimits = field(default_factory=WorldLimits)
     lease: float = 1.0
     start_within: float = 60.0
     return_within: float = 3.0
@@ -70,11 +77,11 @@ class Peer:
 
 
 class Coordinator:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoordinatorConfig) -> None:
         self.settings = settings
         self.ledger = Ledger(settings.ledger, job=settings.job)
-        self.scribe = Scribe(self.ledger)
-        self.fleet = Fleet(self.ledger.incarnation, settings.limits)
+        self.scribe = LedgerWriter(self.ledger)
+        self.fleet = Membership(self.ledger.incarnation, settings.limits)
         self.workers: dict[str, Peer] = {}
         self.agents: dict[str, Peer] = {}
         self.config: dict[str, Any] = self.ledger.recall("config", {})
@@ -82,8 +89,8 @@ class Coordinator:
         self.recoveries: list[dict[str, Any]] = []
         self.changes = 0
         self.begun = time.time()
-        self._failures: dict[tuple[int, int], dict[str, wire.Failed]] = {}
-        self._world_fence = wire.NOWHERE
+        self._failures: dict[tuple[int, int], dict[str, wire.ProgramFailed]] = {}
+        self._world_fence = wire.NO_FENCE
         self._caused = 0.0
         self._unheard_ms: float | None = None
         """How long the last lost worker had been silent when its loss was seen: more than that it took nobody."""
@@ -138,7 +145,7 @@ class Coordinator:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except ElasticError as error:
-            writer.write(wire.encode(wire.Refusal(error.code, error.message, error.hint)))
+            writer.write(wire.encode(wire.Rejection(error.code, error.message, error.hint)))
             self.scribe.event("Refused", error.message, code=error.code)
         finally:
             if not writer.is_closing():
@@ -175,7 +182,7 @@ class Coordinator:
     def _settle_config(self, hello: wire.Hello) -> None:
         """The first worker settles what the job computes."""
         told = dict(hello.config)
-        order = DataOrder(**told.pop("order"))
+        order = StepSampler(**told.pop("order"))
         self.ledger.settle(order)
         self.fleet.micro_batches = order.micro_batches
         if not self.config:
@@ -188,13 +195,13 @@ class Coordinator:
         self.agents[hello.name] = peer
         gone = [name for name in self.fleet.awaited if name.startswith(f"{hello.node}-") and name not in hello.members]
         self._do(self.fleet.vanished(gone, "died before the coordinator came back"))
-        peer.send(wire.Target(self.fleet.limits.want) if self.outcome is None else self.outcome)
+        peer.send(wire.TargetWorkers(self.fleet.limits.want) if self.outcome is None else self.outcome)
         try:
             while True:
                 message = await wire.receive(reader)
-                if isinstance(message, wire.Dying):
+                if isinstance(message, wire.WorkerExiting):
                     self._gone(message.worker, "died (its agent saw it end)")
-                elif isinstance(message, wire.Note):
+                elif isinstance(message, wire.AgentEvent):
                     self.scribe.event(message.reason, message.message, node=hello.node)
                     if message.reason == "StartFailed":
                         self.fail(message.message)
@@ -206,34 +213,34 @@ class Coordinator:
         name = peer.hello.name
         peer.seen = time.monotonic()
         match message:
-            case wire.Beat(step=step, phase=phase, cost=cost):
+            case wire.Heartbeat(step=step, phase=phase, cost=cost):
                 peer.heard(step, phase)
                 self.fleet.measured(name, cost)
-            case wire.Applied(fence=fence, rows=rows):
+            case wire.StepsApplied(fence=fence, rows=rows):
                 if fence == self._world_fence and rows:
                     self.scribe.applied(message, world=len(self.fleet.world), by=name)
                     self.fleet.step = max(self.fleet.step, rows[-1][0])
-            case wire.Put(fence=fence):
+            case wire.StoreValue(fence=fence):
                 if fence in (self.fleet.fence, self._world_fence):
                     for other in self.fleet.world:
                         if other in self.workers:
                             self.workers[other].send(message)
-            case wire.Report(fence=fence, standing=standing):
+            case wire.ReportProgress(fence=fence, standing=standing):
                 self._do(self.fleet.reported(name, fence, standing))
-            case wire.Broken(fence=fence, reason=reason):
+            case wire.GroupFailed(fence=fence, reason=reason):
                 later = asyncio.get_running_loop().call_later
                 later(GRACE_FOR_BROKEN, lambda: self._do(self.fleet.broken(name, fence, reason)))
-            case wire.Leaving(reason=reason):
+            case wire.LeaveRequest(reason=reason):
                 self.scribe.event("WorkerLeaving", f"{name} asked to leave: {reason}")
                 self._do(self.fleet.leaving(name, reason))
-            case wire.Formed(fence=fence, durations=durations):
+            case wire.WorldFormed(fence=fence, durations=durations):
                 self._formed(name, fence, durations)
-            case wire.Failed():
+            case wire.ProgramFailed():
                 self._failed(name, message)
-            case wire.Saved(fence=fence, step=step, path=path, sha256=sha256):
+            case wire.CheckpointSaved(fence=fence, step=step, path=path, sha256=sha256):
                 self.scribe.submit(lambda: self.ledger.saved(step, path, sha256))
                 self.scribe.event("CheckpointSaved", f"step {step} is durable at {path}", step=step, sha256=sha256)
-            case wire.Done(step=step, digest=digest):
+            case wire.TrainingDone(step=step, digest=digest):
                 self.fleet.done(name, digest, step)
                 self._check_done()
             case _:
@@ -249,22 +256,22 @@ class Coordinator:
         self._do(self.fleet.lost(name, why))
         self._check_done()
 
-    def _do(self, orders: list[Order]) -> None:
+    def _do(self, orders: list[Action]) -> None:
         frames: dict[int, bytes] = {}  # the same news for thousands is encoded, and even compared, only once
         for order in orders:
             match order:
-                case Send(to=to, message=message):
-                    if isinstance(message, wire.Reform) and not self._caused:
+                case SendMessage(to=to, message=message):
+                    if isinstance(message, wire.StartRendezvous) and not self._caused:
                         self._caused = time.monotonic()
                     if to in self.workers:
                         frame = frames.get(id(message)) or frames.setdefault(id(message), wire.encode(message))
                         self.workers[to].post(frame)
-                case Began(go=go, reason=reason):
+                case WorldStarted(go=go, reason=reason):
                     self._began(go, reason, urgent=order.urgent)
-                case Decision(reason=reason, message=message):
+                case MembershipEvent(reason=reason, message=message):
                     self.scribe.event(reason, message)
 
-    def _began(self, go: wire.Go, reason: str, *, urgent: bool) -> None:
+    def _began(self, go: wire.StartWorld, reason: str, *, urgent: bool) -> None:
         agree = (time.monotonic() - self._caused) * 1000 if self._caused else 0.0
         self._caused = 0.0
         self._world_fence = go.fence
@@ -286,7 +293,7 @@ class Coordinator:
         told = ", ".join(f"{key} {value:.0f} ms" for key, value in durations.items())
         self.scribe.event("WorldFormed", f"generation {fence.generation} made its first step: {told}", **durations)
 
-    def _failed(self, name: str, failed: wire.Failed) -> None:
+    def _failed(self, name: str, failed: wire.ProgramFailed) -> None:
         """The same records failing on two workers are the program's fault, not a worker's."""
         seen = self._failures.setdefault((failed.step, failed.micro), {})
         seen[name] = failed
@@ -332,7 +339,7 @@ class Coordinator:
         self.scribe.submit(lambda: self.ledger.remember("want", workers))
         self._do(self.fleet.resize(replace(limits, want=workers)))
         for agent in self.agents.values():
-            agent.send(wire.Target(workers))
+            agent.send(wire.TargetWorkers(workers))
 
     async def _watch_leases(self) -> None:
         """Whoever is silent longer than its lease is out. If this loop itself was held up, nobody is blamed."""
@@ -360,7 +367,7 @@ class Coordinator:
                 self.scribe.event("WorkerHung", message, step=peer.step, phase=peer.phase)
                 for agent in self.agents.values():
                     if agent.hello.node == peer.hello.node:
-                        agent.send(wire.Hung(name, message))
+                        agent.send(wire.KillHungWorker(name, message))
 
     async def _keep_house(self) -> None:
         start_by = time.monotonic() + self.settings.start_within

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.reduce.flat import FLAG, LOSS, Flat, Layout, forget_gradients
-from torchyard.elastic.worker.group import Group, GroupBroken
+from torchyard.elastic.reduce.gradient_buffer import FLAG, LOSS, GradientBuffer, GradientLayout, forget_gradients
+from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
 
 FIRST_BUCKET = 1 << 20
 BUCKET = 25 << 20
@@ -19,8 +19,8 @@ BUCKET = 25 << 20
 
 class FastReducer:
     def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
-        self.layout = Layout(model, padding=0)
-        self._flat = Flat(self.layout)
+        self.layout = GradientLayout(model, padding=0)
+        self._flat = GradientBuffer(self.layout)
         self._loss = self._flat.tail[LOSS]
         self._edges, self._bucket_of = _buckets(self.layout)
         self._armed = False
@@ -30,7 +30,7 @@ class FastReducer:
         self._fault: GroupBroken | None = None
         self._hooks: list[Any] = []
 
-    def enter(self, group: Group, blocks: tuple[range, ...]) -> None:
+    def enter(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
         """Hooks interrupt backward for every parameter: alone there is nothing they could start."""
         self._group = group
         if self._alone:
@@ -109,7 +109,7 @@ class FastReducer:
             view.add_(buffer, alpha=weight)
         self._fresh = False
 
-    def finish(self, *, change: bool) -> tuple[Flat, bool]:
+    def finish(self, *, change: bool) -> tuple[GradientBuffer, bool]:
         flat = self._flat
         if change:
             flat.tail[FLAG] = 1
@@ -129,7 +129,7 @@ class FastReducer:
         return flat, change if self._alone else bool(flat.tail[FLAG] > 0)
 
 
-def _buckets(layout: Layout) -> tuple[list[tuple[int, int]], list[int]]:
+def _buckets(layout: GradientLayout) -> tuple[list[tuple[int, int]], list[int]]:
     """Ranges of parameters, and the bucket of each."""
     edges: list[tuple[int, int]] = []
     owner, start, room = [], 0, FIRST_BUCKET

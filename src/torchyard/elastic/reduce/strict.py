@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import torch
 
-from torchyard.elastic.reduce.flat import FLAG, LOSS, Flat, Layout, forget_gradients
-from torchyard.elastic.reduce.tree import Accumulator, Node, combine, roots
-from torchyard.elastic.worker.group import Group
+from torchyard.elastic.reduce.gradient_buffer import FLAG, LOSS, GradientBuffer, GradientLayout, forget_gradients
+from torchyard.elastic.reduce.tree import TreeAccumulator, TreeNode, combine, roots
+from torchyard.elastic.world.process_group import ProcessGroup
 
 
 class StrictReducer:
     def __init__(self, model: torch.nn.Module, micro_batches: int) -> None:
-        self.layout = Layout(model, padding=micro_batches)
+        self.layout = GradientLayout(model, padding=micro_batches)
         self._leaves = micro_batches
-        self._spare: list[Flat] = []
-        self._sums: Accumulator[Flat] = Accumulator(micro_batches, self._add)
+        self._spare: list[GradientBuffer] = []
+        self._sums: TreeAccumulator[GradientBuffer] = TreeAccumulator(micro_batches, self._add)
 
-    def enter(self, group: Group, blocks: tuple[range, ...]) -> None:
+    def enter(self, group: ProcessGroup, blocks: tuple[range, ...]) -> None:
         """A new world: who owns which micro-batches decides what is shipped, never what comes out."""
         self._group = group
         self._nodes = [roots(block, self._leaves) for block in blocks]
@@ -55,17 +55,17 @@ class StrictReducer:
         flat.tail[LOSS] = loss
         for view, buffer in zip(flat.statistics, self.layout.statistics, strict=True):
             torch.mul(buffer, weight, out=view)
-        self._sums.push(Node(0, micro), flat)
+        self._sums.push(TreeNode(0, micro), flat)
 
-    def _take(self) -> Flat:
-        return self._spare.pop() if self._spare else Flat(self.layout)
+    def _take(self) -> GradientBuffer:
+        return self._spare.pop() if self._spare else GradientBuffer(self.layout)
 
-    def _add(self, left: Flat, right: Flat) -> Flat:
+    def _add(self, left: GradientBuffer, right: GradientBuffer) -> GradientBuffer:
         left.used.add_(right.used)
         self._spare.append(right)
         return left
 
-    def finish(self, *, change: bool) -> tuple[Flat, bool]:
+    def finish(self, *, change: bool) -> tuple[GradientBuffer, bool]:
         """The mean gradient is in the parameters afterwards; also tells whether anyone wishes a change."""
         own = self._sums.stack
         if change:
@@ -77,7 +77,7 @@ class StrictReducer:
         # Alone the answer is known here: asking a GPU for it would wait for the whole step.
         return total, change if alone else bool(total.tail[FLAG] > 0)
 
-    def _exchange(self) -> Flat:
+    def _exchange(self) -> GradientBuffer:
         group, width = self._group, self._slice
         own = [flat for _, flat in self._sums.stack]
         if len(own) == 1:
@@ -92,7 +92,7 @@ class StrictReducer:
         group.wait(group.all_gather(total.vector[: width * group.size], finished))
         return total
 
-    def _pack(self, own: list[Flat]) -> torch.Tensor:
+    def _pack(self, own: list[GradientBuffer]) -> torch.Tensor:
         """Slices by receiver, each with all own roots."""
         width = self._slice
         if self._outgoing is None:

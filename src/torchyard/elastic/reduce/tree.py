@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """A sub-tree, a leaf at level 0: it covers micro-batches [place << level, (place + 1) << level)."""
 
     level: int
@@ -29,16 +29,16 @@ def top(leaves: int) -> int:
     return max(0, (leaves - 1).bit_length())
 
 
-def parent(node: Node) -> Node:
-    return Node(node.level + 1, node.place // 2)
+def parent(node: TreeNode) -> TreeNode:
+    return TreeNode(node.level + 1, node.place // 2)
 
 
-def roots(block: range, leaves: int) -> tuple[Node, ...]:
+def roots(block: range, leaves: int) -> tuple[TreeNode, ...]:
     """The largest whole sub-trees inside a block of micro-batches, left to right."""
     found = []
     first = block.start
     while first < block.stop:
-        node = Node(0, first)
+        node = TreeNode(0, first)
         while node.level < top(leaves) and node.place % 2 == 0:
             above = parent(node)
             if min((above.place + 1) << above.level, leaves) > block.stop:
@@ -49,15 +49,15 @@ def roots(block: range, leaves: int) -> tuple[Node, ...]:
     return tuple(found)
 
 
-class Accumulator(Generic[T]):
+class TreeAccumulator(Generic[T]):
     """Adds leaves or sub-tree roots, given left to right, in the order of the tree; holds one value per level."""
 
     def __init__(self, leaves: int, add: Callable[[T, T], T]) -> None:
         self._leaves = leaves
         self._add = add
-        self.stack: list[tuple[Node, T]] = []
+        self.stack: list[tuple[TreeNode, T]] = []
 
-    def push(self, node: Node, value: T) -> None:
+    def push(self, node: TreeNode, value: T) -> None:
         self.stack.append((node, value))
         self._fold()
 
@@ -67,7 +67,7 @@ class Accumulator(Generic[T]):
             if node.level >= top(self._leaves):
                 return
             if node.place % 2:
-                if len(self.stack) < 2 or self.stack[-2][0] != Node(node.level, node.place - 1):
+                if len(self.stack) < 2 or self.stack[-2][0] != TreeNode(node.level, node.place - 1):
                     return
                 self.stack.pop()
                 _, left = self.stack.pop()
@@ -84,9 +84,9 @@ class Accumulator(Generic[T]):
         return value
 
 
-def combine(parts: Iterable[tuple[Node, T]], leaves: int, add: Callable[[T, T], T]) -> T:
+def combine(parts: Iterable[tuple[TreeNode, T]], leaves: int, add: Callable[[T, T], T]) -> T:
     """The root of the tree from any set of sub-trees that covers it, given left to right."""
-    accumulator = Accumulator[T](leaves, add)
+    accumulator = TreeAccumulator[T](leaves, add)
     for node, value in parts:
         accumulator.push(node, value)
     return accumulator.total()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from torchyard.elastic.order import Order, Permutation
+from torchyard.elastic.sampler import Permutation, StepSampler
 from torchyard.elastic.worker.streams import Streams
 
 PERMUTED_AHEAD = 4096
@@ -24,10 +24,10 @@ class MapDataset(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-class Records:
+class RecordIds:
     """Record ids of any micro-batch, permuted a block of positions at a time."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: StepSampler) -> None:
         self._order = order
         self._epoch = -1
         self._block: range = range(0)
@@ -59,12 +59,12 @@ def fetcher(dataset: MapDataset, collate: Callable[[list[Any]], Any] | None) -> 
     return lambda ids: join([dataset[index] for index in ids.tolist()])
 
 
-class Loader:
+class MicroBatchLoader:
     def __init__(
-        self, order: Order, dataset: MapDataset, *, collate: Callable[[list[Any]], Any] | None, ahead: int
+        self, order: StepSampler, dataset: MapDataset, *, collate: Callable[[list[Any]], Any] | None, ahead: int
     ) -> None:
         self._order = order
-        self._records = Records(order)
+        self._records = RecordIds(order)
         self._fetch = fetcher(dataset, collate)
         self._ahead = ahead
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="elastic-loader") if ahead else None

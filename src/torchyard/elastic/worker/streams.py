@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from torchyard.elastic.errors import ElasticError
 
 
-class Lease(NamedTuple):
+class SourceRange(NamedTuple):
     """Records [start, stop) of one source."""
 
     source: Any
@@ -53,8 +53,8 @@ class Streams:
     def __getitem__(self, index: int) -> Any:
         return self.read(index, index + 1)[0]
 
-    def leases(self, lo: int, hi: int) -> list[Lease]:
-        return [Lease(self._sources[place], start, stop) for place, start, stop in self._pieces(lo, hi)]
+    def leases(self, lo: int, hi: int) -> list[SourceRange]:
+        return [SourceRange(self._sources[place], start, stop) for place, start, stop in self._pieces(lo, hi)]
 
     def _pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int, int]]:
         place = bisect_right(self._ends, lo)

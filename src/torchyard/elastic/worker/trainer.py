@@ -11,16 +11,16 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.checkpoint.keeper import Keeper
+from torchyard.elastic.checkpoint.manager import CheckpointManager
 from torchyard.elastic.errors import ElasticError, JobFailed
-from torchyard.elastic.order import Order
 from torchyard.elastic.reduce.fast import FastReducer
-from torchyard.elastic.reduce.flat import Flat, Statistics, forget_gradients
+from torchyard.elastic.reduce.gradient_buffer import GradientBuffer, RunningStatistics, forget_gradients
 from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.worker.group import GroupBroken
-from torchyard.elastic.worker.link import Ended
-from torchyard.elastic.worker.loader import Loader
-from torchyard.elastic.worker.runtime import Runtime
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.worker.loader import MicroBatchLoader
+from torchyard.elastic.world.coordinator_client import WorkerStopped
+from torchyard.elastic.world.process_group import GroupBroken
+from torchyard.elastic.world.runtime import WorkerRuntime
 
 COST_MEMORY = 0.8
 """How slowly the measured cost of a micro-batch follows: about the last ten steps."""
@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class OptimizerUpdate:
     """How gradients become new parameters: optional clipping, loss scaling and schedule around the optimiser."""
 
     optimizer: Any
@@ -69,24 +69,24 @@ class Update:
 class Trainer:
     def __init__(
         self,
-        runtime: Runtime,
-        loader: Loader,
+        runtime: WorkerRuntime,
+        loader: MicroBatchLoader,
         reducer: StrictReducer | FastReducer,
         *,
         loss: Callable[[Any], torch.Tensor],
-        update: Update,
+        update: OptimizerUpdate,
         digest_every: int = 0,
-        keeper: Keeper | None = None,
+        keeper: CheckpointManager | None = None,
     ) -> None:
         self.runtime = runtime
-        self.order: Order = runtime.order
+        self.order: StepSampler = runtime.order
         self._loader = loader
         self._reducer = reducer
         self._loss = loss
         self._update = update
         self._digest_every = digest_every
         self._keeper = keeper
-        self._statistics = Statistics(reducer.layout)
+        self._statistics = RunningStatistics(reducer.layout)
         self._cuda = reducer.layout.device.type == "cuda"
         runtime.on_enter(lambda: reducer.enter(runtime.group, runtime.blocks))
 
@@ -121,7 +121,7 @@ class Trainer:
             self._keeper.close()  # the last checkpoint belongs to the job: it is done when that is durable
         runtime.finish()
 
-    def _attempt(self, step: int) -> tuple[Flat, bool]:
+    def _attempt(self, step: int) -> tuple[GradientBuffer, bool]:
         """Compute and reduce one step, then apply it. Nothing is changed unless every bucket has arrived."""
         runtime, reducer = self.runtime, self._reducer
         self._loader.prepare(step, runtime.block)
@@ -180,7 +180,7 @@ class Trainer:
             held = link.pulse.cost
             link.pulse.cost = cost if not held else COST_MEMORY * held + (1 - COST_MEMORY) * cost
 
-    def _applied(self, total: Flat) -> Step:
+    def _applied(self, total: GradientBuffer) -> Step:
         runtime = self.runtime
         span = self.order.span(runtime.step)
         loss = float(total.tail[1])
@@ -221,7 +221,7 @@ def closing(trainer: Trainer, steps: Iterator[Step], close: Callable[[], None]) 
     atexit.register(close)
     try:
         yield from steps
-    except Ended as ended:
+    except WorkerStopped as ended:
         if ended.stop.why == "finished" and trainer.runtime.step == trainer.order.steps:
             return
         if ended.stop.why in ("finished", "retired"):

@@ -1,6 +1,6 @@
 """`DataShardService`, `RecordIndexService` and the older name of their factory."""
 
-from torchyard.elastic.shim.services import DataShardService, RecordIndexService, Shard
+from torchyard.elastic.elasticai.services import DataShardService, RecordIndexService, Shard
 
 build_data_shard_service = DataShardService
 

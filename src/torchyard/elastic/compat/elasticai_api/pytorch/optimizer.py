@@ -1,5 +1,5 @@
 """`DistributedOptimizer`."""
 
-from torchyard.elastic.shim.controller import DistributedOptimizer
+from torchyard.elastic.elasticai.controller import DistributedOptimizer
 
 __all__ = ["DistributedOptimizer"]

@@ -2,7 +2,7 @@
 
 import sys
 
-from torchyard.elasticdl.serve import main
+from torchyard.elasticdl.supervisor import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median_low
 
-from torchyard.elastic.order import shares
-from torchyard.elastic.wire import NOWHERE, Fence, Go, Hello, Message, Reform, Standing, Stop
+from torchyard.elastic.sampler import shares
+from torchyard.elastic.wire import NO_FENCE, Fence, Hello, Message, StartRendezvous, StartWorld, Stop, WorkerProgress
 
 STRAGGLES_AT = 1.3
 """A worker this much slower than the median loses micro-batches."""
@@ -21,7 +21,7 @@ GAIN_WORTH_A_CHANGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorldLimits:
     """How many workers may make up a world. `most` is also bounded by the number of micro-batches."""
 
     least: int = 1
@@ -33,7 +33,7 @@ class Limits:
 @dataclass(slots=True)
 class Member:
     name: str
-    standing: Standing
+    standing: WorkerProgress
     seniority: int
     leaving: bool = False
     done: str = ""
@@ -41,35 +41,35 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendMessage:
     to: str
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class WorldStarted:
     """A world began: for the ledger and the event log."""
 
-    go: Go
+    go: StartWorld
     reason: str
     urgent: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class MembershipEvent:
     reason: str
     message: str
 
 
-Order = Send | Began | Decision
+Action = SendMessage | WorldStarted | MembershipEvent
 
 
 @dataclass
-class Fleet:
+class Membership:
     incarnation: int
-    limits: Limits = field(default_factory=Limits)
+    limits: WorldLimits = field(default_factory=WorldLimits)
     micro_batches: int = 1 << 30
-    fence: Fence = NOWHERE
+    fence: Fence = NO_FENCE
     step: int = 0
     world: tuple[str, ...] = ()
     members: dict[str, Member] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Fleet:
         self.fence, self.world, self.started = fence, world, True
         self.awaited = set(world) - set(self.members)
 
-    def joined(self, hello: Hello) -> list[Order]:
+    def joined(self, hello: Hello) -> list[Action]:
         """A worker has connected, or has come back."""
         self._arrivals += 1
         name = hello.name
@@ -108,7 +108,7 @@ class Fleet:
         if hello.running and hello.standing.fence == self.fence and name in self.world and not self.forming:
             return self.consider("the world is complete again")
         if self.forming and name in self._summoned:
-            return [Send(name, Reform(self.fence, self.urgent, self.reason))]
+            return [SendMessage(name, StartRendezvous(self.fence, self.urgent, self.reason))]
         if name in self.world and not self.forming:
             # It was in this world and is no longer: the others wait for it in vain.
             return self._reform(f"{name} lost its place in the world", urgent=True)
@@ -116,14 +116,14 @@ class Fleet:
             return self._reform(self.reason, urgent=self.urgent)  # paused for want of workers until now
         return self.consider(f"{name} joined")
 
-    def lost(self, name: str, why: str) -> list[Order]:
+    def lost(self, name: str, why: str) -> list[Action]:
         if self.members.pop(name, None) is None:
             return []
         if name in (self._summoned if self.forming else self.world):
             return self._reform(f"{name} {why}", urgent=True)
         return []
 
-    def vanished(self, names: Sequence[str], why: str) -> list[Order]:
+    def vanished(self, names: Sequence[str], why: str) -> list[Action]:
         """Members of an adopted world that will not come back."""
         gone = [name for name in names if name in self.awaited]
         self.awaited -= set(gone)
@@ -131,29 +131,31 @@ class Fleet:
             return []
         return self._reform(f"{', '.join(gone)} {why}", urgent=True)
 
-    def broken(self, name: str, fence: Fence, why: str) -> list[Order]:
+    def broken(self, name: str, fence: Fence, why: str) -> list[Action]:
         if fence != self.fence or self.forming:
             return []
         return self._reform(f"{name} lost the group: {why}", urgent=True)
 
-    def leaving(self, name: str, why: str) -> list[Order]:
+    def leaving(self, name: str, why: str) -> list[Action]:
         if name not in self.members or self.members[name].leaving:
             return []
         self.members[name].leaving = True
         if name not in self.world:
-            return [Send(name, Stop("retired", why))]
+            return [SendMessage(name, Stop("retired", why))]
         return self.consider(f"{name} leaves: {why}")
 
-    def resize(self, limits: Limits) -> list[Order]:
+    def resize(self, limits: WorldLimits) -> list[Action]:
         self.limits = limits
         spare = sorted((m for m in self.members.values() if m.name not in self.world), key=lambda m: m.seniority)
         surplus = [] if self.forming else spare[max(0, limits.want - len(self.world)) :]
         for member in surplus:
             member.leaving = True
-        orders: list[Order] = [Send(m.name, Stop("retired", f"{limits.want} workers are wanted")) for m in surplus]
+        orders: list[Action] = [
+            SendMessage(m.name, Stop("retired", f"{limits.want} workers are wanted")) for m in surplus
+        ]
         return orders + self.consider(f"{limits.want} workers wanted")
 
-    def consider(self, reason: str) -> list[Order]:
+    def consider(self, reason: str) -> list[Action]:
         """Change the world at a step boundary if it should look different. Never disturbs a change under way."""
         needed = self.limits.least if self.started else min(self.limits.want, self.limits.most)
         if self.forming or self.awaited or len(self.members) < needed:
@@ -163,7 +165,7 @@ class Fleet:
             return []
         return self._reform(reason, urgent=False)
 
-    def start_anyway(self) -> list[Order]:
+    def start_anyway(self) -> list[Action]:
         """The wait for a full start is over: begin with what is there, if that is enough."""
         if self.started or self.forming or len(self._choose()) < self.limits.least:
             return []
@@ -179,7 +181,7 @@ class Fleet:
         room = min(room, len(present)) // self.limits.multiple_of * self.limits.multiple_of
         return [member.name for member in present[:room]]
 
-    def _reform(self, reason: str, *, urgent: bool) -> list[Order]:
+    def _reform(self, reason: str, *, urgent: bool) -> list[Action]:
         chosen = self._choose()
         everyone = tuple(dict.fromkeys([*self.world, *chosen]))
         self._summoned = tuple(name for name in everyone if name in self.members)
@@ -188,10 +190,10 @@ class Fleet:
         self.fence = Fence(self.incarnation, self.fence.generation + 1)
         self.forming, self.urgent, self.reason = True, urgent, reason
         self._unheard = set(self._summoned)
-        news = Reform(self.fence, urgent, reason)
-        return [Send(name, news) for name in self._summoned]
+        news = StartRendezvous(self.fence, urgent, reason)
+        return [SendMessage(name, news) for name in self._summoned]
 
-    def reported(self, name: str, fence: Fence, standing: Standing) -> list[Order]:
+    def reported(self, name: str, fence: Fence, standing: WorkerProgress) -> list[Action]:
         member = self.members.get(name)
         if member is None or fence != self.fence or not self.forming:
             return []
@@ -199,14 +201,16 @@ class Fleet:
         self._unheard.discard(name)
         return [] if self._unheard else self._go()
 
-    def _go(self) -> list[Order]:
+    def _go(self) -> list[Action]:
         """All have reported: begin the next world, or wait for enough workers."""
         called = set(self._summoned)
         chosen = [name for name in self._choose() if name in called]
         if len(chosen) < self.limits.least:
             if len(self._choose()) >= self.limits.least:
                 return self._reform(self.reason, urgent=self.urgent)
-            return [Decision("Paused", f"{len(chosen)} workers are here, at least {self.limits.least} are needed")]
+            return [
+                MembershipEvent("Paused", f"{len(chosen)} workers are here, at least {self.limits.least} are needed")
+            ]
         # Those who leave report too: if only they hold the newest state, they stay for one more world and hand it over.
         newest = max(_worth(self.members[name].standing) for name in self._summoned)
         if all(_worth(self.members[name].standing) != newest for name in chosen):
@@ -217,14 +221,14 @@ class Fleet:
         current = {n for n in chosen if best.live and _worth(self.members[n].standing) == newest}
         behind = tuple(name for name in chosen if name != leader and name not in current)
         speeds = self._speeds(chosen)
-        go = Go(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
+        go = StartWorld(self.fence, tuple(chosen), step, leader, behind, restore=not best.live, speeds=speeds)
         staying = set(chosen)
         retired = [name for name in self._summoned if name not in staying]
         self.world, self.step, self.speeds, self.started = go.members, step, speeds, True
-        began = Began(go, self.reason, self.urgent)
+        began = WorldStarted(go, self.reason, self.urgent)
         self.forming, self.urgent, self._summoned = False, False, ()
-        orders: list[Order] = [Send(name, go) for name in chosen]
-        orders += [Send(name, self._parting(name)) for name in retired]
+        orders: list[Action] = [SendMessage(name, go) for name in chosen]
+        orders += [SendMessage(name, self._parting(name)) for name in retired]
         # Whoever came while the world was forming is taken in at its first boundary.
         return [*orders, began, *self.consider("workers arrived meanwhile")]
 
@@ -245,7 +249,7 @@ class Fleet:
             return ()
         return tuple(round(1 / cost, 6) for cost in costs)
 
-    def rebalance(self) -> list[Order]:
+    def rebalance(self) -> list[Action]:
         """Shift micro-batches away from a straggler, if that is worth a change."""
         if not self.running or len(self.world) < 2 or any(name not in self.members for name in self.world):
             return []
@@ -272,8 +276,8 @@ class Fleet:
         return not self.forming and all(self.members[n].done for n in self.world if n in self.members)
 
 
-def _worth(standing: Standing) -> tuple[bool, Fence, int]:
+def _worth(standing: WorkerProgress) -> tuple[bool, Fence, int]:
     """Live state beats stored state; among live ones the newest world, then the newest step."""
     if standing.live:
         return True, standing.fence, standing.step
-    return False, NOWHERE, standing.restorable
+    return False, NO_FENCE, standing.restorable

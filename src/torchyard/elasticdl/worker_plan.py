@@ -16,7 +16,7 @@ FAILURES_IN_A_ROW = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class PodOutcome:
     """How a pod ended, in a sentence, and whether that was its own doing."""
 
     own_error: bool
@@ -24,7 +24,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     create: int = 0
     failed: str = ""
 
@@ -37,25 +37,25 @@ def is_leaving(pod: Object) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def ending(pod: Object) -> Ending:
+def ending(pod: Object) -> PodOutcome:
     status = pod.get("status") or {}
     name = pod["metadata"]["name"]
     if status.get("reason") in ("Evicted", "Preempting", "NodeLost", "Shutdown", "NodeShutdown"):
-        return Ending(False, f"{name} was taken away: {status['reason']} {status.get('message', '')}".strip())
+        return PodOutcome(False, f"{name} was taken away: {status['reason']} {status.get('message', '')}".strip())
     for container in status.get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated") or {}
         code, reason = ended.get("exitCode", 0), ended.get("reason", "")
         if reason == "OOMKilled":
-            return Ending(True, f"{name} ran out of memory; raise --worker_resource_limit")
+            return PodOutcome(True, f"{name} ran out of memory; raise --worker_resource_limit")
         if code:
-            return Ending(code not in TAKEN_AWAY, f"{name} ended with code {code} {reason}".strip())
-    return Ending(False, f"{name} ended")
+            return PodOutcome(code not in TAKEN_AWAY, f"{name} ended with code {code} {reason}".strip())
+    return PodOutcome(False, f"{name} ended")
 
 
-def plan(wanted: int, pods: list[Object], *, own_errors: int, relaunch: bool) -> Plan:
+def plan(wanted: int, pods: list[Object], *, own_errors: int, relaunch: bool) -> WorkerPlan:
     """`own_errors` counts failures since a step was last made; a job whose workers only fail is given up."""
     if own_errors >= FAILURES_IN_A_ROW:
-        return Plan(failed=f"{own_errors} workers in a row failed before a step was made")
+        return WorkerPlan(failed=f"{own_errors} workers in a row failed before a step was made")
     alive = [pod for pod in pods if not is_over(pod) and not is_leaving(pod)]
     missing = max(0, wanted - len(alive))
     ended = len(pods) - len(alive)
@@ -63,5 +63,5 @@ def plan(wanted: int, pods: list[Object], *, own_errors: int, relaunch: bool) ->
         # Those that are gone stay gone: only what never was may still be made.
         missing = max(0, wanted - len(pods))
         if not alive and not missing:
-            return Plan(failed="all workers have ended, and --aux_params says disable_relaunch")
-    return Plan(create=missing)
+            return WorkerPlan(failed="all workers have ended, and --aux_params says disable_relaunch")
+    return WorkerPlan(create=missing)

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from torchyard.elastic.elasticai.leases import BatchLeases, LeaseClient, LeaseServer
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.order import Order
-from torchyard.elastic.shim.leases import LeaseClient, Leases, LeaseServer
+from torchyard.elastic.sampler import StepSampler
 
 TRAINING = "training"
 
@@ -55,13 +55,13 @@ class DataShardService:
         torch.manual_seed(seed)
         self.batch_size = batch_size
         self.dataset_name = dataset_name or "_EDL_DEFAULT_TRAINING_DATA"
-        self.order = Order(
+        self.order = StepSampler(
             dataset_size, batch_size, micro_batches(), num_epochs or 1, seed, bool(shuffle or shuffle_shards)
         )
         self._applied = 0
         self._block = range(self.order.micro_batches)
         self._begin: Any = None
-        self.leases = Leases(self.order, lambda: (self._applied, self._block))
+        self.leases = BatchLeases(self.order, lambda: (self._applied, self._block))
         self._server: LeaseServer | None = LeaseServer(self.records_of)
         self._client = LeaseClient(self._server.path)
         self._home = os.getpid()

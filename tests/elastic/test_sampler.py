@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.order import Order, Permutation, mix64, shares
+from torchyard.elastic.sampler import Permutation, StepSampler, mix64, shares
 
 ORDERS = st.builds(
-    Order,
+    StepSampler,
     records=st.integers(1, 300),
     micro_size=st.integers(1, 9),
     micro_batches=st.integers(1, 9),
@@ -21,7 +21,7 @@ ORDERS = st.builds(
 
 
 @given(ORDERS)
-def test_every_record_is_in_every_epoch_exactly_once(order: Order) -> None:
+def test_every_record_is_in_every_epoch_exactly_once(order: StepSampler) -> None:
     seen: dict[int, list[int]] = {epoch: [] for epoch in range(order.epochs)}
     for step, micro in order.walk():
         seen[order.span(step).epoch] += order.record_ids(step, micro)
@@ -29,7 +29,7 @@ def test_every_record_is_in_every_epoch_exactly_once(order: Order) -> None:
 
 
 @given(ORDERS)
-def test_micro_batches_tile_their_step_and_weigh_one_together(order: Order) -> None:
+def test_micro_batches_tile_their_step_and_weigh_one_together(order: StepSampler) -> None:
     for step in range(1, order.steps + 1):
         spans = [order.micro_span(step, micro) for micro in range(order.micro_batches)]
         assert [s.lo for s in spans[1:]] == [s.hi for s in spans[:-1]]
@@ -39,7 +39,7 @@ def test_micro_batches_tile_their_step_and_weigh_one_together(order: Order) -> N
 
 
 def test_only_the_last_step_of_an_epoch_is_short() -> None:
-    order = Order(records=100, micro_size=8, micro_batches=4, epochs=2)
+    order = StepSampler(records=100, micro_size=8, micro_batches=4, epochs=2)
     assert [order.span(step).records for step in range(1, order.steps + 1)] == [32, 32, 32, 4] * 2
 
 
@@ -51,9 +51,9 @@ def test_a_permutation_is_a_bijection(size: int, key: int) -> None:
 
 
 def test_epochs_and_seeds_give_different_orders() -> None:
-    order = Order(records=1000, micro_size=100, micro_batches=10, epochs=2, seed=1)
+    order = StepSampler(records=1000, micro_size=100, micro_batches=10, epochs=2, seed=1)
     first, second = ([id for m in range(10) for id in order.record_ids(step, m)] for step in (1, 2))
-    other = Order(records=1000, micro_size=100, micro_batches=10, epochs=2, seed=2)
+    other = StepSampler(records=1000, micro_size=100, micro_batches=10, epochs=2, seed=2)
     assert first != second
     assert first != [id for m in range(10) for id in other.record_ids(1, m)]
     assert first != sorted(first)
@@ -61,14 +61,14 @@ def test_epochs_and_seeds_give_different_orders() -> None:
 
 def test_the_order_of_a_job_never_changes_between_versions() -> None:
     """A resumed job must see the order it began with: these figures are part of the format."""
-    order = Order(records=1000, micro_size=4, micro_batches=2, seed=7)
+    order = StepSampler(records=1000, micro_size=4, micro_batches=2, seed=7)
     assert mix64(1, 2, 3) == GOLDEN_MIX
     assert order.record_ids(1, 0) == GOLDEN_IDS
     assert order.rng_key(1, 0) == GOLDEN_KEY
 
 
 def test_every_micro_batch_has_its_own_random_numbers() -> None:
-    order = Order(records=1000, micro_size=1, micro_batches=10)
+    order = StepSampler(records=1000, micro_size=1, micro_batches=10)
     keys = {order.rng_key(step, micro) for step, micro in order.walk()}
     assert len(keys) == 1000
 
@@ -95,7 +95,7 @@ def test_more_workers_than_micro_batches_is_refused_with_advice() -> None:
 @pytest.mark.parametrize("name", ["records", "micro_size", "micro_batches", "epochs"])
 def test_nonsense_sizes_are_refused_by_name(name: str) -> None:
     with pytest.raises(ElasticError, match=f"{name} is 0"):
-        Order(**{"records": 10, "micro_size": 1, "micro_batches": 1, "epochs": 1, name: 0})  # type: ignore[arg-type]  # a table of names
+        StepSampler(**{"records": 10, "micro_size": 1, "micro_batches": 1, "epochs": 1, name: 0})  # type: ignore[arg-type]  # a table of names
 
 
 GOLDEN_MIX = 17535407170941933615

@@ -37,16 +37,16 @@ def _pairs(text: str, flag: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Mounted:
+class VolumeMounts:
     """What `--volume` adds to a pod and to its container."""
 
     volumes: list[Object] = field(default_factory=list)
     mounts: list[Object] = field(default_factory=list)
 
 
-def volumes(text: str, pod: str, *, flag: str = "--volume") -> Mounted:
+def volumes(text: str, pod: str, *, flag: str = "--volume") -> VolumeMounts:
     """`claim_name=c,mount_path=/p;host_path=/h,mount_path=/q,type=Directory,sub_path=s`: one volume per source."""
-    made = Mounted()
+    made = VolumeMounts()
     names: dict[tuple[str, str], str] = {}
     for part in filter(None, (one.strip() for one in text.split(";"))):
         given = _pairs(part, flag)

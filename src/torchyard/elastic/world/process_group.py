@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from torchyard.elastic.wire import Fence
-from torchyard.elastic.worker.link import Link
+from torchyard.elastic.world.coordinator_client import CoordinatorClient
 
 OPERATION_TIMEOUT = 600.0
 """Only a last resort: death is seen as a reset, a hang by lease or beacon, and both cut the group."""
@@ -35,10 +35,10 @@ class GroupBroken(Exception):
     """A collective failed: some member of the world is gone."""
 
 
-class _Rendezvous(dist.Store):  # type: ignore[misc]  # torch is not there when types are checked
+class _ControlStreamStore(dist.Store):  # type: ignore[misc]  # torch is not there when types are checked
     """The key-value store gloo forms its mesh with, on the control stream."""
 
-    def __init__(self, link: Link, fence: Fence) -> None:
+    def __init__(self, link: CoordinatorClient, fence: Fence) -> None:
         super().__init__()
         self._link = link
         self._fence = fence
@@ -85,7 +85,7 @@ def watch(finished: Callable[[], bool], severed: threading.Event) -> None:
         raise GroupBroken("the group was cut")
 
 
-class Group:
+class ProcessGroup:
     """The members of one world, in rank order. A world of one needs no sockets and cannot break."""
 
     def __init__(self, rank: int, size: int, *, nccl: bool = False) -> None:
@@ -98,11 +98,11 @@ class Group:
         self._sockets: set[int] = set()
         self._closing = threading.Lock()
 
-    def connect(self, link: Link, fence: Fence) -> None:
+    def connect(self, link: CoordinatorClient, fence: Fence) -> None:
         if self.size == 1:
             return
         before = _sockets()
-        self._store = _Rendezvous(link, fence)
+        self._store = _ControlStreamStore(link, fence)
         try:
             # Aside: gloo waits for a peer that has died before it connected as for one that is slow.
             made = link.do_until_overtaken(fence, lambda: self._form(link), FORMING_TIMEOUT)
@@ -111,7 +111,7 @@ class Group:
         self._pg, self._nccl = made
         self._sockets = _sockets() - before - {link.fileno()}
 
-    def _form(self, link: Link) -> tuple[Any, Any]:
+    def _form(self, link: CoordinatorClient) -> tuple[Any, Any]:
         options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=OPERATION_TIMEOUT)
         # At the address that the coordinator sees.

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from torchyard.elastic import wire
-from torchyard.elastic.order import Order, shares
-from torchyard.elastic.wire import NOWHERE, Fence, Go, Standing
-from torchyard.elastic.worker.group import Group, GroupBroken
-from torchyard.elastic.worker.link import Ended, Link, Superseded, parse_address
-from torchyard.elastic.worker.state import Snapshot, State
+from torchyard.elastic.sampler import StepSampler, shares
+from torchyard.elastic.wire import NO_FENCE, Fence, StartWorld, WorkerProgress
+from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
+from torchyard.elastic.world.process_group import GroupBroken, ProcessGroup
+from torchyard.elastic.world.state import Snapshot, TrainingState
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class WorkerConfig:
     """Where a worker finds its coordinator, and who it is. Comes from the environment the agent gives it."""
 
     coordinator: str
@@ -33,7 +33,7 @@ class Seat:
     node: str = ""
 
     @classmethod
-    def from_environment(cls) -> Seat | None:
+    def from_environment(cls) -> WorkerConfig | None:
         get = os.environ.get
         address = get("TORCHYARD_ELASTIC_COORDINATOR")
         if not address:
@@ -43,33 +43,33 @@ class Seat:
         return cls(address, get("TORCHYARD_ELASTIC_JOB", "job"), get("TORCHYARD_ELASTIC_TOKEN", ""), name, node)
 
 
-class Restorable:
+class RestoreSource:
     """Where a fresh worker can find an earlier state: nowhere, unless something better is given."""
 
     def newest(self) -> int:
         return 0
 
-    def load(self, state: State) -> int:
+    def load(self, state: TrainingState) -> int:
         return 0
 
 
-class Runtime:
+class WorkerRuntime:
     def __init__(
         self,
-        state: State,
-        order: Order,
+        state: TrainingState,
+        order: StepSampler,
         *,
         config: dict[str, Any],
-        stored: Restorable | None = None,
+        stored: RestoreSource | None = None,
         nccl: bool = False,
     ) -> None:
         self.state = state
         self.order = order
-        self.stored = stored or Restorable()
+        self.stored = stored or RestoreSource()
         self.step = 0
-        self.fence = NOWHERE
+        self.fence = NO_FENCE
         self.members: tuple[str, ...] = ()
-        self.group = Group(0, 1)
+        self.group = ProcessGroup(0, 1)
         self.blocks = shares(order.micro_batches, 1)
         self.recomputed = 0
         self._live = False
@@ -79,7 +79,7 @@ class Runtime:
         self._nccl = nccl
         self._clock: dict[str, float] = {}
         self._on_enter: list[Callable[[], None]] = []
-        self.link: Link | None = None
+        self.link: CoordinatorClient | None = None
         self.name = "alone"
 
     @property
@@ -93,7 +93,7 @@ class Runtime:
     def on_enter(self, call: Callable[[], None]) -> None:
         self._on_enter.append(call)
 
-    def start(self, seat: Seat | None) -> None:
+    def start(self, seat: WorkerConfig | None) -> None:
         """Take part in the job of this seat, or train alone without one."""
         if seat is None:
             self.step = self.stored.load(self.state)
@@ -102,7 +102,7 @@ class Runtime:
             return
         self.name = seat.name
         self._seat = seat
-        self.link = Link(parse_address(seat.coordinator), self._hello, on_urgent=self._cut)
+        self.link = CoordinatorClient(parse_address(seat.coordinator), self._hello, on_urgent=self._cut)
         os.register_at_fork(after_in_child=self._forked)
         self.link.start()
         self.reform()
@@ -131,8 +131,8 @@ class Runtime:
             done=self._done,
         )
 
-    def _standing(self) -> Standing:
-        return Standing(self.fence, self.step, self._live, 0 if self._live else self.stored.newest())
+    def _standing(self) -> WorkerProgress:
+        return WorkerProgress(self.fence, self.step, self._live, 0 if self._live else self.stored.newest())
 
     def _cut(self) -> None:
         self.group.cut()
@@ -153,7 +153,7 @@ class Runtime:
         self._clock = {"felt": time.monotonic()}
         self._running = False
         self.group.cut()
-        self.link.send(wire.Broken(self.fence, str(fault)))
+        self.link.send(wire.GroupFailed(self.fence, str(fault)))
         self.reform()
 
     def reform(self) -> None:
@@ -174,19 +174,19 @@ class Runtime:
                 continue
             except GroupBroken as fault:
                 self.group.cut()
-                self.link.send(wire.Broken(held, str(fault)))
+                self.link.send(wire.GroupFailed(held, str(fault)))
                 continue
             return
 
     def _join(self, fence: Fence, begun: float) -> None:
         assert self.link is not None
         self.group.close()
-        self.link.send(wire.Report(fence, self._standing()))
+        self.link.send(wire.ReportProgress(fence, self._standing()))
         reported = time.monotonic()
         go = self.link.wait_go(fence)
         agreed = time.monotonic()
         self.phase("forming")
-        self.group = Group(go.members.index(self.name), len(go.members), nccl=self._nccl)
+        self.group = ProcessGroup(go.members.index(self.name), len(go.members), nccl=self._nccl)
         self.group.connect(self.link, fence)
         formed = time.monotonic()
         self._take_over(go)
@@ -201,7 +201,7 @@ class Runtime:
         for call in self._on_enter:
             call()
 
-    def _take_over(self, go: Go) -> None:
+    def _take_over(self, go: StartWorld) -> None:
         """Bring everyone to the leader's state. Until that has succeeded, a receiver holds nothing worth reporting."""
         if self.name == go.leader:
             if go.restore:
@@ -250,7 +250,7 @@ class Runtime:
         if self.link is not None:
             records = tuple(self.order.record_ids(step, micro))
             text = "".join(traceback.format_exception(error))
-            self.link.send(wire.Failed(step, micro, records, f"{type(error).__name__}: {error}", text))
+            self.link.send(wire.ProgramFailed(step, micro, records, f"{type(error).__name__}: {error}", text))
 
     def _tell_durations(self) -> None:
         assert self.link is not None
@@ -261,7 +261,7 @@ class Runtime:
             name: round((after - before) * 1000, 2)
             for name, (before, after) in zip(names, pairwise(marks), strict=True)
         }
-        self.link.send(wire.Formed(self.fence, durations | {"total_ms": round((marks[-1] - marks[0]) * 1000, 2)}))
+        self.link.send(wire.WorldFormed(self.fence, durations | {"total_ms": round((marks[-1] - marks[0]) * 1000, 2)}))
 
     def finish(self) -> None:
         """All steps are done: stay until everyone has them, handing over state where it is needed."""
@@ -270,14 +270,14 @@ class Runtime:
         self._done = self.state.digest()
         while True:
             self.phase("done")
-            self.link.send(wire.Done(self.step, self._done))
+            self.link.send(wire.TrainingDone(self.step, self._done))
             stop = self.link.wait_stop_or_reform(self.fence)
             if stop is not None and stop.why == "finished":
                 return
             try:
                 self.link.check()
                 self.reform()
-            except Ended as ended:
+            except WorkerStopped as ended:
                 if ended.stop.why == "finished":
                     return
                 raise

@@ -11,17 +11,17 @@ from typing import Any
 import torch
 
 from torchyard.elastic import api
-from torchyard.elastic.beside import serve_beside
+from torchyard.elastic.elasticai.leases import BatchLease
+from torchyard.elastic.elasticai.services import DataShardService, RecordIndexService
 from torchyard.elastic.errors import ElasticError, JobFailed
-from torchyard.elastic.reduce.flat import Statistics, forget_gradients
+from torchyard.elastic.reduce.gradient_buffer import RunningStatistics, forget_gradients
 from torchyard.elastic.reduce.strict import StrictReducer
-from torchyard.elastic.shim.leases import Lease
-from torchyard.elastic.shim.services import DataShardService, RecordIndexService
-from torchyard.elastic.worker.group import GroupBroken
-from torchyard.elastic.worker.link import Ended
-from torchyard.elastic.worker.runtime import Runtime, Seat
-from torchyard.elastic.worker.state import State
+from torchyard.elastic.sidecar import serve_beside
 from torchyard.elastic.worker.trainer import seed_generators
+from torchyard.elastic.world.coordinator_client import WorkerStopped
+from torchyard.elastic.world.process_group import GroupBroken
+from torchyard.elastic.world.runtime import WorkerConfig, WorkerRuntime
+from torchyard.elastic.world.state import TrainingState
 
 
 class PyTorchAllReduceController:
@@ -33,8 +33,8 @@ class PyTorchAllReduceController:
         self.global_batch_num_per_step = self.data_shard_service.order.micro_batches
         self._model: Any = None
         self._optimizer: Any = None
-        self._runtime: Runtime | None = None
-        self._held: dict[Lease, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._runtime: WorkerRuntime | None = None
+        self._held: dict[BatchLease, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self._done: list[int] = []
         self._calls = 0
         self._late = False
@@ -79,7 +79,7 @@ class PyTorchAllReduceController:
             self._begin()
             yield
             self._end()
-        except Ended as ended:
+        except WorkerStopped as ended:
             if ended.stop.why in ("retired", "finished"):
                 raise SystemExit(0) from None
             raise JobFailed("JobFailed", ended.stop.message) from None
@@ -99,14 +99,14 @@ class PyTorchAllReduceController:
         order = self.data_shard_service.order
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
         self._reducer = StrictReducer(self._model, order.micro_batches)
-        self._statistics = Statistics(self._reducer.layout)
+        self._statistics = RunningStatistics(self._reducer.layout)
         config = {"order": asdict(order), "mode": "strict", "backend": "gloo", "threads": torch.get_num_threads()}
-        self._settings = _Settings(self._optimizer)
-        state = State({"model": self._model, "optimizer": self._settings})
-        runtime = self._runtime = Runtime(state, order, config=config)
+        self._settings = _OptimizerSettings(self._optimizer)
+        state = TrainingState({"model": self._model, "optimizer": self._settings})
+        runtime = self._runtime = WorkerRuntime(state, order, config=config)
         runtime.on_enter(self._entered)
         serve_beside()
-        seat = Seat.from_environment()
+        seat = WorkerConfig.from_environment()
         runtime.start(seat)
         self._late = runtime.step > 0
         if seat is not None:
@@ -124,7 +124,7 @@ class PyTorchAllReduceController:
         }
         self.data_shard_service.moved(runtime.step, runtime.block)
 
-    def _started(self) -> Runtime:
+    def _started(self) -> WorkerRuntime:
         assert self._runtime is not None
         return self._runtime
 
@@ -163,16 +163,16 @@ class PyTorchAllReduceController:
             if micro in self._done:
                 continue
             if order.micro_span(step, micro).records:
-                if Lease(step, micro) not in self._held:
+                if BatchLease(step, micro) not in self._held:
                     return False
-                self._compute(func, Lease(step, micro))
+                self._compute(func, BatchLease(step, micro))
             else:
                 forget_gradients(self._reducer.layout)
                 self._reducer.add(micro, torch.zeros(()), weight=0.0)
             self._done.append(micro)
         return self._finish(step)
 
-    def _compute(self, func: Callable[..., Any], lease: Lease) -> None:
+    def _compute(self, func: Callable[..., Any], lease: BatchLease) -> None:
         order, size = self.data_shard_service.order, self.data_shard_service.batch_size
         args, kwargs = self._held[lease]
         records = order.micro_span(lease.step, lease.micro).records
@@ -272,7 +272,7 @@ def _no_steps(optimizer: Any) -> Iterator[None]:
             optimizer.step = before
 
 
-class _Settings:
+class _OptimizerSettings:
     """An optimiser's learning rate and other numbers, which these programs change in their loop, epoch by epoch.
 
     They are handed over as the last step used them: what a loop has done to them since, the other worker's loop does

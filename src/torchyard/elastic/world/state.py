@@ -63,7 +63,7 @@ class Snapshot:
         return cls.empty_like(header, device="meta")
 
 
-class State:
+class TrainingState:
     """The live objects of a training program, by name."""
 
     def __init__(self, parts: Mapping[str, Stateful]) -> None:

@@ -7,18 +7,18 @@ import threading
 import pytest
 
 from torchyard.elastic import wire
-from torchyard.elastic.errors import Refused
-from torchyard.elastic.wire import NOWHERE, Fence, Go, Put, Reform
-from torchyard.elastic.worker.link import Ended, Link, Superseded, parse_address
+from torchyard.elastic.errors import Rejected
+from torchyard.elastic.wire import NO_FENCE, Fence, StartRendezvous, StartWorld, StoreValue
+from torchyard.elastic.world.coordinator_client import CoordinatorClient, Superseded, WorkerStopped, parse_address
 
 AGREED, NEXT = Fence(1, 1), Fence(1, 2)
-GO = Go(AGREED, ("a", "b"), 7, "a", ("b",), restore=False)
+GO = StartWorld(AGREED, ("a", "b"), 7, "a", ("b",), restore=False)
 
 
-def link(*heard: wire.Message) -> tuple[Link, list[str]]:
+def link(*heard: wire.Message) -> tuple[CoordinatorClient, list[str]]:
     """A link that has heard these messages, and what it cut because of them."""
     cuts: list[str] = []
-    made = Link(("127.0.0.1", 1), lambda: wire.Hello("j", "t", "b"), on_urgent=lambda: cuts.append("cut"))
+    made = CoordinatorClient(("127.0.0.1", 1), lambda: wire.Hello("j", "t", "b"), on_urgent=lambda: cuts.append("cut"))
     for message in heard:
         made._hear(message)
     return made, cuts
@@ -26,16 +26,21 @@ def link(*heard: wire.Message) -> tuple[Link, list[str]]:
 
 def test_an_agreed_world_is_entered_though_the_next_is_planned_already() -> None:
     """Else workers that keep arriving keep a leaving one from ever handing over the state that only it holds."""
-    held, cuts = link(Reform(AGREED, False, "a leaves"), GO, Put(AGREED, "0", "eA=="), Reform(NEXT, False, "c joined"))
+    held, cuts = link(
+        StartRendezvous(AGREED, False, "a leaves"),
+        GO,
+        StoreValue(AGREED, "0", "eA=="),
+        StartRendezvous(NEXT, False, "c joined"),
+    )
     assert held.wait_go(AGREED) == GO
     held.wait_values(AGREED, ["0"], timeout=0)
     assert held.value(AGREED, "0") == b"x"
-    assert held.wanted(AGREED) == Reform(NEXT, False, "c joined")
+    assert held.wanted(AGREED) == StartRendezvous(NEXT, False, "c joined")
     assert not cuts
 
 
 def test_an_agreed_world_that_lost_a_member_is_not_entered() -> None:
-    held, cuts = link(Reform(AGREED, False, "a leaves"), GO, Reform(NEXT, True, "a died"))
+    held, cuts = link(StartRendezvous(AGREED, False, "a leaves"), GO, StartRendezvous(NEXT, True, "a died"))
     with pytest.raises(Superseded):
         held.wait_go(AGREED)
     with pytest.raises(Superseded):
@@ -44,26 +49,26 @@ def test_an_agreed_world_that_lost_a_member_is_not_entered() -> None:
 
 
 def test_a_world_that_was_not_agreed_on_yet_gives_way_to_the_next() -> None:
-    held, _ = link(Reform(AGREED, False, "b joined"), Reform(NEXT, False, "c joined"))
+    held, _ = link(StartRendezvous(AGREED, False, "b joined"), StartRendezvous(NEXT, False, "c joined"))
     with pytest.raises(Superseded):
         held.wait_go(AGREED)
 
 
 def test_an_older_announcement_changes_nothing() -> None:
-    held, _ = link(Reform(NEXT, False, "c joined"), Reform(AGREED, False, "b joined"))
-    assert held.wait_reform(NOWHERE, 0) == Reform(NEXT, False, "c joined")
+    held, _ = link(StartRendezvous(NEXT, False, "c joined"), StartRendezvous(AGREED, False, "b joined"))
+    assert held.wait_reform(NO_FENCE, 0) == StartRendezvous(NEXT, False, "c joined")
     assert held.wanted(NEXT) is None
 
 
 def test_a_peer_that_never_publishes_is_told_by_name_of_what_is_missing() -> None:
-    held, _ = link(Reform(AGREED, False, "b joined"), GO)
+    held, _ = link(StartRendezvous(AGREED, False, "b joined"), GO)
     with pytest.raises(TimeoutError, match="0/peer"):
         held.wait_values(AGREED, ["0/peer"], timeout=0)
 
 
-@pytest.mark.parametrize("news", [Reform(NEXT, True, "a died"), wire.Stop("finished", "30 steps")])
+@pytest.mark.parametrize("news", [StartRendezvous(NEXT, True, "a died"), wire.Stop("finished", "30 steps")])
 def test_forming_with_a_peer_that_died_before_it_connected_is_given_up_at_once(news: wire.Message) -> None:
-    held, _ = link(Reform(AGREED, False, "b joined"), GO)
+    held, _ = link(StartRendezvous(AGREED, False, "b joined"), GO)
     waiting, released = threading.Event(), threading.Event()
 
     def form() -> None:
@@ -81,7 +86,7 @@ def test_forming_with_a_peer_that_died_before_it_connected_is_given_up_at_once(n
 
 
 def test_what_forming_gives_or_raises_is_handed_on() -> None:
-    held, _ = link(Reform(AGREED, False, "b joined"), GO, Reform(NEXT, False, "c joined"))
+    held, _ = link(StartRendezvous(AGREED, False, "b joined"), GO, StartRendezvous(NEXT, False, "c joined"))
     assert held.do_until_overtaken(AGREED, lambda: 5, timeout=500) == 5
     with pytest.raises(ValueError, match="no device"):
         held.do_until_overtaken(AGREED, lambda: int("no device"), timeout=500)
@@ -93,8 +98,8 @@ def test_what_forming_gives_or_raises_is_handed_on() -> None:
 
 def test_the_end_of_the_job_ends_every_wait() -> None:
     held, _ = link(wire.Stop("finished", "30 steps"))
-    with pytest.raises(Ended, match="30 steps"):
-        held.wait_reform(NOWHERE)
+    with pytest.raises(WorkerStopped, match="30 steps"):
+        held.wait_reform(NO_FENCE)
 
 
 def test_an_expelled_worker_that_can_still_hear_it_goes_on_as_a_newcomer() -> None:
@@ -103,9 +108,9 @@ def test_an_expelled_worker_that_can_still_hear_it_goes_on_as_a_newcomer() -> No
 
 
 def test_a_refusal_is_told_with_its_advice() -> None:
-    held, cuts = link(wire.Refusal("OtherJob", "not this one", "check the address"))
-    with pytest.raises(Refused) as caught:
-        held.wait_reform(NOWHERE)
+    held, cuts = link(wire.Rejection("OtherJob", "not this one", "check the address"))
+    with pytest.raises(Rejected) as caught:
+        held.wait_reform(NO_FENCE)
     assert (caught.value.code, caught.value.hint, cuts) == ("OtherJob", "check the address", ["cut"])
 
 
@@ -115,14 +120,16 @@ def test_applied_steps_are_told_together_in_order_and_before_anything_else(monke
     monkeypatch.setattr(held, "_put_out", told.append)
     for step in (1, 2, 3):
         held.applied(AGREED, (step, 0.5, ""))
-    held.send(wire.Done(3, "d"))
+    held.send(wire.TrainingDone(3, "d"))
     held.applied(NEXT, (4, 0.4, ""))
-    held.send(wire.Beat(4, "outside"))
-    rows = [(message.fence, row[0]) for message in told if isinstance(message, wire.Applied) for row in message.rows]
+    held.send(wire.Heartbeat(4, "outside"))
+    rows = [
+        (message.fence, row[0]) for message in told if isinstance(message, wire.StepsApplied) for row in message.rows
+    ]
     assert rows == [(AGREED, 1), (AGREED, 2), (AGREED, 3), (NEXT, 4)]
     kinds = [type(message) for message in told]
-    assert kinds[-3:] == [wire.Done, wire.Applied, wire.Beat]
-    assert kinds.count(wire.Applied) == 3, "the first at once, the next two together, the last of another world"
+    assert kinds[-3:] == [wire.TrainingDone, wire.StepsApplied, wire.Heartbeat]
+    assert kinds.count(wire.StepsApplied) == 3, "the first at once, the next two together, the last of another world"
 
 
 def test_a_new_coordinator_is_told_the_steps_of_the_present_world(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +140,8 @@ def test_a_new_coordinator_is_told_the_steps_of_the_present_world(monkeypatch: p
         held.applied(fence, (step, None, ""))
     told.clear()
     held._send_kept_rows()
-    held.send(wire.Beat(3, "outside"))
-    assert told == [wire.Applied(NEXT, ((2, None, ""), (3, None, ""))), wire.Beat(3, "outside")]
+    held.send(wire.Heartbeat(3, "outside"))
+    assert told == [wire.StepsApplied(NEXT, ((2, None, ""), (3, None, ""))), wire.Heartbeat(3, "outside")]
 
 
 @pytest.mark.parametrize("text", ["nowhere", "host:", ":1", "host:port"])

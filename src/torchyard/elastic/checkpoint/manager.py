@@ -15,13 +15,13 @@ from typing import IO, Any
 
 from torchyard.elastic import wire
 from torchyard.elastic.checkpoint import files
-from torchyard.elastic.checkpoint.copies import newest_copy
-from torchyard.elastic.checkpoint.memory import Memory
-from torchyard.elastic.checkpoint.remote import Cache, Store, is_remote
+from torchyard.elastic.checkpoint.remote import CheckpointCache, CheckpointStore, is_remote
+from torchyard.elastic.checkpoint.staged import newest_copy
+from torchyard.elastic.checkpoint.staging import Stager
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.order import Order
-from torchyard.elastic.worker.runtime import Restorable, Runtime
-from torchyard.elastic.worker.state import State
+from torchyard.elastic.sampler import StepSampler
+from torchyard.elastic.world.runtime import RestoreSource, WorkerRuntime
+from torchyard.elastic.world.state import TrainingState
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +33,28 @@ class Checkpoints:
     keep: int = 3
 
 
-class Keeper(Restorable):
+class CheckpointManager(RestoreSource):
     def __init__(
-        self, order: Order, *, job: str, name: str, memory: Path, every: int = 0, saving: Checkpoints | None = None
+        self,
+        order: StepSampler,
+        *,
+        job: str,
+        name: str,
+        memory: Path,
+        every: int = 0,
+        saving: Checkpoints | None = None,
     ) -> None:
         self._order = order
         self._job = job
         self._folder = memory
-        self._memory = Memory(memory, name)
+        self._memory = Stager(memory, name)
         self._every = every
         self._saving = saving
         self._prepared = False
-        self._writer: _Writer | None = None
-        self._remote: Cache | None = None
+        self._writer: _WriterProcess | None = None
+        self._remote: CheckpointCache | None = None
         if saving is not None and is_remote(saving.path):
-            self._remote = Cache(Store(saving.path), Path(mkdtemp(prefix="torchyard-checkpoints-")))
+            self._remote = CheckpointCache(CheckpointStore(saving.path), Path(mkdtemp(prefix="torchyard-checkpoints-")))
 
     def newest(self) -> int:
         copy = newest_copy(self._folder)
@@ -69,7 +76,7 @@ class Keeper(Restorable):
             )
         return found
 
-    def load(self, state: State) -> int:
+    def load(self, state: TrainingState) -> int:
         """Memory wins over disk when it is newer. A fresh model is step 0."""
         copy, saved = newest_copy(self._folder), self._sound()
         if copy is not None and (saved is None or copy.step >= saved[1].step):
@@ -82,7 +89,7 @@ class Keeper(Restorable):
             return saved[1].step
         return 0
 
-    def after_step(self, runtime: Runtime) -> None:
+    def after_step(self, runtime: WorkerRuntime) -> None:
         """Called when a step was applied and the loop's body has run."""
         step, saving = runtime.step, self._saving
         last = step == self._order.steps
@@ -99,18 +106,18 @@ class Keeper(Restorable):
         """The copy must be whole before the state changes."""
         self._memory.before_change()
 
-    def _save(self, runtime: Runtime, step: int, copy: Path) -> None:
+    def _save(self, runtime: WorkerRuntime, step: int, copy: Path) -> None:
         assert self._saving is not None
         if self._writer is None:
-            self._writer = _Writer(partial(self._saved, runtime))
+            self._writer = _WriterProcess(partial(self._saved, runtime))
         asked = {"copy": str(copy), "step": step, "root": self._saving.path, "keep": self._saving.keep}
         self._writer.ask(asked | {"job": self._job, "order": asdict(self._order)})
 
-    def _saved(self, runtime: Runtime, answer: dict[str, Any]) -> None:
+    def _saved(self, runtime: WorkerRuntime, answer: dict[str, Any]) -> None:
         if "error" in answer:
             sys.stderr.write(f"the checkpoint of step {answer['step']} was not saved: {answer['error']}\n")
         elif runtime.link is not None:
-            runtime.link.send(wire.Saved(runtime.fence, answer["step"], answer["path"], answer["sha256"]))
+            runtime.link.send(wire.CheckpointSaved(runtime.fence, answer["step"], answer["path"], answer["sha256"]))
 
     def close(self) -> None:
         """Wait for what is being written: the last checkpoint belongs to the job."""
@@ -120,7 +127,7 @@ class Keeper(Restorable):
             self._writer = None
 
 
-class _Writer:
+class _WriterProcess:
     """The writer process and the thread that hears its answers."""
 
     def __init__(self, heard: Callable[[dict[str, Any]], None]) -> None:

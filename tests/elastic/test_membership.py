@@ -9,35 +9,42 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchyard.elastic.coordinator.fleet import Began, Decision, Fleet, Limits, Order, Send
-from torchyard.elastic.wire import Fence, Go, Hello, Reform, Standing, Stop
+from torchyard.elastic.coordinator.membership import (
+    Action,
+    Membership,
+    MembershipEvent,
+    SendMessage,
+    WorldLimits,
+    WorldStarted,
+)
+from torchyard.elastic.wire import Fence, Hello, StartRendezvous, StartWorld, Stop, WorkerProgress
 
 
 @dataclass
 class Sim:
     """Workers that do what the messages say, one at a time, in an order the test chooses."""
 
-    fleet: Fleet
-    standing: dict[str, Standing] = field(default_factory=dict)
-    asked: dict[str, Reform] = field(default_factory=dict)
-    began: list[Began] = field(default_factory=list)
-    decided: list[Decision] = field(default_factory=list)
+    fleet: Membership
+    standing: dict[str, WorkerProgress] = field(default_factory=dict)
+    asked: dict[str, StartRendezvous] = field(default_factory=dict)
+    began: list[WorldStarted] = field(default_factory=list)
+    decided: list[MembershipEvent] = field(default_factory=list)
     stopped: dict[str, str] = field(default_factory=dict)
 
-    def do(self, orders: list[Order]) -> None:
+    def do(self, orders: list[Action]) -> None:
         for order in orders:
-            if isinstance(order, Began):
+            if isinstance(order, WorldStarted):
                 self.began.append(order)
-            elif isinstance(order, Decision):
+            elif isinstance(order, MembershipEvent):
                 self.decided.append(order)
             elif order.to in self.standing:
                 self._deliver(order)
 
-    def _deliver(self, order: Send) -> None:
+    def _deliver(self, order: SendMessage) -> None:
         name, message = order.to, order.message
-        if isinstance(message, Reform):
+        if isinstance(message, StartRendezvous):
             self.asked[name] = message
-        elif isinstance(message, Go):
+        elif isinstance(message, StartWorld):
             held = self.standing[name]
             if name in message.behind or name == message.leader:
                 held = replace(held, step=message.step, live=True)
@@ -50,7 +57,7 @@ class Sim:
             self.do(self.fleet.lost(name, "went"))
 
     def join(self, name: str, restorable: int = 0) -> None:
-        self.standing[name] = Standing(restorable=restorable)
+        self.standing[name] = WorkerProgress(restorable=restorable)
         self.do(self.fleet.joined(Hello("j", "", name, standing=self.standing[name])))
 
     def kill(self, name: str) -> None:
@@ -75,7 +82,9 @@ class Sim:
 
 
 def sim(least: int = 1, want: int = 2, **more: int) -> Sim:
-    return Sim(Fleet(1, Limits(least=least, most=more.get("most", 8), multiple_of=more.get("of", 1), want=want)))
+    return Sim(
+        Membership(1, WorldLimits(least=least, most=more.get("most", 8), multiple_of=more.get("of", 1), want=want))
+    )
 
 
 def test_the_first_world_waits_for_everyone_wanted() -> None:
@@ -225,7 +234,7 @@ def test_reports_and_complaints_of_an_older_fence_are_ignored() -> None:
     world.join("a")
     world.settle()
     assert world.fleet.broken("a", Fence(0, 1), "old news") == []
-    assert world.fleet.reported("a", Fence(0, 1), Standing()) == []
+    assert world.fleet.reported("a", Fence(0, 1), WorkerProgress()) == []
     assert world.fleet.running
 
 
@@ -240,10 +249,10 @@ def test_a_group_that_breaks_with_all_members_alive_is_formed_again() -> None:
 
 
 def test_a_restarted_coordinator_adopts_the_world_that_went_on_without_it() -> None:
-    fleet = Fleet(2, Limits(want=2))
+    fleet = Membership(2, WorldLimits(want=2))
     fence = Fence(1, 7)
     for name in ("a", "b"):
-        standing = Standing(fence, 40, live=True)
+        standing = WorkerProgress(fence, 40, live=True)
         assert fleet.joined(Hello("j", "", name, standing=standing, running=True, members=("a", "b"))) == []
     assert fleet.running
     assert fleet.fence == fence

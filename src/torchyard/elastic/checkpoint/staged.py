@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.worker.state import Snapshot, raw_bytes
+from torchyard.elastic.world.state import Snapshot, raw_bytes
 
 HEAD = 4096
 ALIGNED = 64
@@ -37,7 +37,7 @@ def places(tensors: list[torch.Tensor], start: int) -> tuple[list[int], int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class StagedState:
     """A whole copy: where it lies, and of which step."""
 
     path: Path
@@ -105,16 +105,16 @@ def _feed(handle: int, targets: list[tuple[int, torch.Tensor]]) -> None:
         list(pool.map(work, range(HANDS)))
 
 
-def read_copy(path: Path) -> Copy | None:
+def read_copy(path: Path) -> StagedState | None:
     """None unless the file is whole: its writer may have died in the middle."""
     try:
         with path.open("rb") as file:
             told = json.loads(file.read(HEAD).rstrip(b"\0 "))
-        return Copy(path, told["step"], told["header"], told["body"]) if told["whole"] else None
+        return StagedState(path, told["step"], told["header"], told["body"]) if told["whole"] else None
     except (OSError, ValueError, KeyError):
         return None
 
 
-def newest_copy(folder: Path) -> Copy | None:
+def newest_copy(folder: Path) -> StagedState | None:
     copies = [copy for copy in map(read_copy, folder.glob("*.state")) if copy is not None]
     return max(copies, key=lambda copy: copy.step, default=None)

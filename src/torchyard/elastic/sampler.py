@@ -81,7 +81,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StepSampler:
     """The data order of a job: `micro_batches` x `micro_size` records make a step.
 
     The last step of an epoch is as short as the records left; it is shared out evenly, never padded and never dropped.

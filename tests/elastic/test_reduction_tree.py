@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchyard.elastic.order import shares
-from torchyard.elastic.reduce.tree import Accumulator, Node, combine, roots
+from torchyard.elastic.reduce.tree import TreeAccumulator, TreeNode, combine, roots
+from torchyard.elastic.sampler import shares
 
 
 def plain(values: list[float]) -> float:
@@ -24,11 +24,11 @@ def test_any_share_out_gives_the_bits_of_the_undivided_tree(leaves: int, data: s
     values = [random.Random(leaf).uniform(-1e6, 1e6) for leaf in range(leaves)]
     world = data.draw(st.integers(1, leaves))
     speeds = data.draw(st.lists(st.floats(0.2, 5), min_size=world, max_size=world))
-    parts: list[tuple[Node, float]] = []
+    parts: list[tuple[TreeNode, float]] = []
     for block in shares(leaves, world, speeds):
-        own = Accumulator[float](leaves, lambda left, right: left + right)
+        own = TreeAccumulator[float](leaves, lambda left, right: left + right)
         for leaf in block:
-            own.push(Node(0, leaf), values[leaf])
+            own.push(TreeNode(0, leaf), values[leaf])
         assert tuple(node for node, _ in own.stack) == roots(block, leaves)
         parts += own.stack
     assert combine(parts, leaves, lambda left, right: left + right) == plain(list(values))
@@ -37,19 +37,19 @@ def test_any_share_out_gives_the_bits_of_the_undivided_tree(leaves: int, data: s
 @pytest.mark.parametrize(
     ("block", "leaves", "expected"),
     [
-        (range(8), 8, [Node(3, 0)]),
-        (range(4, 8), 8, [Node(2, 1)]),
-        (range(1, 4), 4, [Node(0, 1), Node(1, 1)]),
-        (range(4, 5), 5, [Node(2, 1)]),
-        (range(1), 1, [Node(0, 0)]),
+        (range(8), 8, [TreeNode(3, 0)]),
+        (range(4, 8), 8, [TreeNode(2, 1)]),
+        (range(1, 4), 4, [TreeNode(0, 1), TreeNode(1, 1)]),
+        (range(4, 5), 5, [TreeNode(2, 1)]),
+        (range(1), 1, [TreeNode(0, 0)]),
     ],
 )
-def test_a_block_ships_only_its_largest_whole_sub_trees(block: range, leaves: int, expected: list[Node]) -> None:
+def test_a_block_ships_only_its_largest_whole_sub_trees(block: range, leaves: int, expected: list[TreeNode]) -> None:
     assert list(roots(block, leaves)) == expected
 
 
 def test_an_incomplete_tree_has_no_total() -> None:
-    accumulator = Accumulator[float](4, lambda left, right: left + right)
-    accumulator.push(Node(0, 0), 1.0)
+    accumulator = TreeAccumulator[float](4, lambda left, right: left + right)
+    accumulator.push(TreeNode(0, 0), 1.0)
     with pytest.raises(ValueError, match="not complete"):
         accumulator.total()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from torchyard.elastic import wire
-from torchyard.elastic.errors import ElasticError, Refused
+from torchyard.elastic.errors import ElasticError, Rejected
 from torchyard.elastic.wire import Fence, Message
 
 BEAT_EVERY = 0.2
@@ -29,7 +29,7 @@ TELL_EVERY = 0.05
 """Applied steps are told together: a message for each would take a coordinator's time from workers beside it."""
 
 
-Row = tuple[int, float | None, str]
+AppliedRow = tuple[int, float | None, str]
 T = TypeVar("T")
 
 
@@ -38,7 +38,7 @@ class Superseded(Exception):
 
 
 @dataclass(slots=True)
-class Pulse:
+class HeartbeatState:
     """What the training thread is doing, for beats."""
 
     step: int = 0
@@ -46,7 +46,7 @@ class Pulse:
     cost: float = 0.0
 
 
-class Link:
+class CoordinatorClient:
     def __init__(
         self, address: tuple[str, int], hello: Callable[[], wire.Hello], *, on_urgent: Callable[[], None]
     ) -> None:
@@ -56,17 +56,17 @@ class Link:
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._socket: socket.socket | None = None
-        self._reform: wire.Reform | None = None
+        self._reform: wire.StartRendezvous | None = None
         self._reform_at = 0.0
-        self._go: wire.Go | None = None
+        self._go: wire.StartWorld | None = None
         self._values: dict[tuple[Fence, str], bytes] = {}
-        self._rows: deque[tuple[Fence, Row]] = deque(maxlen=KEPT_ROWS)
-        self._untold: tuple[Fence, list[Row]] | None = None
+        self._rows: deque[tuple[Fence, AppliedRow]] = deque(maxlen=KEPT_ROWS)
+        self._untold: tuple[Fence, list[AppliedRow]] | None = None
         self._told_at = 0.0
         self._closing = False
-        self.pulse = Pulse()
+        self.pulse = HeartbeatState()
         self.stop: wire.Stop | None = None
-        self.refusal: wire.Refusal | None = None
+        self.refusal: wire.Rejection | None = None
         self.lost_at: float | None = None
         self.own_address = "127.0.0.1"
         self._thread = threading.Thread(target=self._run, name="elastic-link", daemon=True)
@@ -122,7 +122,7 @@ class Link:
                 self._take_frames(received)
             if time.monotonic() >= beat_at:
                 beat_at = time.monotonic() + BEAT_EVERY
-                self.send(wire.Beat(self.pulse.step, self.pulse.phase, round(self.pulse.cost, 6)))
+                self.send(wire.Heartbeat(self.pulse.step, self.pulse.phase, round(self.pulse.cost, 6)))
 
     def _take_frames(self, received: bytearray) -> None:
         while len(received) >= wire.LENGTH.size:
@@ -137,22 +137,22 @@ class Link:
         urgent = False
         with self._changed:
             match message:
-                case wire.Reform(fence=fence):
+                case wire.StartRendezvous(fence=fence):
                     if self._reform is None or fence > self._reform.fence:
                         self._reform, self._reform_at = message, time.monotonic()
                         kept = self._go.fence if self._go is not None and not message.urgent else fence
                         self._values = {key: value for key, value in self._values.items() if key[0] >= kept}
                     urgent = message.urgent
-                case wire.Go():
+                case wire.StartWorld():
                     self._go = message
-                case wire.Put(fence=fence, key=key, value=value):
+                case wire.StoreValue(fence=fence, key=key, value=value):
                     self._values[fence, key] = base64.b64decode(value)
                 case wire.Stop(why=why):
                     # An expelled worker whose connection still works was only slow: it comes back as a newcomer.
                     if why != "expelled":
                         self.stop = message
                         urgent = why == "failed"
-                case wire.Refusal():
+                case wire.Rejection():
                     self.refusal = message
                     urgent = True
             self._changed.notify_all()
@@ -174,7 +174,7 @@ class Link:
             self._socket.close()
             self._socket = None
 
-    def applied(self, fence: Fence, row: Row) -> None:
+    def applied(self, fence: Fence, row: AppliedRow) -> None:
         """A step of this world was applied: the coordinator hears of it soon, and before anything else."""
         with self._sending:
             self._rows.append((fence, row))
@@ -189,7 +189,7 @@ class Link:
         if self._untold is not None:
             (fence, rows), self._untold = self._untold, None
             self._told_at = time.monotonic()
-            self._put_out(wire.Applied(fence, tuple(rows)))
+            self._put_out(wire.StepsApplied(fence, tuple(rows)))
 
     def _send_kept_rows(self) -> None:
         with self._sending:
@@ -197,9 +197,9 @@ class Link:
             rows = tuple(row for fence, row in self._rows if fence == newest)
             self._untold = None
             if newest is not None:
-                self._put_out(wire.Applied(newest, rows))
+                self._put_out(wire.StepsApplied(newest, rows))
 
-    def wanted(self, held: Fence) -> wire.Reform | None:
+    def wanted(self, held: Fence) -> wire.StartRendezvous | None:
         """The change the coordinator has asked for beyond the world this worker is in."""
         with self._changed:
             if self.stop is not None or self.refusal is not None:
@@ -209,13 +209,13 @@ class Link:
     def asked_at(self) -> float:
         return self._reform_at
 
-    def wait_reform(self, held: Fence, timeout: float | None = None) -> wire.Reform | None:
+    def wait_reform(self, held: Fence, timeout: float | None = None) -> wire.StartRendezvous | None:
         with self._changed:
             self._changed.wait_for(lambda: self._over() or self._newer(held) is not None, timeout)
             self.check()
             return self._newer(held)
 
-    def _newer(self, held: Fence) -> wire.Reform | None:
+    def _newer(self, held: Fence) -> wire.StartRendezvous | None:
         return self._reform if self._reform is not None and self._reform.fence > held else None
 
     def _overtaken(self, fence: Fence) -> bool:
@@ -226,7 +226,7 @@ class Link:
         newer = self._newer(fence)
         return newer is not None and newer.urgent
 
-    def wait_go(self, fence: Fence) -> wire.Go:
+    def wait_go(self, fence: Fence) -> wire.StartWorld:
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -286,7 +286,7 @@ class Link:
         with self._changed:
             self._values[fence, key] = value
             self._changed.notify_all()
-        self.send(wire.Put(fence, key, base64.b64encode(value).decode()))
+        self.send(wire.StoreValue(fence, key, base64.b64encode(value).decode()))
 
     def wait_stop_or_reform(self, held: Fence) -> wire.Stop | None:
         with self._changed:
@@ -299,9 +299,9 @@ class Link:
     def check(self) -> None:
         """Raise what ends this worker's part in the job."""
         if self.refusal is not None:
-            raise Refused(self.refusal.code, self.refusal.reason, hint=self.refusal.hint)
+            raise Rejected(self.refusal.code, self.refusal.reason, hint=self.refusal.hint)
         if self.stop is not None:
-            raise Ended(self.stop)
+            raise WorkerStopped(self.stop)
 
     def close(self) -> None:
         self._closing = True
@@ -314,7 +314,7 @@ class Link:
             self._thread.join(1.0)
 
 
-class Ended(Exception):
+class WorkerStopped(Exception):
     """The coordinator has told this worker to stop."""
 
     def __init__(self, stop: wire.Stop) -> None:

@@ -10,24 +10,24 @@ from functools import partial
 from typing import Any, TypeVar
 
 from torchyard.elastic.ledger import Ledger
-from torchyard.elastic.wire import Applied, Fence
+from torchyard.elastic.wire import Fence, StepsApplied
 
 T = TypeVar("T")
 KEPT_EVENTS = 2000
 
 
-class Scribe:
+class LedgerWriter:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
-        self._rows: list[tuple[Applied, int, str]] = []
+        self._rows: list[tuple[StepsApplied, int, str]] = []
         self._events: list[tuple[float, str, str, dict[str, Any]]] = []
         self.events: deque[dict[str, Any]] = deque(ledger.events(limit=KEPT_EVENTS), maxlen=KEPT_EVENTS)
         self._last_id = self.events[-1]["id"] if self.events else 0
         self.commits: deque[float] = deque(maxlen=1000)
         self.failure: BaseException | None = None
 
-    def applied(self, message: Applied, *, world: int, by: str) -> None:
+    def applied(self, message: StepsApplied, *, world: int, by: str) -> None:
         self._rows.append((message, world, by))
 
     def event(self, reason: str, message: str, **facts: Any) -> None:

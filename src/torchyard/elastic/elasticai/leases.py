@@ -15,26 +15,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
-from torchyard.elastic.order import Order
+from torchyard.elastic.sampler import StepSampler
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class BatchLease:
     step: int
     micro: int
 
 
-class Leases:
+class BatchLeases:
     """`position` tells the last applied step and this worker's block of micro-batches."""
 
-    def __init__(self, order: Order, position: Callable[[], tuple[int, range]]) -> None:
+    def __init__(self, order: StepSampler, position: Callable[[], tuple[int, range]]) -> None:
         self._order = order
         self._position = position
         self._changed = threading.Condition()
-        self._given: dict[int, Lease] = {}
+        self._given: dict[int, BatchLease] = {}
         self._dropped = 0
 
-    def take(self, number: int) -> Lease | None:
+    def take(self, number: int) -> BatchLease | None:
         """The lease of the program's batch `number`. Waits while all is leased but not yet applied; None at the end."""
         with self._changed:
             while number not in self._given:
@@ -48,16 +48,16 @@ class Leases:
                 self._changed.wait(0.2)
             return self._given[number]
 
-    def _next(self, applied: int, block: range) -> Lease | None:
+    def _next(self, applied: int, block: range) -> BatchLease | None:
         held = set(self._given.values())
         for step in range(applied + 1, self._order.steps + 1):
             for micro in block:
-                lease = Lease(step, micro)
+                lease = BatchLease(step, micro)
                 if lease not in held and self._order.micro_span(step, micro).records:
                     return lease
         return None
 
-    def of(self, number: int) -> Lease | None:
+    def of(self, number: int) -> BatchLease | None:
         with self._changed:
             return self._given.get(number)
 

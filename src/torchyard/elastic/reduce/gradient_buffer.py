@@ -13,10 +13,10 @@ from torchyard.elastic.errors import ElasticError
 FLAG, LOSS, FIXED = 0, 1, 2
 
 
-class Flat:
+class GradientBuffer:
     """One vector and its views: `grads` in the shape of the parameters, `tail` behind them."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: GradientLayout) -> None:
         self.vector = torch.zeros(layout.room, dtype=layout.dtype, device=layout.device)
         self.used = self.vector[: layout.size]
         self.grads = [
@@ -30,7 +30,7 @@ class Flat:
         ]
 
 
-class Layout:
+class GradientLayout:
     def __init__(self, model: torch.nn.Module, *, padding: int) -> None:
         # Backward makes the last parameters' gradients first: in reverse order a prefix is ready early.
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad][::-1]
@@ -61,19 +61,19 @@ class Layout:
         self.room = self.size + padding
 
 
-def forget_gradients(layout: Layout) -> None:
+def forget_gradients(layout: GradientLayout) -> None:
     """Backward adds to what is there: the last step's mean must not be."""
     for parameter in layout.parameters:
         parameter.grad = None
 
 
-class Statistics:
+class RunningStatistics:
     """Running statistics as a function of the step, not of who ran what.
 
     Every micro-batch starts from the statistics the step began with; the step ends with their weighted mean.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: GradientLayout) -> None:
         self._layout = layout
         self._before: list[torch.Tensor] = []
         self._counts: list[torch.Tensor] = []
@@ -92,7 +92,7 @@ class Statistics:
         for counter, before in zip(self._layout.counters, self._counts, strict=True):
             counter.copy_(before)
 
-    def settle(self, total: Flat) -> None:
+    def settle(self, total: GradientBuffer) -> None:
         for buffer, mean in zip(self._layout.statistics, total.statistics, strict=True):
             buffer.copy_(mean)
         for counter, before in zip(self._layout.counters, self._counts, strict=True):

@@ -14,7 +14,7 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from torchyard.elastic.coordinator.fleet import Limits
+from torchyard.elastic.coordinator.membership import WorldLimits
 from torchyard.elastic.errors import ElasticError
 from torchyard.elastic.run import write_record
 
@@ -58,6 +58,6 @@ def record(world: str, port: str) -> dict[str, object]:
         "address": f"127.0.0.1:{port}",
         "lease": LEASE,
         "hang_after": 300.0,
-        "limits": asdict(Limits(least, most, 1, want)),
+        "limits": asdict(WorldLimits(least, most, 1, want)),
         "runner": os.getpid(),
     }

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from torchyard.elasticdl import strings
-from torchyard.elasticdl.strings import BadFlag
+from torchyard.elasticdl import flag_values
+from torchyard.elasticdl.flag_values import BadFlag
 
 
 def test_a_host_path_is_mounted_as_the_tutorial_asks() -> None:
-    made = strings.volumes("host_path=/home/me/data,mount_path=/data", "w-0")
+    made = flag_values.volumes("host_path=/home/me/data,mount_path=/data", "w-0")
     assert made.volumes == [{"name": "w-0-volume-0", "hostPath": {"path": "/home/me/data"}}]
     assert made.mounts == [{"name": "w-0-volume-0", "mountPath": "/data"}]
 
 
 def test_the_same_source_twice_is_one_volume_with_two_mounts() -> None:
-    made = strings.volumes(
+    made = flag_values.volumes(
         "claim_name=c,mount_path=/a;claim_name=c,mount_path=/b,sub_path=x;host_path=/h,mount_path=/h,type=Directory",
         "p",
     )
@@ -37,7 +37,7 @@ def test_the_same_source_twice_is_one_volume_with_two_mounts() -> None:
 )
 def test_a_volume_that_makes_no_sense_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(BadFlag, match=said):
-        strings.volumes(text, "p")
+        flag_values.volumes(text, "p")
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_a_volume_that_makes_no_sense_is_refused_with_the_reason(text: str, said
     ],
 )
 def test_values_of_variables_may_hold_commas(text: str, found: dict[str, str]) -> None:
-    assert strings.environment(text) == found
+    assert flag_values.environment(text) == found
 
 
 @pytest.mark.parametrize("text", ["a", "a=1=2", "=1"])
 def test_variables_that_cannot_be_told_apart_are_refused(text: str) -> None:
     with pytest.raises(BadFlag, match="KEY=VALUE"):
-        strings.environment(text)
+        flag_values.environment(text)
 
 
 def test_resources_get_the_names_kubernetes_has() -> None:
-    found = strings.resources("cpu=250m,memory=32Mi,disk=1Gi,gpu=1", flag="--x")
+    found = flag_values.resources("cpu=250m,memory=32Mi,disk=1Gi,gpu=1", flag="--x")
     assert found == {"cpu": "250m", "memory": "32Mi", "ephemeral-storage": "1Gi", "nvidia.com/gpu": "1"}
-    assert strings.resources("amd.com/gpu=2", flag="--x") == {"amd.com/gpu": "2"}
+    assert flag_values.resources("amd.com/gpu=2", flag="--x") == {"amd.com/gpu": "2"}
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_resources_get_the_names_kubernetes_has() -> None:
 )
 def test_resources_that_make_no_sense_are_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(BadFlag, match=said):
-        strings.resources(text, flag="--worker_resource_request")
+        flag_values.resources(text, flag="--worker_resource_request")
 
 
 def test_a_limit_that_is_not_given_is_the_request() -> None:
-    assert strings.both("cpu=1", "", flag="--x") == {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
-    assert strings.both("cpu=1", "cpu=2", flag="--x")["limits"] == {"cpu": "2"}
+    assert flag_values.both("cpu=1", "", flag="--x") == {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}
+    assert flag_values.both("cpu=1", "cpu=2", flag="--x")["limits"] == {"cpu": "2"}

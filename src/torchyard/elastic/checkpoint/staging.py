@@ -20,16 +20,16 @@ from typing import Any
 
 import torch
 
-from torchyard.elastic.checkpoint.copies import HANDS, HEAD, places, read_copy
+from torchyard.elastic.checkpoint.staged import HANDS, HEAD, places, read_copy
 from torchyard.elastic.errors import ElasticError
-from torchyard.elastic.worker.state import Snapshot
+from torchyard.elastic.world.state import Snapshot
 
 TOUCHED_AT_ONCE = 64 << 20
 WAIT_FOR_THE_DEAD = 10.0
 """A process with much memory takes seconds to end, and its GPU may write until it has."""
 
 
-class _Slot:
+class _StagingFile:
     """One file: mapped once, its pages touched before they are needed, and pinned where a GPU writes to them.
 
     It is held by a lock for as long as its worker lives; the one that gets its place next takes the file over.
@@ -109,7 +109,7 @@ def _create(path: Path, room: int) -> int:
     return handle
 
 
-class _Shadow:
+class _DeviceCopy:
     """A second copy of the state on the GPU, made once, and the stream on which it goes to the host."""
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
@@ -127,19 +127,19 @@ class _Shadow:
         return Snapshot(snapshot.skeleton, self._held)
 
 
-class Memory:
+class Stager:
     """Both files and the one thread that makes and fills them, in the order it was asked to."""
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._paths = [folder / f"{name}.{turn}.state" for turn in (0, 1)]
-        self._slots: list[_Slot | None] = [None, None]
+        self._slots: list[_StagingFile | None] = [None, None]
         newest = max(map(read_copy, self._paths), key=lambda copy: copy.step if copy else -1)
         self._turn = self._paths.index(newest.path) if newest else 0  # the other is written first
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="elastic-copy")
         self._copied: Future[Path] | None = None
         self._others: list[Future[None]] = []
-        self._shadow: _Shadow | None = None
+        self._shadow: _DeviceCopy | None = None
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Make room for copies of such a state, before the first is wanted. A whole copy that is there stays."""
@@ -166,31 +166,31 @@ class Memory:
         if then is not None:
             self._others.append(self._aside.submit(lambda: then(copied.result())))
 
-    def _copy(self, step: int, taken: Snapshot, header: bytes, shadow: _Shadow | None) -> Path:
+    def _copy(self, step: int, taken: Snapshot, header: bytes, shadow: _DeviceCopy | None) -> Path:
         self._turn = 1 - self._turn
         with torch.cuda.stream(shadow.stream) if shadow is not None else nullcontext():
             slot = self._slot(self._turn, _room(taken, header), pinned=_on_gpu(taken))
             slot.fill(step, taken, header)
         return slot.path
 
-    def _shadow_for(self, snapshot: Snapshot) -> _Shadow | None:
+    def _shadow_for(self, snapshot: Snapshot) -> _DeviceCopy | None:
         """None where there is no GPU, or no room for a second copy on it: then updates wait for the copy."""
         if not _on_gpu(snapshot):
             return None
         if self._shadow is not None and self._shadow.fits(snapshot.tensors):
             return self._shadow
         try:
-            return _Shadow(snapshot.tensors)
+            return _DeviceCopy(snapshot.tensors)
         except torch.cuda.OutOfMemoryError:
             return None
 
-    def _slot(self, turn: int, room: int, *, pinned: bool) -> _Slot:
+    def _slot(self, turn: int, room: int, *, pinned: bool) -> _StagingFile:
         held = self._slots[turn]
         if held is not None and held.room < room:
             held.close()
             held = None
         if held is None:
-            held = self._slots[turn] = _Slot(self._paths[turn], room + HEAD, pinned=pinned)
+            held = self._slots[turn] = _StagingFile(self._paths[turn], room + HEAD, pinned=pinned)
         return held
 
     @property
