@@ -16,8 +16,8 @@ from tests.support.yard import Yard
 
 from torchyard.kube import kubeconfig
 from torchyard.kube.connect import open_client
-from torchyard.node.agent import Agent
-from torchyard.node.runtime.probe import Machine
+from torchyard.node.agent import NodeAgent
+from torchyard.node.runtime.machine_features import MachineFeatures
 from torchyard.node.settings import NodeSettings
 from torchyard.yard.process import run
 from torchyard.yard.settings import Settings
@@ -72,7 +72,7 @@ class ForkedAgent:
     root: Path
     name: str
     config: Path  # how to reach the API server
-    machine: Machine
+    machine: MachineFeatures
     child: BaseProcess | None = None
 
     def start(self) -> None:
@@ -86,11 +86,11 @@ class ForkedAgent:
             self.child.join()
 
 
-def _look_after_pods(root: Path, name: str, config: Path, machine: Machine) -> None:
+def _look_after_pods(root: Path, name: str, config: Path, machine: MachineFeatures) -> None:
     settings = NodeSettings(root=root, name=name, python=sys.executable)
 
     async def serve() -> None:
         async with open_client(kubeconfig.load(config), "torchyard-node") as client:
-            await Agent(client, settings, machine=machine).run()
+            await NodeAgent(client, settings, machine=machine).run()
 
     asyncio.run(serve())

@@ -1,4 +1,4 @@
-"""Agent, API server, keeper and shims killed at random under twenty pods: nothing lost, nothing twice, nothing left.
+"""Agent, API server, zygote and shims killed at random under twenty pods: nothing lost, nothing twice, nothing left.
 
 The agent runs in a process of its own here, so that it and the API server can be killed apart.
 """
@@ -29,7 +29,7 @@ from torchyard.api.gvr import PODS
 from torchyard.kube import kubeconfig
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
-from torchyard.node.shim import record
+from torchyard.node.shim import records
 from torchyard.node.shutdown import stop_pods
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(rounds(300, 5400))]
@@ -72,8 +72,8 @@ class Machine:
             await asyncio.to_thread(self.server.start)
         return True
 
-    async def kill_keeper(self, _: random.Random) -> bool:
-        return _shoot(self.root / "keeper.lock", self.root)
+    async def kill_zygote(self, _: random.Random) -> bool:
+        return _shoot(self.root / "zygote.lock", self.root)
 
     async def kill_shim(self, rng: random.Random) -> bool:
         running = [home for home in (self.root / "pods").glob("*") if _is_running(home)]
@@ -89,7 +89,7 @@ class Machine:
     async def kill(self, rng: random.Random) -> None:
         """Whoever it hits; what is not there to be killed does not count."""
         while True:
-            name = rng.choices(("agent", "server", "keeper", "shim"), weights=(35, 15, 15, 35))[0]
+            name = rng.choices(("agent", "server", "zygote", "shim"), weights=(35, 15, 15, 35))[0]
             if await getattr(self, f"kill_{name}")(rng):
                 self.kills[name] += 1
                 return
@@ -232,8 +232,8 @@ def _starts(marks: Path) -> Counter[str]:
 
 
 def _is_running(home: Path) -> bool:
-    known = record.read(record.record_path(str(home), "main", 0))
-    return bool(known and known["state"] == record.RUNNING)
+    known = records.read(records.record_path(str(home), "main", 0))
+    return bool(known and known["state"] == records.RUNNING)
 
 
 def _judge(machine: Machine, ended: Object, starts: int) -> None:
@@ -254,7 +254,7 @@ def _judge(machine: Machine, ended: Object, starts: int) -> None:
 
 
 async def _nothing_left(machine: Machine, marks: Path) -> None:
-    """No container, no directory, no process of the node's but its keeper, its spare shims and its network's anchor."""
+    """No container, no directory, no process of the node's but its zygote, its spare shims and its namespace holder."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
         containers = support.processes_with(f": {marks}")

@@ -20,7 +20,7 @@ from torchyard.yard.plane import Plane
 from torchyard.yard.settings import Settings
 
 
-class Node:
+class RunningNode:
     """Pods on a real node: made, waited for, looked at."""
 
     def __init__(self, plane: Plane) -> None:
@@ -89,18 +89,18 @@ class Node:
 
 
 @contextlib.asynccontextmanager
-async def running_node(state: Path) -> AsyncIterator[Node]:
+async def running_node(state: Path) -> AsyncIterator[RunningNode]:
     settings = Settings(state=state, port=0, node=True, node_name="here")
     try:
         async with Plane(settings) as plane:
             assert plane.agent
             await asyncio.wait_for(plane.agent.ready.wait(), 30)
-            yield Node(plane)
+            yield RunningNode(plane)
     finally:
         await stop_pods(settings.state / "node")
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[Node]:
+async def node(tmp_path: Path) -> AsyncIterator[RunningNode]:
     async with running_node(tmp_path / "state") as made:
         yield made

@@ -1,4 +1,4 @@
-"""A throw-away node directory with its keeper, and launches for it. Everything started is stopped."""
+"""A throw-away node directory with its zygote, and launches for it. Everything started is stopped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from torchyard.node.runtime import compose, probe
-from torchyard.node.shim import record
-from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient, ShimGone
+from torchyard.node.runtime import machine_features, rootfs_steps
+from torchyard.node.shim import records
+from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimNotRunning, ZygoteClient
 
 NETWORK = {
     "bridge": "yard0",
@@ -31,8 +31,8 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 @lru_cache(maxsize=1)
-def machine() -> probe.Machine:
-    return probe.probe()
+def machine() -> machine_features.MachineFeatures:
+    return machine_features.detect()
 
 
 def need_sandbox() -> None:
@@ -51,13 +51,13 @@ def need_outbound() -> None:
         pytest.skip(f"no outbound network on this machine: {machine().outbound_missing}")
 
 
-class Yard:
+class ShimHarness:
     """One node's state directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.sandboxed = machine().sandbox
-        self.keeper = KeeperClient(root, {"namespaces": self.sandboxed, "network": NETWORK})
+        self.zygote = ZygoteClient(root, {"namespaces": self.sandboxed, "network": NETWORK})
         self.pods: list[Path] = []
 
     async def pod(self, name: str, *, sandboxed: bool = True, address: str = "") -> ShimClient:
@@ -65,9 +65,9 @@ class Yard:
         home.mkdir()
         network = {**NETWORK, "address": address} if address else None
         plan = {"sandboxed": sandboxed, "hostname": name, "tmpfs": [], "network": network}
-        record.write(str(home / "pod.json"), plan)
+        records.write(str(home / "pod.json"), plan)
         self.pods.append(home)
-        await self.keeper.start_shim(home)
+        await self.zygote.start_shim(home)
         return ShimClient(home)
 
     def launch(self, pod: ShimClient, name: str, argv: list[str], *, sandboxed: bool = True, **more: Any) -> None:
@@ -78,8 +78,8 @@ class Yard:
         scratch.mkdir(parents=True)
         steps = more.pop("steps", None)
         if sandboxed and steps is None:
-            root = compose.Root(machine=True, prefixes=(Path(sys.prefix), Path(sys.base_prefix)))
-            steps = compose.root_steps(root, more.pop("mounts", []), scratch=home / f"{attempt}.rw", devices=[])
+            root = rootfs_steps.RootfsSource(machine=True, prefixes=(Path(sys.prefix), Path(sys.base_prefix)))
+            steps = rootfs_steps.root_steps(root, more.pop("mounts", []), scratch=home / f"{attempt}.rw", devices=[])
         launch = {
             "container": name,
             "attempt": attempt,
@@ -101,19 +101,19 @@ class Yard:
             "cgroups": [],
             "memory_limit": None,
         }
-        record.write(record.launch_path(str(pod.pod), name, attempt), launch | more)
+        records.write(records.launch_path(str(pod.pod), name, attempt), launch | more)
 
-    async def run(self, pod: ShimClient, name: str, argv: list[str], **more: Any) -> record.Record:
+    async def run(self, pod: ShimClient, name: str, argv: list[str], **more: Any) -> records.ContainerRecord:
         """Start a container and wait for its end."""
         self.launch(pod, name, argv, **more)
         await pod.start(name, more.get("attempt", 0))
         return await self.ended(pod, name, more.get("attempt", 0))
 
-    async def ended(self, pod: ShimClient, name: str, attempt: int = 0) -> record.Record:
-        path = record.record_path(str(pod.pod), name, attempt)
+    async def ended(self, pod: ShimClient, name: str, attempt: int = 0) -> records.ContainerRecord:
+        path = records.record_path(str(pod.pod), name, attempt)
         for _ in range(2000):
-            found = record.read(path)
-            if found and found["state"] == record.EXITED:
+            found = records.read(path)
+            if found and found["state"] == records.EXITED:
                 return found
             await asyncio.sleep(0.01)
         raise AssertionError(f"{name} did not end")
@@ -125,16 +125,16 @@ class Yard:
 
     async def close(self) -> None:
         for home in self.pods:
-            with contextlib.suppress(ShimGone):
+            with contextlib.suppress(ShimNotRunning):
                 await ShimClient(home).shutdown()
         for _ in range(500):
             if not any(_held(home / "shim.lock") for home in self.pods):
                 break
             await asyncio.sleep(0.01)
-        with contextlib.suppress(ShimGone):
+        with contextlib.suppress(ShimNotRunning):
             await ClusterNetwork(self.root).shutdown()
-        with contextlib.suppress(ShimGone):
-            await self.keeper.shutdown()
+        with contextlib.suppress(ShimNotRunning):
+            await self.zygote.shutdown()
         shutil.rmtree(self.root, ignore_errors=True)
 
 
@@ -152,8 +152,8 @@ def _held(lock: Path) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def yard(root: Path) -> AsyncIterator[Yard]:
-    made = Yard(root)
+async def yard(root: Path) -> AsyncIterator[ShimHarness]:
+    made = ShimHarness(root)
     try:
         yield made
     finally:

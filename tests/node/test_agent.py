@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node
+from tests.node.conftest import RunningNode
 
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import CONFIG_MAPS, LEASES, NODES, PODS, SECRETS
 from torchyard.api.objects import Object
 from torchyard.node.images.store import ImageStore
-from torchyard.node.pod import starter
-from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.pod import container_starter
+from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.yard.plane import Plane
 
 
@@ -32,7 +32,7 @@ def waiting(pod: Object) -> Object:
     return found
 
 
-async def test_a_pod_runs_and_tells_how_it_ended(node: Node) -> None:
+async def test_a_pod_runs_and_tells_how_it_ended(node: RunningNode) -> None:
     await node.script("p", "echo hello; echo last words > /dev/termination-log; exit 3")
     pod = await node.phase("p", "Failed")
     ended = state(pod)["state"]["terminated"]
@@ -43,7 +43,7 @@ async def test_a_pod_runs_and_tells_how_it_ended(node: Node) -> None:
     assert pod["status"]["startTime"]
 
 
-async def test_a_running_pod_is_ready_and_has_an_address(node: Node) -> None:
+async def test_a_running_pod_is_ready_and_has_an_address(node: RunningNode) -> None:
     support.need_network()
     await node.script("p", "hostname -i; sleep 60")
     pod = await node.phase("p", "Running")
@@ -57,7 +57,7 @@ async def test_a_running_pod_is_ready_and_has_an_address(node: Node) -> None:
     }
 
 
-async def test_a_pod_that_is_over_leaves_its_address_to_others(node: Node) -> None:
+async def test_a_pod_that_is_over_leaves_its_address_to_others(node: RunningNode) -> None:
     support.need_network()
     assert node.plane.agent
     await node.script("first", "exit 0")
@@ -75,7 +75,7 @@ async def test_a_pod_that_is_over_leaves_its_address_to_others(node: Node) -> No
     assert (await node.get("first") or {})["status"]["podIP"] == address, "it is still told"
 
 
-async def test_init_containers_run_first_and_share_volumes(node: Node) -> None:
+async def test_init_containers_run_first_and_share_volumes(node: RunningNode) -> None:
     mounts = [{"name": "shared", "mountPath": "/shared"}]
 
     def append(number: int) -> list[str]:
@@ -108,7 +108,7 @@ async def test_init_containers_run_first_and_share_volumes(node: Node) -> None:
     assert [one["ready"] for one in pod["status"]["initContainerStatuses"]] == [True, True]
 
 
-async def test_a_failing_container_is_restarted_then_backs_off(node: Node) -> None:
+async def test_a_failing_container_is_restarted_then_backs_off(node: RunningNode) -> None:
     await node.script("p", "exit 1", policy="Always")
     pod = await node.until("p", lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
     assert state(pod)["restartCount"] == 1
@@ -116,7 +116,7 @@ async def test_a_failing_container_is_restarted_then_backs_off(node: Node) -> No
     assert "BackOff" in await node.events("p")
 
 
-async def test_environment_comes_from_everywhere_it_may_come_from(node: Node) -> None:
+async def test_environment_comes_from_everywhere_it_may_come_from(node: RunningNode) -> None:
     await node.client.create(
         CONFIG_MAPS,
         {
@@ -153,7 +153,7 @@ async def test_environment_comes_from_everywhere_it_may_come_from(node: Node) ->
     assert await node.log("p") == wanted
 
 
-async def test_changes_of_config_maps_secrets_and_labels_reach_a_running_pod(node: Node) -> None:
+async def test_changes_of_config_maps_secrets_and_labels_reach_a_running_pod(node: RunningNode) -> None:
     support.need_sandbox()
     for ref, kind in ((CONFIG_MAPS, "ConfigMap"), (SECRETS, "Secret")):
         made = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "c"}, "data": {"key": "b2xk"}}
@@ -177,7 +177,7 @@ async def test_changes_of_config_maps_secrets_and_labels_reach_a_running_pod(nod
     await node.phase("p", "Succeeded", seconds=60)
 
 
-async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(node: Node) -> None:
+async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(node: RunningNode) -> None:
     container = {"envFrom": [{"configMapRef": {"name": "late"}}]}
     await node.script("p", "echo $X", container=container)
     pod = await node.until(
@@ -203,7 +203,9 @@ async def test_a_missing_config_map_keeps_a_container_waiting_until_it_is_there(
         ("Not A Name", {"InvalidImageName"}, "invalid reference format"),
     ],
 )
-async def test_an_image_that_is_not_here_says_what_to_do(node: Node, image: str, reasons: set[str], words: str) -> None:
+async def test_an_image_that_is_not_here_says_what_to_do(
+    node: RunningNode, image: str, reasons: set[str], words: str
+) -> None:
     await node.create("p", {"containers": [{"name": "main", "image": image}]})
     pod = await node.until(
         "p",
@@ -216,9 +218,9 @@ async def test_an_image_that_is_not_here_says_what_to_do(node: Node, image: str,
 
 
 async def test_an_image_that_comes_later_is_found_between_two_pulls(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starter, "_PULL_FIRST", 3600.0)
+    monkeypatch.setattr(container_starter, "_PULL_FIRST", 3600.0)
     container = {"name": "main", "image": "made/later:1", "command": ["sh", "-c", "echo here"]}
     await node.create("p", {"restartPolicy": "Never", "containers": [container]})
     await node.until("p", lambda pod: waiting(pod).get("reason") == "ImagePullBackOff")
@@ -229,7 +231,7 @@ async def test_an_image_that_comes_later_is_found_between_two_pulls(
     assert await node.log("p") == "here\n"
 
 
-async def test_deletion_gives_a_container_its_grace_and_leaves_nothing(node: Node) -> None:
+async def test_deletion_gives_a_container_its_grace_and_leaves_nothing(node: RunningNode) -> None:
     script = "trap 'echo stopping; exit 0' TERM; echo ready; while true; do sleep 0.05; done"
     await node.script("p", script, terminationGracePeriodSeconds=20)
     pod = await node.phase("p", "Running")
@@ -246,14 +248,14 @@ async def test_deletion_gives_a_container_its_grace_and_leaves_nothing(node: Nod
     assert "Killing" in await node.events("p")
 
 
-async def test_a_deaf_container_is_killed_after_its_grace(node: Node) -> None:
+async def test_a_deaf_container_is_killed_after_its_grace(node: RunningNode) -> None:
     await node.script("p", "trap '' TERM; while true; do sleep 1; done", terminationGracePeriodSeconds=1)
     await node.phase("p", "Running")
     await node.client.delete(PODS, "p", "default")
     await node.gone("p", seconds=10)
 
 
-async def test_a_forced_deletion_ends_the_processes_too(node: Node) -> None:
+async def test_a_forced_deletion_ends_the_processes_too(node: RunningNode) -> None:
     support.need_sandbox()
     await node.script("p", "exec sleep 98765", terminationGracePeriodSeconds=60)
     await node.phase("p", "Running")
@@ -276,7 +278,7 @@ def _running(mark: str) -> bool:
     return False
 
 
-async def test_a_deadline_ends_a_pod(node: Node) -> None:
+async def test_a_deadline_ends_a_pod(node: RunningNode) -> None:
     await node.script("p", "trap '' TERM; sleep 60 & wait", activeDeadlineSeconds=1)
     pod = await node.phase("p", "Failed")
     assert (pod["status"]["reason"], pod["status"]["message"]) == (
@@ -285,7 +287,7 @@ async def test_a_deadline_ends_a_pod(node: Node) -> None:
     )
 
 
-async def test_probes_decide_over_readiness_and_life(node: Node) -> None:
+async def test_probes_decide_over_readiness_and_life(node: RunningNode) -> None:
     container = {
         "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1},
         "livenessProbe": {
@@ -305,7 +307,7 @@ async def test_probes_decide_over_readiness_and_life(node: Node) -> None:
     assert "Unhealthy" in await node.events("p")
 
 
-async def test_http_and_tcp_probes_ask_the_pod_itself(node: Node) -> None:
+async def test_http_and_tcp_probes_ask_the_pod_itself(node: RunningNode) -> None:
     support.need_network()
     serve = "cd /tmp && echo ok > health && exec python3 -m http.server 8080"
     container = {
@@ -319,7 +321,7 @@ async def test_http_and_tcp_probes_ask_the_pod_itself(node: Node) -> None:
     assert state(pod)["started"] is True
 
 
-async def test_lifecycle_hooks_run(node: Node) -> None:
+async def test_lifecycle_hooks_run(node: RunningNode) -> None:
     support.need_sandbox()
     hooks = {
         "postStart": {"exec": {"command": ["sh", "-c", "echo post > /shared/post"]}},
@@ -337,7 +339,7 @@ async def test_lifecycle_hooks_run(node: Node) -> None:
     assert (shared / "pre").read_text() == "pre\n"
 
 
-async def test_a_volume_that_cannot_be_had_is_told_and_tried_again(node: Node, tmp_path: Path) -> None:
+async def test_a_volume_that_cannot_be_had_is_told_and_tried_again(node: RunningNode, tmp_path: Path) -> None:
     support.need_sandbox()
     wanted = tmp_path / "later"
     volumes = [{"name": "v", "hostPath": {"path": str(wanted), "type": "Directory"}}]
@@ -353,7 +355,7 @@ async def test_a_volume_that_cannot_be_had_is_told_and_tried_again(node: Node, t
     assert await node.log("p") == "here\n"
 
 
-async def test_an_agent_that_comes_back_adopts_what_runs(node: Node, tmp_path: Path) -> None:
+async def test_an_agent_that_comes_back_adopts_what_runs(node: RunningNode, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     container = {"volumeMounts": [{"name": "marks", "mountPath": str(marks)}]}
@@ -364,14 +366,14 @@ async def test_an_agent_that_comes_back_adopts_what_runs(node: Node, tmp_path: P
     await node.plane.__aexit__()
     await asyncio.sleep(2.5)
     async with Plane(settings) as plane:
-        again = Node(plane)
+        again = RunningNode(plane)
         after = await again.phase("p", "Failed")
         assert state(after)["state"]["terminated"]["exitCode"] == 7
         assert state(after)["containerID"] == state(before)["containerID"]
     assert len(list(marks.iterdir())) == 1
 
 
-async def test_a_killed_shim_is_a_failure_with_a_reason(node: Node) -> None:
+async def test_a_killed_shim_is_a_failure_with_a_reason(node: RunningNode) -> None:
     await node.script("p", "sleep 60")
     pod = await node.phase("p", "Running")
     assert node.plane.agent
@@ -384,27 +386,27 @@ async def test_a_killed_shim_is_a_failure_with_a_reason(node: Node) -> None:
 
 
 async def test_a_shim_that_dies_while_its_pod_is_adopted_is_no_reason_to_wait_for_ever(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: RunningNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await node.script("p", "sleep 60")
     await node.phase("p", "Running")
     settings = node.plane.settings
     await node.plane.__aexit__()
-    was_alive = Surroundings.alive
+    was_alive = PodSandbox.alive
 
-    async def alive_once(around: Surroundings) -> bool:
-        answered = await was_alive(around)
-        os.kill(int((around.home.path / "shim.lock").read_text()), 9)
-        monkeypatch.setattr(Surroundings, "alive", was_alive)
+    async def alive_once(sandbox: PodSandbox) -> bool:
+        answered = await was_alive(sandbox)
+        os.kill(int((sandbox.dir.path / "shim.lock").read_text()), 9)
+        monkeypatch.setattr(PodSandbox, "alive", was_alive)
         return answered
 
-    monkeypatch.setattr(Surroundings, "alive", alive_once)
+    monkeypatch.setattr(PodSandbox, "alive", alive_once)
     async with Plane(settings) as plane:
-        pod = await Node(plane).phase("p", "Failed")
+        pod = await RunningNode(plane).phase("p", "Failed")
         assert state(pod)["state"]["terminated"]["exitCode"] == 137
 
 
-async def test_the_node_shows_its_rung_and_keeps_its_lease(node: Node) -> None:
+async def test_the_node_shows_its_rung_and_keeps_its_lease(node: RunningNode) -> None:
     found = await node.client.get(NODES, "here")
     assert found["metadata"]["labels"]["torchyard.dev/runtime"] == support.machine().rung
     ready = {one["type"]: one["status"] for one in found["status"]["conditions"]}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node
+from tests.node.conftest import RunningNode
 
 from torchyard.api.gvr import PODS
 from torchyard.node.resources import cgroups
-from torchyard.node.shim.memory import Groups
+from torchyard.node.shim.memory import OomCounter
 
 UID = "0-1-2"
 
@@ -29,7 +29,7 @@ def delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def group_of(limits: cgroups.Limits, *files: str) -> Path:
+def group_of(limits: cgroups.CgroupSupport, *files: str) -> Path:
     """A container's group with the files that the kernel would put there."""
     group = limits.parents[0] / f"torchyard-{UID}-main"
     group.mkdir()
@@ -74,13 +74,13 @@ def test_version_2_gets_its_own_words_for_memory_and_cpu(delegated: Path) -> Non
 @pytest.mark.parametrize("name", ["memory.events", "memory.oom_control"])
 def test_an_out_of_memory_kill_is_seen_in_both_versions(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("low 0\noom_kill 3\n")
-    groups = Groups([str(tmp_path)])
+    groups = OomCounter([str(tmp_path)])
     assert not groups.were_exhausted()
     (tmp_path / name).write_text("low 0\noom_kill 4\n")
     assert groups.were_exhausted()
 
 
-async def test_a_pods_groups_go_with_it(node: Node) -> None:
+async def test_a_pods_groups_go_with_it(node: RunningNode) -> None:
     limits = support.machine().limits
     if not limits.enforced:
         pytest.skip(limits.words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.node.conftest import Node
+from tests.node.conftest import RunningNode
 from tests.support.storage import claim, volume
 from tests.support.waiting import first_answer
 
@@ -20,7 +20,7 @@ def uses(name: str) -> list[Object]:
     return [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
 
 
-async def told(node: Node, name: str, reason: str, part: str) -> None:
+async def told(node: RunningNode, name: str, reason: str, part: str) -> None:
     async def look() -> bool:
         found = (await node.client.list(EVENTS, "default")).items
         about = [one for one in found if one["involvedObject"].get("name") == name and one["reason"] == reason]
@@ -29,7 +29,7 @@ async def told(node: Node, name: str, reason: str, part: str) -> None:
     await first_answer(look, seconds=PATIENCE, pause=0.05)
 
 
-async def bound(node: Node, name: str) -> Object:
+async def bound(node: RunningNode, name: str) -> Object:
     async def look() -> Object | None:
         found = await node.client.get(PERSISTENT_VOLUME_CLAIMS, name, "default")
         return found if (found.get("status") or {}).get("phase") == "Bound" else None
@@ -37,7 +37,7 @@ async def bound(node: Node, name: str) -> Object:
     return await first_answer(look, seconds=PATIENCE, pause=0.05)
 
 
-async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: Node, tmp_path: Path) -> None:
+async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: RunningNode, tmp_path: Path) -> None:
     """A class that exists only by name, a selector, and a claim that shows more than it asked for."""
     where = tmp_path / "mnt"
     made = volume("mnist", "10Gi", labels={"app": "mnist"}, hostPath={"path": str(where)})
@@ -51,7 +51,9 @@ async def test_22_a_volume_made_by_hand_holds_what_a_pod_wrote(node: Node, tmp_p
 
 
 @pytest.mark.parametrize("cls", ["csi-cephfs-sc", "k8s-storage-policy", None])
-async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(node: Node, cls: str | None) -> None:
+async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(
+    node: RunningNode, cls: str | None
+) -> None:
     """Classes of other clusters stand for this machine's own, and the claim says so."""
     await node.client.create(PERSISTENT_VOLUME_CLAIMS, claim(cls=cls, accessModes=["ReadWriteMany"]), "default")
     found = await bound(node, "data")
@@ -75,7 +77,7 @@ async def test_23_a_file_that_one_pod_leaves_in_a_claim_is_there_for_the_next(no
     await first_answer(gone, seconds=PATIENCE, pause=0.05)
 
 
-async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: Node, tmp_path: Path) -> None:
+async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: RunningNode, tmp_path: Path) -> None:
     wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "none"), "type": "Directory"}}]
     await node.script("p", "true", container=MOUNT, volumes=wrong)
     await told(node, "p", "FailedMount", f"hostPath type check failed: {tmp_path / 'none'} is not a directory")
@@ -83,7 +85,7 @@ async def test_19_a_host_path_of_another_type_is_told_to_the_user(node: Node, tm
     assert pod is not None and pod["status"]["phase"] == "Pending"
 
 
-async def test_a_claim_grows_as_its_class_allows(node: Node) -> None:
+async def test_a_claim_grows_as_its_class_allows(node: RunningNode) -> None:
     await node.client.create(PERSISTENT_VOLUME_CLAIMS, claim(cls=None), "default")
     found = await bound(node, "data")
     await node.client.patch(
@@ -100,7 +102,7 @@ async def test_a_claim_grows_as_its_class_allows(node: Node) -> None:
     await told(node, "data", "VolumeResizeSuccessful", "Resize volume succeeded")
 
 
-async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: Node) -> None:
+async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: RunningNode) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     template = {"metadata": {"labels": {"for": "scratch"}}, "spec": spec}
     volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
@@ -118,7 +120,7 @@ async def test_a_claim_that_a_pod_brings_along_goes_with_it(node: Node) -> None:
 
 @pytest.mark.parametrize("inside", ["credentials", "volumes", "."])
 async def test_the_planes_keys_and_the_volumes_of_others_are_nobodys_host_path(
-    node: Node, tmp_path: Path, inside: str
+    node: RunningNode, tmp_path: Path, inside: str
 ) -> None:
     wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "state" / inside)}}]
     await node.script("p", "cat /mnt/ceph/*", container=MOUNT, volumes=wrong)

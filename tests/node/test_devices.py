@@ -12,7 +12,7 @@ from tests.node.conftest import running_node
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import PODS
 from torchyard.node.devices import nvidia
-from torchyard.node.devices.nvidia import GPU, Allocations, Device, capacity, environment, labels
+from torchyard.node.devices.nvidia import GPU, Device, DeviceAllocator, capacity, environment, labels
 
 MIG = "nvidia.com/mig-1g.10gb"
 DEVICES = [
@@ -29,7 +29,7 @@ def container(name: str, **amounts: int) -> dict[str, Any]:
 
 def test_gpus_and_slices_are_resources_of_their_own() -> None:
     assert capacity(DEVICES) == {GPU: "2", MIG: "1"}
-    taken = Allocations(DEVICES, []).take([container("a", gpu=1), container("b", mig=1), container("c")])
+    taken = DeviceAllocator(DEVICES, []).take([container("a", gpu=1), container("b", mig=1), container("c")])
     assert taken == {"a": ["GPU-a"], "b": ["MIG-c"]}
 
 
@@ -51,7 +51,7 @@ def test_a_container_sees_its_own_devices_by_uuid_or_none() -> None:
 
 
 def test_a_device_is_given_once_and_can_be_given_back() -> None:
-    devices = Allocations(DEVICES, [])
+    devices = DeviceAllocator(DEVICES, [])
     first = devices.take([container("a", gpu=2)])
     with pytest.raises(YardError, match="Requested: 1, Available: 0") as refused:
         devices.take([container("b", gpu=1)])
@@ -61,7 +61,7 @@ def test_a_device_is_given_once_and_can_be_given_back() -> None:
 
 
 def test_a_new_agent_finds_out_from_the_pods_plans_who_has_what() -> None:
-    devices = Allocations(DEVICES, [{"devices": {"a": ["GPU-a"]}}, {"devices": {}}])
+    devices = DeviceAllocator(DEVICES, [{"devices": {"a": ["GPU-a"]}}, {"devices": {}}])
     assert devices.take([container("b", gpu=1)]) == {"b": ["GPU-b"]}
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.node import support
 
-from torchyard.node.images import archive, python
-from torchyard.node.images.build import Builder
-from torchyard.node.images.dockerfile import DockerfileError, Step, parse, substitute
+from torchyard.node.images import python, save
+from torchyard.node.images.build import ImageBuilder
+from torchyard.node.images.dockerfile import DockerfileError, Instruction, parse, substitute
 from torchyard.node.images.model import ImageError, full_name
 from torchyard.node.images.store import ImageStore
 
@@ -28,7 +28,9 @@ async def build(store: ImageStore, context: Path, dockerfile: str, **arguments: 
     context.mkdir(exist_ok=True)
     (context / "Dockerfile").write_text(dockerfile)
     said: list[str] = []
-    await Builder(store, context, arguments=arguments, say=said.append).build(context / "Dockerfile", "local/mine:1")
+    await ImageBuilder(store, context, arguments=arguments, say=said.append).build(
+        context / "Dockerfile", "local/mine:1"
+    )
     return said
 
 
@@ -273,13 +275,13 @@ async def test_a_name_that_cannot_be_is_refused_before_anything_is_built(store: 
     said: list[str] = []
     (tmp_path / "Dockerfile").write_text("FROM busybox\n")
     with pytest.raises(ImageError, match="invalid reference format"):
-        await Builder(store, tmp_path, arguments={}, say=said.append).build(tmp_path / "Dockerfile", "Bad Name")
+        await ImageBuilder(store, tmp_path, arguments={}, say=said.append).build(tmp_path / "Dockerfile", "Bad Name")
     assert said == []
 
 
 def test_continuations_comments_and_both_forms_are_read() -> None:
     steps = parse('FROM a\nRUN one && \\\n  # between\n  two\nCMD ["x", "y"]\nEXPOSE 80\nENTRYPOINT run it\n')
-    assert steps[1] == Step(2, "RUN", "one &&  two")
+    assert steps[1] == Instruction(2, "RUN", "one &&  two")
     assert steps[2].command() == ["x", "y"]
     assert steps[3].command() == ["/bin/sh", "-c", "run it"]
     assert substitute("$A ${B} ${C:-c} ${A:+yes} \\$A", {"A": "1", "B": "2"}) == "1 2 c yes $A"
@@ -290,7 +292,7 @@ async def test_a_saved_image_is_a_whole_oci_layout(store: ImageStore, tmp_path: 
     context.mkdir()
     (context / "f").write_text("content")
     await build(store, context, "FROM busybox\nCOPY f /app/f\nCMD cat /app/f\n")
-    target = archive.save(store, "local/mine:1", tmp_path / "image.tar", with_machine=False)
+    target = save.save(store, "local/mine:1", tmp_path / "image.tar", with_machine=False)
     with tarfile.open(target) as packed:
         blobs = {}
         for member in packed:

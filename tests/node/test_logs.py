@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from torchyard.core.pod.logs import LogOptions
-from torchyard.node.logs.read import read
-from torchyard.node.shim.pump import LineFormat, LogFile, stamp
+from torchyard.node.logs.reader import read
+from torchyard.node.shim.output import CriLineFormatter, LogFile, stamp
 
 
 def write(path: Path, *lines: tuple[str, str]) -> None:
@@ -62,7 +62,7 @@ async def test_rotated_pieces_are_part_of_the_log(log: Path) -> None:
 async def test_following_loses_nothing_across_rotations(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     out = LogFile(str(path), max_bytes=2000, max_files=5)
-    form = LineFormat("stdout")
+    form = CriLineFormatter("stdout")
     done = False
 
     async def produce() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from torchyard.api.objects import Object
 from torchyard.node.network import dns, names
-from torchyard.node.network.proxy import Door, doors
-from torchyard.node.network.settings import Addresses, Ranges
+from torchyard.node.network.addresses import NetworkSettings, PodIPAllocator
+from torchyard.node.network.proxy import ServicePort, doors
 
 
 def service(name: str, address: str = "None", **spec: Any) -> Object:
@@ -154,7 +154,7 @@ async def test_nonsense_is_not_answered_and_does_no_harm() -> None:
 
 
 def test_doors_lead_from_a_services_port_to_its_pods_ports() -> None:
-    assert doors(SERVICES, SLICES) == [Door("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
+    assert doors(SERVICES, SLICES) == [ServicePort("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
 
 
 def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
@@ -164,11 +164,14 @@ def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
         slice_of("names", {"addresses": ["10.244.0.3"]}, ports=[{"name": one["name"], "port": 5353} for one in ports])
     ]
     goal = (("10.244.0.3", 5353),)
-    assert doors(names_service, pods) == [Door("udp", "10.96.0.9", 53, goal), Door("tcp", "10.96.0.9", 53, goal)]
+    assert doors(names_service, pods) == [
+        ServicePort("udp", "10.96.0.9", 53, goal),
+        ServicePort("tcp", "10.96.0.9", 53, goal),
+    ]
 
 
 def test_addresses_are_handed_out_once_and_rest_before_they_return() -> None:
-    addresses = Addresses(Ranges(pods="10.1.0.0/29"), [])
+    addresses = PodIPAllocator(NetworkSettings(pods="10.1.0.0/29"), [])
     taken = [addresses.take() for _ in range(5)]
     assert len(set(taken)) == 5
     assert "10.1.0.1" not in taken, "that is the gateway"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node, running_node
+from tests.node.conftest import RunningNode, running_node
 
 from torchyard.api.gvr import PODS
 
@@ -48,7 +48,7 @@ def share(path: str, **more: object) -> list[dict[str, object]]:
 MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
 
 
-async def test_a_share_is_there_for_the_pod_and_outlives_it(node: Node, export: Path, tmp_path: Path) -> None:
+async def test_a_share_is_there_for_the_pod_and_outlives_it(node: RunningNode, export: Path, tmp_path: Path) -> None:
     (export / "before").write_text("old\n")
     await node.script("p", "cat /v/before; echo new > /v/after; sleep 60", container=MOUNTED, volumes=share("/export"))
     pod = await node.phase("p", "Running")
@@ -68,7 +68,7 @@ async def test_a_share_is_there_for_the_pod_and_outlives_it(node: Node, export: 
     assert str(home) not in Path("/proc/mounts").read_text()
 
 
-async def test_read_only_is_asked_of_the_server_and_kept_here(node: Node, export: Path, tmp_path: Path) -> None:
+async def test_read_only_is_asked_of_the_server_and_kept_here(node: RunningNode, export: Path, tmp_path: Path) -> None:
     await node.script("p", "! touch /v/x", container=MOUNTED, volumes=share("/export", readOnly=True))
     await node.phase("p", "Succeeded")
     assert (tmp_path / "asked").read_text().split()[-2:] == ["-o", "ro"]
@@ -82,7 +82,7 @@ async def test_a_node_that_is_stopped_leaves_no_mounts(export: Path, tmp_path: P
     assert str(tmp_path / "state") not in Path("/proc/mounts").read_text()
 
 
-async def test_what_the_mount_program_says_is_told(node: Node, export: Path) -> None:
+async def test_what_the_mount_program_says_is_told(node: RunningNode, export: Path) -> None:
     await node.script("p", "true", container=MOUNTED, volumes=share("/other"))
     for _ in range(1500):
         if "FailedMount" in await node.events("p"):

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node, running_node
+from tests.node.conftest import RunningNode, running_node
 from tests.support.process import Process
 
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
-from torchyard.node.images import archive, python
-from torchyard.node.images.build import Builder
+from torchyard.node.images import python, save
+from torchyard.node.images.build import ImageBuilder
 from torchyard.node.images.load import load
 from torchyard.node.images.store import ImageStore
 from torchyard.node.streams import NodeStreams
@@ -56,8 +56,8 @@ async def saved(tmp_path: Path) -> Path:
     context.mkdir()
     lay_out(context)
     store = ImageStore(tmp_path / "images", python.describe(sys.executable))
-    await Builder(store, context, arguments={}, say=lambda _: None).build(context / "Dockerfile", NAME)
-    return archive.save(store, NAME, tmp_path / "image.tar")
+    await ImageBuilder(store, context, arguments={}, say=lambda _: None).build(context / "Dockerfile", NAME)
+    return save.save(store, NAME, tmp_path / "image.tar")
 
 
 def run(*words: str, environment: dict[str, str] | None = None) -> str:
@@ -68,7 +68,7 @@ def run(*words: str, environment: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
-async def test_a_saved_image_is_loaded_and_runs_here_in_a_root_of_its_own(node: Node, saved: Path) -> None:
+async def test_a_saved_image_is_loaded_and_runs_here_in_a_root_of_its_own(node: RunningNode, saved: Path) -> None:
     support.need_sandbox()
     assert node.plane.agent
     assert load(node.plane.agent.context.images, saved, name="mine:2") == ["docker.io/library/mine:2"]
@@ -163,7 +163,7 @@ def packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
         for member, content in members:
             member.size = len(content)
             out.addfile(member, io.BytesIO(content))
-    manifest = b'[{"Config": "c.json", "Layers": ["layer.tar"], "RepoTags": ["bad:1"]}]'
+    manifest = b'[{"ImageConfig": "c.json", "Layers": ["layer.tar"], "RepoTags": ["bad:1"]}]'
     with tarfile.open(path, "w") as out:
         for name, content in (("manifest.json", manifest), ("c.json", b"{}"), ("layer.tar", layer.getvalue())):
             member = tarfile.TarInfo(name)
@@ -206,7 +206,7 @@ def test_what_is_no_archive_and_where_none_can_be_written_is_said(tmp_path: Path
         with pytest.raises(YardError, match=f"{name} is no image's archive"):
             load(store, tmp_path / name)
     with pytest.raises(YardError, match="there is no directory"):
-        archive.save(store, "busybox", tmp_path / "nowhere" / "image.tar")
+        save.save(store, "busybox", tmp_path / "nowhere" / "image.tar")
 
 
 def test_later_layers_take_files_away(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ async def test_an_image_that_only_podman_holds_runs_in_it_through_the_agent(
     assert run(podman, "ps", "--all", "--quiet") == "", "no container is left"
 
 
-async def executed(node: Node, pod: Object, command: list[str]) -> str:
+async def executed(node: RunningNode, pod: Object, command: list[str]) -> str:
     assert node.plane.agent
     streams = NodeStreams(node.plane.agent.context.settings.pods)
     process = await streams.execute(pod, "main", command, stdin=False, stderr=True, tty=False)

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 from tests.node import support
 
-from torchyard.node.runtime.compose import Mount
+from torchyard.node.runtime.rootfs_steps import Mount
 from torchyard.node.shim import rootfs
 
 
 @pytest.fixture
-async def yard(tmp_path: Path) -> AsyncIterator[support.Yard]:
+async def yard(tmp_path: Path) -> AsyncIterator[support.ShimHarness]:
     support.need_sandbox()
     (tmp_path / "node").mkdir()
     async with support.yard(tmp_path / "node") as made:
         yield made
 
 
-async def said(yard: support.Yard, script: str, **more: object) -> list[str]:
+async def said(yard: support.ShimHarness, script: str, **more: object) -> list[str]:
     pod = await yard.pod("p")
     ended = await yard.run(pod, "main", ["sh", "-c", script], **more)
     assert ended["exitCode"] == 0, (ended, yard.output(pod, "main"))
@@ -33,13 +33,13 @@ async def said(yard: support.Yard, script: str, **more: object) -> list[str]:
 TMP = f"ls /tmp | grep -vx '{Path(sys.prefix).parts[2]}'" if sys.prefix.startswith("/tmp/") else "ls /tmp"
 
 
-async def test_a_container_has_its_own_host_name_processes_and_tmp(yard: support.Yard, tmp_path: Path) -> None:
+async def test_a_container_has_its_own_host_name_processes_and_tmp(yard: support.ShimHarness, tmp_path: Path) -> None:
     lines = await said(yard, f"hostname; echo $$; {TMP} | wc -l; ls /proc | grep -c '^[0-9]'; touch /tmp/x /data")
     assert lines[:3] == ["p", "1", "0"]
     assert int(lines[3]) < 6
 
 
-async def test_it_does_not_see_homes_nor_the_nodes_state(yard: support.Yard, tmp_path: Path) -> None:
+async def test_it_does_not_see_homes_nor_the_nodes_state(yard: support.ShimHarness, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     lines = await said(
         yard, f"ls -A /home; test -e {tmp_path}/secret && echo seen; test -e /etc/shadow && echo shadow; true"
@@ -47,7 +47,7 @@ async def test_it_does_not_see_homes_nor_the_nodes_state(yard: support.Yard, tmp
     assert lines == []
 
 
-async def test_volumes_are_mounted_at_any_path(yard: support.Yard, tmp_path: Path) -> None:
+async def test_volumes_are_mounted_at_any_path(yard: support.ShimHarness, tmp_path: Path) -> None:
     data, file = tmp_path / "data", tmp_path / "file"
     data.mkdir()
     (data / "in").write_text("from outside")
@@ -70,12 +70,12 @@ async def test_volumes_are_mounted_at_any_path(yard: support.Yard, tmp_path: Pat
     assert (data / "out").read_text() == "new\n"
 
 
-async def test_the_machines_programs_are_read_only(yard: support.Yard) -> None:
+async def test_the_machines_programs_are_read_only(yard: support.ShimHarness) -> None:
     lines = await said(yard, "touch /usr/bin/mine 2>/dev/null || echo refused; touch /etc/passwd.new && echo own-etc")
     assert lines == ["refused", "own-etc"]
 
 
-async def test_it_runs_as_the_user_it_is_told_to(yard: support.Yard) -> None:
+async def test_it_runs_as_the_user_it_is_told_to(yard: support.ShimHarness) -> None:
     lines = await said(
         yard, "id -u; id -g; touch /tmp/mine && echo wrote", user={"uid": 1234, "gid": 2345, "groups": []}
     )
@@ -83,7 +83,7 @@ async def test_it_runs_as_the_user_it_is_told_to(yard: support.Yard) -> None:
 
 
 @pytest.mark.parametrize("uid", [0, 1234])
-async def test_it_has_only_a_containers_capabilities(yard: support.Yard, uid: int) -> None:
+async def test_it_has_only_a_containers_capabilities(yard: support.ShimHarness, uid: int) -> None:
     if uid and os.geteuid():
         pytest.skip("another number is a user namespace of its own for an ordinary user; what it may there is nothing")
     script = "grep CapBnd /proc/self/status; mount -t tmpfs none /mnt 2>/dev/null || echo no mount"
@@ -92,7 +92,7 @@ async def test_it_has_only_a_containers_capabilities(yard: support.Yard, uid: in
     assert lines[1] == "no mount"
 
 
-async def test_no_new_privileges_and_a_read_only_root_hold(yard: support.Yard) -> None:
+async def test_no_new_privileges_and_a_read_only_root_hold(yard: support.ShimHarness) -> None:
     script = (
         "grep NoNewPrivs /proc/self/status; touch /x 2>/dev/null || echo refused; touch /dev/shm/x 2>/dev/null; true"
     )
@@ -100,7 +100,7 @@ async def test_no_new_privileges_and_a_read_only_root_hold(yard: support.Yard) -
     assert lines == ["NoNewPrivs:\t1", "refused"]
 
 
-async def test_another_pods_processes_and_files_are_invisible(yard: support.Yard) -> None:
+async def test_another_pods_processes_and_files_are_invisible(yard: support.ShimHarness) -> None:
     other = await yard.pod("other")
     yard.launch(other, "main", ["sh", "-c", "echo private > /tmp/private; exec sleep 4242"])
     await other.start("main", 0)
@@ -123,7 +123,7 @@ true
 
 
 async def test_the_machines_root_is_out_of_reach_from_the_start_and_soon_gone(
-    yard: support.Yard, tmp_path: Path
+    yard: support.ShimHarness, tmp_path: Path
 ) -> None:
     (tmp_path / "mark").write_text("the machine's own\n")
     for number in range(3):  # it is a race that must never be won
@@ -133,11 +133,11 @@ async def test_the_machines_root_is_out_of_reach_from_the_start_and_soon_gone(
         assert yard.output(pod, "main") == []
 
 
-async def test_a_container_that_may_unmount_is_started_without_the_machines_root(yard: support.Yard) -> None:
+async def test_a_container_that_may_unmount_is_started_without_the_machines_root(yard: support.ShimHarness) -> None:
     assert await said(yard, "test -e /dev/.machine || echo gone", privileged=True) == ["gone"]
 
 
-async def test_a_link_in_a_volume_leads_only_into_the_container(yard: support.Yard, tmp_path: Path) -> None:
+async def test_a_link_in_a_volume_leads_only_into_the_container(yard: support.ShimHarness, tmp_path: Path) -> None:
     outside, volume = tmp_path / "outside", tmp_path / "volume"
     outside.mkdir()
     volume.mkdir()

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node
+from tests.node.conftest import RunningNode
 
 from torchyard.api.errors import YardError
 from torchyard.api.gvr import ENDPOINT_SLICES, SERVICES
-from torchyard.node.network import datagrams
-from torchyard.node.network.datagrams import DatagramDoor
+from torchyard.node.network import udp_proxy
+from torchyard.node.network.udp_proxy import UdpServicePort
 
 # answers every datagram and every connection with its own name
 SERVE = """
@@ -64,7 +64,7 @@ print(sorted(udp), sorted(tcp))
 """
 
 
-async def test_pods_share_the_work_of_a_service_over_udp_and_tcp(node: Node) -> None:
+async def test_pods_share_the_work_of_a_service_over_udp_and_tcp(node: RunningNode) -> None:
     support.need_network()
     ports = [{"name": kind, "port": 53, "targetPort": 7000, "protocol": kind.upper()} for kind in ("udp", "tcp")]
     echo = {"metadata": {"name": "echo"}, "spec": {"selector": {"app": "echo"}, "ports": ports}}
@@ -82,7 +82,7 @@ async def test_pods_share_the_work_of_a_service_over_udp_and_tcp(node: Node) -> 
     assert await node.log("c") == "[b'a', b'b'] [b'a', b'b']\n"
 
 
-async def _both_known(node: Node) -> None:
+async def _both_known(node: RunningNode) -> None:
     for _ in range(1500):
         listed = (await node.client.list(ENDPOINT_SLICES, "default", labels="kubernetes.io/service-name=echo")).items
         ends = [
@@ -118,7 +118,7 @@ class Pod:
 async def test_a_silent_conversation_is_forgotten_and_the_next_datagram_begins_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(datagrams, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(udp_proxy, "SILENCE_SECONDS", 0.05)
     loop, pod, opened = asyncio.get_running_loop(), Pod(), 0
 
     async def open_goal() -> socket.socket:
@@ -129,7 +129,7 @@ async def test_a_silent_conversation_is_forgotten_and_the_next_datagram_begins_a
         return await pod.connect()
 
     serving = loop.create_task(pod.serve())
-    transport, door = await loop.create_datagram_endpoint(lambda: DatagramDoor(open_goal), ("127.0.0.1", 0))
+    transport, door = await loop.create_datagram_endpoint(lambda: UdpServicePort(open_goal), ("127.0.0.1", 0))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setblocking(False)
         client.connect(transport.get_extra_info("sockname"))

@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from tests.node import support
 
-from torchyard.node.runtime.compose import Mount
-from torchyard.node.shim import keeper, record
-from torchyard.node.shim.client import ShimClient, ShimGone, ShimRefused
+from torchyard.node.runtime.rootfs_steps import Mount
+from torchyard.node.shim import records, zygote
+from torchyard.node.shim.client import ShimClient, ShimNotRunning, ShimRequestError
 
 RUNGS = ["sandbox", "process"]
 
 
 @pytest.fixture
-async def yard(tmp_path: Path) -> AsyncIterator[support.Yard]:
+async def yard(tmp_path: Path) -> AsyncIterator[support.ShimHarness]:
     async with support.yard(tmp_path / "node") as made:
         yield made
 
@@ -75,7 +75,7 @@ def _read_all(descriptor: int) -> bytes:
     ],
 )
 async def test_the_end_of_a_container_is_written_down(
-    yard: support.Yard, *, sandboxed: bool, command: str, code: int, reason: str, killed_by: int | None
+    yard: support.ShimHarness, *, sandboxed: bool, command: str, code: int, reason: str, killed_by: int | None
 ) -> None:
     if "KILL" in command and sandboxed:
         pytest.skip("the first process of a pid namespace cannot kill itself")
@@ -87,7 +87,7 @@ async def test_the_end_of_a_container_is_written_down(
     assert ended["startedAt"] <= ended["finishedAt"]
 
 
-async def test_output_becomes_cri_lines_in_order(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_output_becomes_cri_lines_in_order(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     script = "for i in $(seq 200); do echo line $i; done; echo wrong >&2; printf unfinished"
     await yard.run(pod, "main", ["sh", "-c", script], sandboxed=sandboxed)
@@ -99,7 +99,9 @@ async def test_output_becomes_cri_lines_in_order(yard: support.Yard, *, sandboxe
     assert [line.split(" ", 3)[3] for line in lines if " stderr " in line] == ["wrong"]
 
 
-async def test_a_long_line_is_cut_into_partial_ones_and_loses_nothing(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_a_long_line_is_cut_into_partial_ones_and_loses_nothing(
+    yard: support.ShimHarness, *, sandboxed: bool
+) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     script = "head -c 50000 /dev/zero | tr '\\0' x; echo; echo end"
     await yard.run(pod, "main", ["sh", "-c", script], sandboxed=sandboxed)
@@ -108,7 +110,7 @@ async def test_a_long_line_is_cut_into_partial_ones_and_loses_nothing(yard: supp
     assert "".join(text for *_, text in lines[:4]) == "x" * 50000
 
 
-async def test_a_log_is_rotated_by_size_and_keeps_the_newest(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_a_log_is_rotated_by_size_and_keeps_the_newest(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     log = {"path": str(pod.pod / "rotated.log"), "max_bytes": 100_000, "max_files": 3}
     await yard.run(pod, "main", ["seq", "200000"], sandboxed=sandboxed, log=log)
@@ -131,14 +133,16 @@ async def test_a_log_is_rotated_by_size_and_keeps_the_newest(yard: support.Yard,
     ],
 )
 async def test_a_program_that_cannot_be_started_says_why(
-    yard: support.Yard, *, sandboxed: bool, argv: list[str], message: str
+    yard: support.ShimHarness, *, sandboxed: bool, argv: list[str], message: str
 ) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     ended = await yard.run(pod, "main", argv, sandboxed=sandboxed)
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (128, "StartError", message)
 
 
-async def test_an_attempt_is_started_once_however_often_it_is_asked_for(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_an_attempt_is_started_once_however_often_it_is_asked_for(
+    yard: support.ShimHarness, *, sandboxed: bool
+) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     marks = pod.pod / "marks"
     marks.mkdir()
@@ -153,7 +157,7 @@ async def test_an_attempt_is_started_once_however_often_it_is_asked_for(yard: su
 
 
 async def test_exec_runs_beside_the_container_and_hands_over_streams_and_code(
-    yard: support.Yard, *, sandboxed: bool
+    yard: support.ShimHarness, *, sandboxed: bool
 ) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed, env={"PATH": support.DEFAULT_PATH, "COLOUR": "red"})
@@ -161,11 +165,13 @@ async def test_exec_runs_beside_the_container_and_hands_over_streams_and_code(
     assert await execute(pod, "main", ["sh", "-c", "cat; echo $COLOUR; exit 4"], text=b"sent ") == (4, b"sent red\n")
     failed, _ = await execute(pod, "main", ["no-such-program"])
     assert "executable file not found in $PATH" in str(failed)
-    with pytest.raises(ShimRefused, match="is not running"):
+    with pytest.raises(ShimRequestError, match="is not running"):
         await _refusal(pod, {"op": "exec", "container": "other", "argv": ["true"], "tty": True})
 
 
-async def test_an_image_without_tar_can_still_be_copied_to_and_from(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_an_image_without_tar_can_still_be_copied_to_and_from(
+    yard: support.ShimHarness, *, sandboxed: bool
+) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     room = pod.pod / "room"
     (room / "in").mkdir(parents=True)
@@ -208,10 +214,10 @@ async def _refusal(pod: ShimClient, request: dict[str, object]) -> None:
     async with await pod.channel() as channel:
         channel.send(request)
         answer, _ = await channel.receive()
-        raise ShimRefused(answer["error"])
+        raise ShimRequestError(answer["error"])
 
 
-async def test_exec_with_a_terminal_has_its_size(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_exec_with_a_terminal_has_its_size(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
     await pod.start("main", 0)
@@ -233,7 +239,7 @@ async def test_exec_with_a_terminal_has_its_size(yard: support.Yard, *, sandboxe
         os.close(files[0])
 
 
-async def test_who_hangs_up_takes_the_exec_along(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_who_hangs_up_takes_the_exec_along(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
     await pod.start("main", 0)
@@ -249,7 +255,7 @@ async def test_who_hangs_up_takes_the_exec_along(yard: support.Yard, *, sandboxe
     os.close(null)
 
 
-async def test_attach_copies_output_and_reaches_the_input(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_attach_copies_output_and_reaches_the_input(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     yard.launch(pod, "main", ["sh", "-c", "read x; echo got $x"], sandboxed=sandboxed, stdin=True, stdin_once=True)
     await pod.start("main", 0)
@@ -266,7 +272,7 @@ async def test_attach_copies_output_and_reaches_the_input(yard: support.Yard, *,
     assert yard.output(pod, "main") == ["got it"]
 
 
-async def test_a_subscriber_is_told_of_every_change(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_a_subscriber_is_told_of_every_change(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     async with await pod.channel() as channel:
         channel.send({"op": "subscribe"})
@@ -276,7 +282,7 @@ async def test_a_subscriber_is_told_of_every_change(yard: support.Yard, *, sandb
     assert states == ["running", "exited"]
 
 
-async def test_shutdown_leaves_no_process_behind(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_shutdown_leaves_no_process_behind(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     yard.launch(pod, "main", ["sh", "-c", "sleep 60 & sleep 60"], sandboxed=sandboxed)
     started = await pod.start("main", 0)
@@ -287,13 +293,13 @@ async def test_shutdown_leaves_no_process_behind(yard: support.Yard, *, sandboxe
     for _ in range(200):
         try:
             await pod.hello()
-        except ShimGone:
+        except ShimNotRunning:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("the shim still answers")
 
 
-async def test_containers_die_with_a_killed_shim(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_containers_die_with_a_killed_shim(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     yard.launch(pod, "main", ["sleep", "60"], sandboxed=sandboxed)
     started = await pod.start("main", 0)
@@ -303,32 +309,32 @@ async def test_containers_die_with_a_killed_shim(yard: support.Yard, *, sandboxe
             break
         await asyncio.sleep(0.01)
     assert not support.alive(started["pid"])
-    known = record.read(record.record_path(str(pod.pod), "main", 0))
+    known = records.read(records.record_path(str(pod.pod), "main", 0))
     assert known
     assert known["state"] == "running", "nobody was left to write the end down"
-    assert await yard.keeper.start_shim(pod.pod), "a new one"
+    assert await yard.zygote.start_shim(pod.pod), "a new one"
     ended = await yard.ended(pod, "main")
-    assert (ended["exitCode"], ended["message"]) == (137, record.LOST), "whoever comes next does"
-    assert not await yard.keeper.start_shim(pod.pod), "there is one"
+    assert (ended["exitCode"], ended["message"]) == (137, records.LOST), "whoever comes next does"
+    assert not await yard.zygote.start_shim(pod.pod), "there is one"
 
 
-async def test_a_pod_has_one_shim_and_survives_its_keeper(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_a_pod_has_one_shim_and_survives_its_zygote(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     before = (await pod.hello())["pid"]
-    await yard.keeper.start_shim(pod.pod)
+    await yard.zygote.start_shim(pod.pod)
     assert (await pod.hello())["pid"] == before
-    await yard.keeper.shutdown()
+    await yard.zygote.shutdown()
     other = await yard.pod("q", sandboxed=sandboxed)
     assert (await pod.hello())["pid"] == before
     assert (await yard.run(other, "main", ["true"], sandboxed=sandboxed))["exitCode"] == 0
 
 
-async def test_a_new_keeper_waits_for_the_old_one_to_end(yard: support.Yard) -> None:
-    """A keeper that was told to stop holds its lock for a moment longer than it answers."""
-    with (yard.root / "keeper.lock").open("w") as lock:
+async def test_a_new_zygote_waits_for_the_old_one_to_end(yard: support.ShimHarness) -> None:
+    """A zygote that was told to stop holds its lock for a moment longer than it answers."""
+    with (yard.root / "zygote.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        starting = asyncio.create_task(yard.keeper.ensure())
-        await _until((yard.root / "keeper.log").exists)
+        starting = asyncio.create_task(yard.zygote.ensure())
+        await _until((yard.root / "zygote.log").exists)
         await asyncio.sleep(0.2)  # or else the new one may not have found the lock taken yet
         assert not starting.done()
     await starting
@@ -349,10 +355,10 @@ async def _until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never came to that")
 
 
-async def test_spare_shims_wait_for_wired_pods_are_replaced_and_go_with_their_keeper(yard: support.Yard) -> None:
+async def test_spare_shims_wait_for_wired_pods_are_replaced_and_go_with_their_zygote(yard: support.ShimHarness) -> None:
     support.need_network()
-    await yard.keeper.ensure()
-    await _until(lambda: len(_spares(yard.root)) == keeper.SPARES)
+    await yard.zygote.ensure()
+    await _until(lambda: len(_spares(yard.root)) == zygote.SPARES)
     waiting = _spares(yard.root)
     wired = await yard.pod("wired", address="10.244.0.11")
     assert (await wired.hello())["pid"] in waiting
@@ -360,24 +366,24 @@ async def test_spare_shims_wait_for_wired_pods_are_replaced_and_go_with_their_ke
     assert (await alone.hello())["pid"] not in waiting, "it has no use for a network"
     assert (await yard.run(wired, "main", ["hostname"]))["exitCode"] == 0
     assert yard.output(wired, "main") == ["wired"]
-    await _until(lambda: len(_spares(yard.root)) == keeper.SPARES)
+    await _until(lambda: len(_spares(yard.root)) == zygote.SPARES)
     for pid in _spares(yard.root):
         support.kill(pid)
     other = await yard.pod("other", address="10.244.0.12")  # forked, since those that waited are dead
     assert (await yard.run(other, "main", ["true"]))["exitCode"] == 0
-    await yard.keeper.shutdown()
+    await yard.zygote.shutdown()
     await _until(lambda: not _spares(yard.root))
     assert (await wired.hello())["pid"] in waiting, "who has a pod stays"
 
 
-async def test_memory_over_the_limit_is_an_out_of_memory_kill(yard: support.Yard, *, sandboxed: bool) -> None:
+async def test_memory_over_the_limit_is_an_out_of_memory_kill(yard: support.ShimHarness, *, sandboxed: bool) -> None:
     pod = await yard.pod("p", sandboxed=sandboxed)
     hungry = "import time; x = bytearray(120_000_000); time.sleep(60)"
     ended = await yard.run(pod, "main", [sys.executable, "-c", hungry], sandboxed=sandboxed, memory_limit=60_000_000)
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
 
-async def test_two_pods_use_the_same_port_and_reach_each_other(yard: support.Yard) -> None:
+async def test_two_pods_use_the_same_port_and_reach_each_other(yard: support.ShimHarness) -> None:
     support.need_network()
     serve = (
         "import socket; s = socket.create_server(('', 29500)); "
@@ -393,7 +399,7 @@ async def test_two_pods_use_the_same_port_and_reach_each_other(yard: support.Yar
     assert await asyncio.get_running_loop().sock_recv(link, 10) == b"b"
     link.close()
     assert (await yard.ended(pods[1], "main"))["exitCode"] == 0
-    with pytest.raises(ShimRefused, match="connection refused"):
+    with pytest.raises(ShimRequestError, match="connection refused"):
         await pods[0].connect("127.0.0.1", 9)
 
 
@@ -401,6 +407,6 @@ async def _connect(pod: ShimClient, host: str, port: int) -> socket.socket:
     for _ in range(500):
         try:
             return await pod.connect(host, port)
-        except ShimRefused:
+        except ShimRequestError:
             await asyncio.sleep(0.01)
     raise AssertionError(f"{host}:{port} does not answer")

@@ -9,7 +9,7 @@ import pytest
 from tests.node.support import NETWORK, machine, processes_with
 from tests.support.waiting import eventually
 
-from torchyard.node.shim import client, server, wire
+from torchyard.node.shim import client, shim_server, wire
 from torchyard.node.shutdown import stop_pods
 
 
@@ -19,14 +19,14 @@ async def test_a_shim_that_does_not_answer_is_named_and_holds_nobody_up(
     monkeypatch.setattr(client, "ANSWER_SECONDS", 0.2)
     home = tmp_path / "pods" / "some-uid"
     home.mkdir(parents=True)
-    with wire.listen(str(home), server.SOCKET):
+    with wire.listen(str(home), shim_server.SOCKET):
         assert await stop_pods(tmp_path) == 0
     assert "a pod may run on: shim.sock of some-uid did not answer within" in caplog.text
 
 
 async def test_a_node_that_is_ended_while_it_starts_leaves_nothing_running(tmp_path: Path) -> None:
-    keeper = client.KeeperClient(tmp_path, {"namespaces": machine().sandbox, "network": NETWORK})
-    start = asyncio.create_task(keeper.ensure())
+    zygote = client.ZygoteClient(tmp_path, {"namespaces": machine().sandbox, "network": NETWORK})
+    start = asyncio.create_task(zygote.ensure())
     while not processes_with(str(tmp_path)):
         await asyncio.sleep(0.001)
     start.cancel()

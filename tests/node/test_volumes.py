@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.node.volumes import files
-from torchyard.node.volumes.sources import Sources, VolumeError, below, check_host_path
+from torchyard.node.volumes import atomic_writer
+from torchyard.node.volumes.mounter import VolumeError, VolumeMounter, below, check_host_path
 
 OBJECTS: dict[tuple[str, str], Object] = {
     ("ConfigMap", "cm"): {"data": {"a": "1", "b": "2"}, "binaryData": {"raw": base64.b64encode(b"\0\1").decode()}},
@@ -24,7 +24,7 @@ OBJECTS: dict[tuple[str, str], Object] = {
 
 
 @pytest.fixture
-def sources(tmp_path: Path) -> Sources:
+def sources(tmp_path: Path) -> VolumeMounter:
     async def fetch(kind: str, name: str) -> Object | None:
         return OBJECTS.get((kind, name))
 
@@ -35,7 +35,9 @@ def sources(tmp_path: Path) -> Sources:
         return f"{kind} {reference.get('fieldPath', reference.get('resource'))}"
 
     (tmp_path / "node").mkdir()
-    return Sources(home=tmp_path / "node" / "pod", state=tmp_path / "node", fetch=fetch, token=token, field=field)
+    return VolumeMounter(
+        pod_dir=tmp_path / "node" / "pod", state=tmp_path / "node", fetch=fetch, token=token, field=field
+    )
 
 
 def shown(path: Path) -> dict[str, bytes]:
@@ -71,7 +73,7 @@ def shown(path: Path) -> dict[str, bytes]:
         ),
     ],
 )
-async def test_files_of_the_api_become_files(sources: Sources, volume: Object, content: dict[str, bytes]) -> None:
+async def test_files_of_the_api_become_files(sources: VolumeMounter, volume: Object, content: dict[str, bytes]) -> None:
     prepared = await sources.prepare({"name": "v", **volume})
     assert prepared.read_only
     assert shown(prepared.path) == content
@@ -92,20 +94,20 @@ async def test_files_of_the_api_become_files(sources: Sources, volume: Object, c
     ],
 )
 async def test_what_cannot_be_had_is_named(
-    sources: Sources, volume: Object, words: str, monkeypatch: pytest.MonkeyPatch
+    sources: VolumeMounter, volume: Object, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")  # no mount program
     with pytest.raises(VolumeError, match=words):
         await sources.prepare({"name": "v", **volume})
 
 
-async def test_memory_is_asked_of_the_shim(sources: Sources) -> None:
+async def test_memory_is_asked_of_the_shim(sources: VolumeMounter) -> None:
     prepared = await sources.prepare({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
     assert prepared.memory == 1 << 20
     assert (await sources.prepare({"name": "w", "emptyDir": {}})).memory is None
 
 
-async def test_a_bound_claim_leads_to_its_directory(sources: Sources, tmp_path: Path) -> None:
+async def test_a_bound_claim_leads_to_its_directory(sources: VolumeMounter, tmp_path: Path) -> None:
     OBJECTS["PersistentVolumeClaim", "c"] = {"spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
     OBJECTS["PersistentVolume", "pv"] = {
         "spec": {"hostPath": {"path": str(tmp_path / "data")}, "accessModes": ["ReadWriteOnce"]}
@@ -176,11 +178,15 @@ def test_a_sub_path_is_made_and_inner_links_are_fine(tmp_path: Path) -> None:
 
 def test_an_update_is_one_rename_and_old_names_go(tmp_path: Path) -> None:
     volume = tmp_path / "v"
-    assert files.write(volume, {"a": files.Payload(b"1", 0o644), "d/b": files.Payload(b"2", 0o600)})
+    assert atomic_writer.write(
+        volume, {"a": atomic_writer.FileProjection(b"1", 0o644), "d/b": atomic_writer.FileProjection(b"2", 0o600)}
+    )
     before = (volume / "..data").readlink()
-    assert not files.write(volume, {"a": files.Payload(b"1", 0o644), "d/b": files.Payload(b"2", 0o600)})
+    assert not atomic_writer.write(
+        volume, {"a": atomic_writer.FileProjection(b"1", 0o644), "d/b": atomic_writer.FileProjection(b"2", 0o600)}
+    )
     assert (volume / "..data").readlink() == before
-    assert files.write(volume, {"a": files.Payload(b"9", 0o644)})
+    assert atomic_writer.write(volume, {"a": atomic_writer.FileProjection(b"9", 0o644)})
     assert (volume / "a").read_bytes() == b"9"
     assert not (volume / "d").exists()
     assert not (volume / before).exists()

@@ -38,7 +38,7 @@ def build(
     """Build an image from a Dockerfile."""
     import asyncio
 
-    from torchyard.node.images.build import Builder
+    from torchyard.node.images.build import ImageBuilder
 
     dockerfile = file or context / "Dockerfile"
     if not dockerfile.is_file():
@@ -46,7 +46,7 @@ def build(
     # as docker has it, a name alone stands for this shell's own variable
     given = (one if "=" in one else f"{one}={os.environ.get(one, '')}" for one in build_arg or ())
     arguments = dict(one.split("=", 1) for one in given)
-    builder = Builder(_store(state), context, arguments=arguments, say=say)
+    builder = ImageBuilder(_store(state), context, arguments=arguments, say=say)
     say(f"built {asyncio.run(builder.build(dockerfile, tag))} as {tag}")
 
 
@@ -95,7 +95,7 @@ def save(
     state: State = None,
 ) -> None:
     """Write an image as an OCI archive that containerd and docker load."""
-    from torchyard.node.images.archive import save as write
+    from torchyard.node.images.save import save as write
 
     store = _store(state)
     store.resolve(name)  # what is not here is said at once

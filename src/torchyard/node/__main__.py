@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torchyard.kube import kubeconfig
 from torchyard.kube.connect import open_client
-from torchyard.node.agent import Agent
+from torchyard.node.agent import NodeAgent
 from torchyard.node.settings import NodeSettings
 
 
@@ -41,7 +41,7 @@ async def _run(settings: NodeSettings, config: Path | None) -> None:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with open_client(kubeconfig.load(config), "torchyard-node") as client:
         with contextlib.suppress(asyncio.CancelledError):
-            await Agent(client, settings).run()
+            await NodeAgent(client, settings).run()
 
 
 if __name__ == "__main__":

@@ -18,20 +18,20 @@ from torchyard.kube.informer import Informer
 from torchyard.node import node_object
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
-from torchyard.node.events import Recorder
+from torchyard.node.events import NodeEventRecorder
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
+from torchyard.node.network.addresses import PodIPAllocator
+from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.outbound import OutboundRelay
-from torchyard.node.network.service import ClusterServices
-from torchyard.node.network.settings import Addresses
-from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.pod.worker import PodWorker
 from torchyard.node.resources import cgroups
-from torchyard.node.resources.metrics import Metrics
-from torchyard.node.runtime import probe
+from torchyard.node.resources.metrics import ResourceMetrics
+from torchyard.node.runtime import machine_features
 from torchyard.node.settings import NodeSettings
-from torchyard.node.shim import record
-from torchyard.node.shim.client import ClusterNetwork, KeeperClient
+from torchyard.node.shim import records
+from torchyard.node.shim.client import ClusterNetwork, ZygoteClient
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +39,14 @@ LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
 _JOIN_SECONDS = 0.5
 
 
-class Agent:
+class NodeAgent:
     """`run` until cancelled; `ready` is set when pods can start."""
 
-    def __init__(self, client: Client, settings: NodeSettings, *, machine: probe.Machine | None = None) -> None:
+    def __init__(
+        self, client: Client, settings: NodeSettings, *, machine: machine_features.MachineFeatures | None = None
+    ) -> None:
         self._client, self._settings = client, settings
-        self.machine = machine or probe.probe()
+        self.machine = machine or machine_features.detect()
         self.ready = asyncio.Event()
         self._devices = nvidia.find()
         for directory in (settings.root, settings.pods):
@@ -52,19 +54,19 @@ class Agent:
         plans = [
             plan
             for home in settings.pods.iterdir()
-            if (plan := record.read(str(home / "pod.json"))) and not plan.get("released")
+            if (plan := records.read(str(home / "pod.json"))) and not plan.get("released")
         ]
-        network = settings.ranges.for_anchor() if self.machine.network else None
-        keeper_settings = {"namespaces": self.machine.sandbox, "network": network}
+        network = settings.ranges.for_namespace_holder() if self.machine.network else None
+        zygote_settings = {"namespaces": self.machine.sandbox, "network": network}
         self.context = NodeContext(
             client=client,
             settings=settings,
             machine=self.machine,
-            keeper=KeeperClient(settings.root, keeper_settings),
+            zygote=ZygoteClient(settings.root, zygote_settings),
             images=ImageStore(settings.images, python.find(settings.python)),
-            addresses=Addresses(settings.ranges, settings.pods.iterdir()),
-            devices=nvidia.Allocations(self._devices, plans),
-            recorder=Recorder(client, node=settings.name),
+            addresses=PodIPAllocator(settings.ranges, settings.pods.iterdir()),
+            devices=nvidia.DeviceAllocator(self._devices, plans),
+            recorder=NodeEventRecorder(client, node=settings.name),
             host_ip=node_object.host_address(),
             allocatable=node_object.capacity(settings, self._devices),
         )
@@ -72,12 +74,12 @@ class Agent:
         self._services = Informer(client, SERVICES, indexes={"namespace": lambda one: [one["metadata"]["namespace"]]})
         self._slices = Informer(client, ENDPOINT_SLICES)
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
-        self.metrics = Metrics(settings.pods)
+        self.metrics = ResourceMetrics(settings.pods)
         self._node: Object = {}
 
     async def run(self) -> None:
         cgroups.prepare(self.machine.limits)
-        await self.context.keeper.ensure()
+        await self.context.zygote.ensure()
         services = ClusterServices(
             self.context, ClusterNetwork(self._settings.root), self._services, self._slices, changed=self._names_changed
         )
@@ -148,10 +150,10 @@ class Agent:
         known = {pod["metadata"]["uid"] for pod in self._pods.all()}
         for home in list(self._settings.pods.iterdir()):
             if home.name not in known and home.name not in self._workers:
-                plan = record.read(str(home / "pod.json")) or {}
+                plan = records.read(str(home / "pod.json")) or {}
                 metadata = {"uid": home.name, "namespace": plan.get("namespace", ""), "name": plan.get("name", "")}
                 try:
-                    await Surroundings(self.context, {"metadata": metadata, "spec": {}}).tear_down()
+                    await PodSandbox(self.context, {"metadata": metadata, "spec": {}}).tear_down()
                 except YardError as failed:
                     log.warning("%s is left behind: %s", home, failed)
 

@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client
-from torchyard.node.devices.nvidia import Allocations
-from torchyard.node.events import Recorder
+from torchyard.node.devices.nvidia import DeviceAllocator
+from torchyard.node.events import NodeEventRecorder
 from torchyard.node.images import engine
 from torchyard.node.images.model import Image
 from torchyard.node.images.store import ImageStore
-from torchyard.node.network.settings import Addresses
-from torchyard.node.runtime.probe import Machine
+from torchyard.node.network.addresses import PodIPAllocator
+from torchyard.node.runtime.machine_features import MachineFeatures
 from torchyard.node.settings import NodeSettings
-from torchyard.node.shim.client import KeeperClient
+from torchyard.node.shim.client import ZygoteClient
 
 
 @dataclass(slots=True)
 class NodeContext:
     client: Client
     settings: NodeSettings
-    machine: Machine
-    keeper: KeeperClient
+    machine: MachineFeatures
+    zygote: ZygoteClient
     images: ImageStore
-    addresses: Addresses
-    devices: Allocations
-    recorder: Recorder
+    addresses: PodIPAllocator
+    devices: DeviceAllocator
+    recorder: NodeEventRecorder
     host_ip: str
     names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the cluster's names, for hosts files
     services: Callable[[str], list[Object]] = field(default=lambda _: [])  # services of a namespace

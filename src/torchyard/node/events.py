@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _REMEMBERED = 1024
 
 
-class Recorder:
+class NodeEventRecorder:
     """Writes in the background and in order; an event that cannot be written is a line in our own log."""
 
     def __init__(self, client: Client, *, node: str) -> None:

@@ -15,7 +15,7 @@ from torchyard import __version__
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.node.devices import nvidia
-from torchyard.node.runtime.probe import Machine
+from torchyard.node.runtime.machine_features import MachineFeatures
 from torchyard.node.settings import NodeSettings
 
 VERSION = "v1.34.4"
@@ -49,7 +49,7 @@ def capacity(settings: NodeSettings, devices: list[nvidia.Device]) -> dict[str, 
     return {**found, **settings.capacity}
 
 
-def node(settings: NodeSettings, machine: Machine, devices: list[nvidia.Device], *, host_ip: str) -> Object:
+def node(settings: NodeSettings, machine: MachineFeatures, devices: list[nvidia.Device], *, host_ip: str) -> Object:
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     labels = {
         "kubernetes.io/hostname": settings.name,
@@ -73,7 +73,12 @@ def node(settings: NodeSettings, machine: Machine, devices: list[nvidia.Device],
 
 
 def status(
-    settings: NodeSettings, machine: Machine, devices: list[nvidia.Device], *, host_ip: str, before: list[Object]
+    settings: NodeSettings,
+    machine: MachineFeatures,
+    devices: list[nvidia.Device],
+    *,
+    host_ip: str,
+    before: list[Object],
 ) -> Object:
     amounts = capacity(settings, devices)
     return {
@@ -111,7 +116,7 @@ def _os_image() -> str:
     return platform.system()
 
 
-def conditions(settings: NodeSettings, machine: Machine, *, before: list[Object]) -> list[Object]:
+def conditions(settings: NodeSettings, machine: MachineFeatures, *, before: list[Object]) -> list[Object]:
     """Pressure, readiness, and which rung the pods run on, each with the kubelet's words where it has any."""
     memory_low = psutil.virtual_memory().available < _MEMORY_LOW
     disk = shutil.disk_usage(settings.root)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchyard.node.network.settings import Ranges
+from torchyard.node.network.addresses import NetworkSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class NodeSettings:
     name: str = field(default_factory=lambda: socket.gethostname().lower())
     python: str = ""  # the interpreter mapped images run; empty: the active environment
     engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here
-    ranges: Ranges = field(default_factory=Ranges)
+    ranges: NetworkSettings = field(default_factory=NetworkSettings)
     api_address: tuple[str, int] | None = None  # where pods' requests to the kubernetes service go
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Ends everything a node has running, from its state directory alone: pods, network, keeper."""
+"""Ends everything a node has running, from its state directory alone: pods, network, zygote."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import logging
 from pathlib import Path
 
 from torchyard.api.errors import YardError
-from torchyard.node.shim.client import ClusterNetwork, KeeperClient, ShimClient, ShimSilent
+from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimTimeout, ZygoteClient
 from torchyard.node.volumes import nfs
-from torchyard.node.volumes.sources import NFS, volumes_of
+from torchyard.node.volumes.mounter import NFS, volumes_of
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ async def stop_pods(root: Path) -> int:
     """
     homes = list((root / "pods").iterdir()) if (root / "pods").is_dir() else []
     stopped = sum(await asyncio.gather(*(_stop(ShimClient(home)) for home in homes)))
-    for part in (ClusterNetwork(root), KeeperClient(root, {})):
+    for part in (ClusterNetwork(root), ZygoteClient(root, {})):
         with contextlib.suppress(YardError):
             await part.shutdown()
     for home in homes:
@@ -36,7 +36,7 @@ async def _stop(shim: ShimClient) -> bool:
             await shim.shutdown(node_stops=True)
             with contextlib.suppress(YardError):
                 await channel.receive()  # its end
-    except ShimSilent as error:
+    except ShimTimeout as error:
         log.warning("a pod may run on: %s", error)
         return False
     except YardError:

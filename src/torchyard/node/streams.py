@@ -19,36 +19,36 @@ from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
 from torchyard.core.pod.logs import LogOptions
-from torchyard.node.logs import read as logs
+from torchyard.node.logs import reader as logs
 from torchyard.node.pipes import ReadEnd, WriteEnd, wide_pipe
-from torchyard.node.pod.home import PodHome
-from torchyard.node.shim import record
-from torchyard.node.shim.client import Channel, ShimClient, ShimGone, ShimRefused
+from torchyard.node.pod.pod_dir import PodDir
+from torchyard.node.shim import records
+from torchyard.node.shim.client import Channel, ShimClient, ShimNotRunning, ShimRequestError
 
 
 class NodeStreams:
     def __init__(self, pods: Path) -> None:
         self._pods = pods
 
-    def _home(self, pod: Object) -> PodHome:
-        return PodHome(self._pods / pod["metadata"]["uid"])
+    def _home(self, pod: Object) -> PodDir:
+        return PodDir(self._pods / pod["metadata"]["uid"])
 
     async def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
         home = self._home(pod)
         attempt = self._attempt(pod, home, container, previous=options.previous)
         # an ended attempt gets no more lines
         wanted = replace(options, follow=options.follow and not options.previous)
-        path = record.record_path(str(home.path), container, attempt)
+        path = records.record_path(str(home.path), container, attempt)
 
         def ended() -> bool:
-            known = record.read(path)
-            return known is None or known["state"] == record.EXITED
+            known = records.read(path)
+            return known is None or known["state"] == records.EXITED
 
         async for piece in logs.read(home.log(container, attempt), wanted, ended=ended):
             yield piece
 
     @staticmethod
-    def _attempt(pod: Object, home: PodHome, container: str, *, previous: bool) -> int:
+    def _attempt(pod: Object, home: PodDir, container: str, *, previous: bool) -> int:
         name = pod["metadata"]["name"]
         numbers = sorted(int(path.stem) for path in home.container(container).glob("*.record"))
         if previous:
@@ -67,18 +67,18 @@ class NodeStreams:
 
     async def execute(
         self, pod: Object, container: str, command: list[str], *, stdin: bool, stderr: bool, tty: bool
-    ) -> Command:
+    ) -> ExecSession:
         shim = ShimClient(self._home(pod).path)
         try:
-            return await Command.start(shim, container, command, stdin=stdin, tty=tty)
-        except ShimGone:
+            return await ExecSession.start(shim, container, command, stdin=stdin, tty=tty)
+        except ShimNotRunning:
             raise _not_running(container) from None
 
-    async def attach(self, pod: Object, container: str, *, stdin: bool, stderr: bool, tty: bool) -> Attachment:
+    async def attach(self, pod: Object, container: str, *, stdin: bool, stderr: bool, tty: bool) -> AttachSession:
         home = self._home(pod)
         try:
-            return await Attachment.start(home, container, stdin=stdin)
-        except ShimGone:
+            return await AttachSession.start(home, container, stdin=stdin)
+        except ShimNotRunning:
             raise _not_running(container) from None
 
     async def connect(self, pod: Object, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -86,9 +86,9 @@ class NodeStreams:
         name = pod["metadata"]["name"]
         try:
             link = await shim.connect("127.0.0.1", port)
-        except ShimGone:
+        except ShimNotRunning:
             raise errors.bad_request(f"pod {name} is not running") from None
-        except ShimRefused as refused:
+        except ShimRequestError as refused:
             said = f"error forwarding port {port} to pod {pod['metadata']['uid']}, uid : "
             said += f"failed to connect to localhost:{port} inside the pod: connect: {refused.message}"
             raise errors.internal(said) from None
@@ -99,14 +99,16 @@ def _not_running(container: str) -> StatusError:
     return errors.internal(f'error executing command in container: container "{container}" is not running')
 
 
-class Command:
+class ExecSession:
     """A process beside a container's own. Its data never passes through the shim."""
 
     def __init__(self, channel: Channel, outputs: dict[str, ReadEnd], stdin: WriteEnd | None, terminal: int) -> None:
         self._channel, self._outputs, self._stdin, self._terminal = channel, outputs, stdin, terminal
 
     @classmethod
-    async def start(cls, shim: ShimClient, container: str, command: list[str], *, stdin: bool, tty: bool) -> Command:
+    async def start(
+        cls, shim: ShimClient, container: str, command: list[str], *, stdin: bool, tty: bool
+    ) -> ExecSession:
         channel = await shim.channel()
         request: Object = {
             "op": "exec",
@@ -170,7 +172,7 @@ class Command:
     async def wait(self) -> int:
         try:
             answer, _ = await self._channel.receive()
-        except ShimGone:
+        except ShimNotRunning:
             return 137
         return int(answer["exited"])
 
@@ -184,15 +186,15 @@ class Command:
             self._terminal = -1
 
 
-class Attachment(Command):
+class AttachSession(ExecSession):
     """The container's own streams, from now on. Its end is the container's end."""
 
-    _home: PodHome
+    _home: PodDir
     _container: str
     _attempt: int
 
     @classmethod
-    async def start(cls, home: PodHome, container: str, *, stdin: bool) -> Attachment:  # type: ignore[override]
+    async def start(cls, home: PodDir, container: str, *, stdin: bool) -> AttachSession:  # type: ignore[override]
         channel = await ShimClient(home.path).channel()
         out_read, out_write = wide_pipe()
         err_read, err_write = wide_pipe()

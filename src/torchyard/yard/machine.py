@@ -9,7 +9,7 @@ import sys
 
 from torchyard.api.errors import YardError
 from torchyard.node.images import python
-from torchyard.node.runtime.probe import probe
+from torchyard.node.runtime.machine_features import detect
 
 
 def findings() -> list[tuple[str, bool, str]]:
@@ -19,7 +19,7 @@ def findings() -> list[tuple[str, bool, str]]:
         ("sqlite", True, sqlite3.sqlite_version),
         _kubectl(),
         _training(),
-        *probe().lines(),
+        *detect().lines(),
     ]
 
 

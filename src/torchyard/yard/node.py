@@ -7,7 +7,7 @@ import asyncio
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.streams.pod_handler import PodStreamHandler
 from torchyard.kube.client import Client
-from torchyard.node.agent import Agent
+from torchyard.node.agent import NodeAgent
 from torchyard.node.settings import NodeSettings
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.settings import Settings
@@ -28,9 +28,9 @@ def node_settings(settings: Settings, port: int) -> NodeSettings:
     )
 
 
-async def make_agent(settings: NodeSettings, client: Client, registry: Registry) -> Agent:
+async def make_agent(settings: NodeSettings, client: Client, registry: Registry) -> NodeAgent:
     """Look at the machine and wire the node in; the agent is not yet running."""
     registry.streams = PodStreamHandler(NodeStreams(settings.pods))
-    agent = await asyncio.to_thread(Agent, client, settings)
+    agent = await asyncio.to_thread(NodeAgent, client, settings)
     registry.usage = agent
     return agent

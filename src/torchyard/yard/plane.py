@@ -66,7 +66,7 @@ from torchyard.yard.selection import selected
 from torchyard.yard.settings import Settings, make_state
 
 if TYPE_CHECKING:
-    from torchyard.node.agent import Agent
+    from torchyard.node.agent import NodeAgent
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Plane:
         self.settings = settings
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
-        self.agent: Agent | None = None
+        self.agent: NodeAgent | None = None
         self.ends_pods = False  # whether pods end with the plane, and how many did
         self.ended_pods = 0
         self._failed: asyncio.Future[None] | None = None

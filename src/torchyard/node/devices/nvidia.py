@@ -122,7 +122,7 @@ def asked(container: Object) -> dict[str, int]:
     return {name: quantity.parse(str(text)).value for name, text in amounts.items() if name.startswith("nvidia.com/")}
 
 
-class Allocations:
+class DeviceAllocator:
     """Who has which device. Kept in each pod's plan on disk, so that a new agent finds it again."""
 
     def __init__(self, devices: list[Device], plans: Iterable[Object]) -> None:

@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.node.images import load
-from torchyard.node.images.dockerfile import DockerfileError, Step, assignments, parse, split_flags, substitute
-from torchyard.node.images.ignored import Ignored
-from torchyard.node.images.model import Config, Image, full_name
+from torchyard.node.images.dockerfile import DockerfileError, Instruction, assignments, parse, split_flags, substitute
+from torchyard.node.images.dockerignore import DockerIgnore
+from torchyard.node.images.model import Image, ImageConfig, full_name
 from torchyard.node.images.run import RunError, run_in_sandbox
 from torchyard.node.images.store import ImageStore
-from torchyard.node.runtime.compose import Root
+from torchyard.node.runtime.rootfs_steps import RootfsSource
 
 ENVIRONMENT = "/opt/env"
 # An owner makes no difference here: every file of an image is its builder's.
 _COPY_FLAGS = {"chmod", "chown", "link"}
-NOTHING = Image("scratch", "", Root(machine=False), Config())
+NOTHING = Image("scratch", "", RootfsSource(machine=False), ImageConfig())
 Say = Callable[[str], None]
 
 
-class Builder:
+class ImageBuilder:
     """One build. `say` receives a line per step, and what RUN prints."""
 
     def __init__(self, store: ImageStore, context: Path, *, arguments: dict[str, str], say: Say) -> None:
@@ -40,7 +40,7 @@ class Builder:
         self._arguments = arguments
         self._values: dict[str, str] = {}
         self._layer = store.directory / "layers" / f"building-{secrets.token_hex(8)}"
-        self._config = Config()
+        self._config = ImageConfig()
         self._base: Image | None = None
 
     async def build(self, dockerfile: Path, name: str) -> str:
@@ -50,7 +50,7 @@ class Builder:
         self._layer.mkdir(parents=True)
         try:
             for number, step in enumerate(steps, 1):
-                self._say(f"Step {number}/{len(steps)} : {step.instruction} {step.text}")
+                self._say(f"Instruction {number}/{len(steps)} : {step.instruction} {step.text}")
                 await self._take(step)
             return self._finish(name)
         except BaseException:
@@ -59,7 +59,7 @@ class Builder:
         finally:
             shutil.rmtree(self._downloads, ignore_errors=True)
 
-    async def _take(self, step: Step) -> None:
+    async def _take(self, step: Instruction) -> None:
         values = {**self._config.env, **self._values}
         # what a shell will read is the shell's to substitute, as docker has it
         text = step.text if step.instruction in ("RUN", "CMD", "ENTRYPOINT") else substitute(step.text, values)
@@ -71,39 +71,39 @@ class Builder:
         except ValueError as failed:  # what a shell's quoting would refuse
             raise DockerfileError(f"line {step.line}: {step.instruction} {text}: {failed}") from failed
 
-    async def _from(self, step: Step) -> None:
+    async def _from(self, step: Instruction) -> None:
         # the platform is this machine's, whichever is asked for
         _, (name, *_) = split_flags(step.text.split())
         self._base = NOTHING if name == NOTHING.name else self._store.resolve(name)
         self._config = self._base.config
 
-    async def _arg(self, step: Step) -> None:
+    async def _arg(self, step: Instruction) -> None:
         name, _, default = step.text.partition("=")
         value = self._arguments.get(name, default.strip("\"'"))
         self._values[name] = value
 
-    async def _env(self, step: Step) -> None:
+    async def _env(self, step: Instruction) -> None:
         self._config = replace(self._config, env={**self._config.env, **assignments(step)})
 
-    async def _label(self, step: Step) -> None:
+    async def _label(self, step: Instruction) -> None:
         self._config = replace(self._config, labels={**self._config.labels, **assignments(step)})
 
-    async def _workdir(self, step: Step) -> None:
+    async def _workdir(self, step: Instruction) -> None:
         directory = os.path.normpath(Path(self._config.directory) / step.text)
         self._config = replace(self._config, directory=directory)
         self._inside(directory).mkdir(parents=True, exist_ok=True)
 
-    async def _user(self, step: Step) -> None:
+    async def _user(self, step: Instruction) -> None:
         self._config = replace(self._config, user=step.text)
 
-    async def _entrypoint(self, step: Step) -> None:
+    async def _entrypoint(self, step: Instruction) -> None:
         # as docker does it: a new entrypoint forgets the base image's arguments
         self._config = replace(self._config, entrypoint=tuple(step.command()), command=())
 
-    async def _cmd(self, step: Step) -> None:
+    async def _cmd(self, step: Instruction) -> None:
         self._config = replace(self._config, command=tuple(step.command()))
 
-    async def _run(self, step: Step) -> None:
+    async def _run(self, step: Instruction) -> None:
         assert self._base
         if any("pip" in word for word in step.text.split()):
             self._own_environment()
@@ -141,7 +141,7 @@ class Builder:
         path = f"{ENVIRONMENT}/bin:{self._config.env.get('PATH', '')}"
         self._config = replace(self._config, env={**self._config.env, "PATH": path, "VIRTUAL_ENV": ENVIRONMENT})
 
-    async def _copy(self, step: Step) -> None:
+    async def _copy(self, step: Instruction) -> None:
         flags, words = split_flags(step.words())
         for flag in flags.keys() - _COPY_FLAGS:
             raise DockerfileError(f"line {step.line}: {step.instruction} --{flag} is not built here")
@@ -162,7 +162,7 @@ class Builder:
                 if mode is not None and not path.is_symlink():
                     path.chmod(mode)
 
-    def _matching(self, pattern: str, step: Step) -> list[Path]:
+    def _matching(self, pattern: str, step: Instruction) -> list[Path]:
         """Files of the build context, never of anything else."""
         clean = os.path.normpath(pattern.lstrip("/") or ".")
         if clean.startswith(".."):
@@ -177,15 +177,15 @@ class Builder:
             raise DockerfileError(f"line {step.line}: {pattern}: not found in the build context {self._context.name}")
         return found
 
-    def _ignored(self) -> Ignored:
+    def _ignored(self) -> DockerIgnore:
         file = self._context / ".dockerignore"
-        return Ignored.read(file.read_text() if file.exists() else "")
+        return DockerIgnore.read(file.read_text() if file.exists() else "")
 
     @property
     def _downloads(self) -> Path:
         return self._layer.with_name(f"{self._layer.name}.download")
 
-    def _download(self, url: str, step: Step) -> Path:
+    def _download(self, url: str, step: Instruction) -> Path:
         name = url.rstrip("/").rsplit("/", 1)[-1] or "download"
         goal = self._downloads / name
         goal.parent.mkdir(exist_ok=True)
@@ -255,17 +255,17 @@ class Builder:
 
 
 _STEPS = {
-    "FROM": Builder._from,
-    "ARG": Builder._arg,
-    "ENV": Builder._env,
-    "LABEL": Builder._label,
-    "WORKDIR": Builder._workdir,
-    "USER": Builder._user,
-    "ENTRYPOINT": Builder._entrypoint,
-    "CMD": Builder._cmd,
-    "RUN": Builder._run,
-    "COPY": Builder._copy,
-    "ADD": Builder._copy,
+    "FROM": ImageBuilder._from,
+    "ARG": ImageBuilder._arg,
+    "ENV": ImageBuilder._env,
+    "LABEL": ImageBuilder._label,
+    "WORKDIR": ImageBuilder._workdir,
+    "USER": ImageBuilder._user,
+    "ENTRYPOINT": ImageBuilder._entrypoint,
+    "CMD": ImageBuilder._cmd,
+    "RUN": ImageBuilder._run,
+    "COPY": ImageBuilder._copy,
+    "ADD": ImageBuilder._copy,
 }
 
 

@@ -21,7 +21,7 @@ class DockerfileError(YardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Instruction:
     line: int
     instruction: str
     text: str
@@ -46,9 +46,9 @@ class Step:
         return read if read is not None else ["/bin/sh", "-c", self.text]
 
 
-def parse(text: str) -> list[Step]:
+def parse(text: str) -> list[Instruction]:
     """Steps in order. Comments and continuations are resolved; unknown instructions raise."""
-    steps: list[Step] = []
+    steps: list[Instruction] = []
     for number, line in _logical_lines(text):
         name, _, rest = line.partition(" ")
         instruction = name.upper()
@@ -59,7 +59,7 @@ def parse(text: str) -> list[Step]:
             raise DockerfileError(f"line {number}: {name} is not built here", hint=f"served are {served}")
         if not steps and instruction not in ("FROM", "ARG"):
             raise DockerfileError(f"line {number}: the first instruction must be FROM")
-        steps.append(Step(number, instruction, rest.strip()))
+        steps.append(Instruction(number, instruction, rest.strip()))
     if not any(step.instruction == "FROM" for step in steps):
         raise DockerfileError("there is no FROM in it")
     froms = [step for step in steps if step.instruction == "FROM"]
@@ -106,7 +106,7 @@ def substitute(text: str, values: dict[str, str]) -> str:
     return _VARIABLE.sub(replace, text)
 
 
-def assignments(step: Step) -> dict[str, str]:
+def assignments(step: Instruction) -> dict[str, str]:
     """ENV and LABEL: `A=b C="d e"`, or the old `A b c`."""
     if "=" in step.text.split()[0]:
         return dict(word.split("=", 1) for word in shlex.split(step.text))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from torchyard.node.images.model import Config, Image, full_name
-from torchyard.node.runtime.compose import Root
+from torchyard.node.images.model import Image, ImageConfig, full_name
+from torchyard.node.runtime.rootfs_steps import RootfsSource
 
 
 async def find(engine: str, name: str) -> Image | None:
@@ -25,4 +25,4 @@ async def find(engine: str, name: str) -> Image | None:
     if process.returncode:
         return None
     digest = said.decode().strip().removeprefix("sha256:")
-    return Image(full_name(name), f"sha256:{digest}", Root(machine=False), Config(), engine=True)
+    return Image(full_name(name), f"sha256:{digest}", RootfsSource(machine=False), ImageConfig(), engine=True)

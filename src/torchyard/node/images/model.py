@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.api.errors import YardError
-from torchyard.node.runtime.compose import Root
+from torchyard.node.runtime.rootfs_steps import RootfsSource
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _REFERENCE = re.compile(
@@ -23,7 +23,7 @@ class ImageError(YardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ImageConfig:
     """How the image wants its program started; container fields override each of these."""
 
     env: dict[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Config:
         }
 
     @classmethod
-    def from_dict(cls, read: dict[str, Any]) -> Config:
+    def from_dict(cls, read: dict[str, Any]) -> ImageConfig:
         return cls(
             env=dict(one.split("=", 1) for one in read.get("Env") or () if "=" in one),
             entrypoint=tuple(read.get("Entrypoint") or ()),
@@ -61,8 +61,8 @@ class Image:
 
     name: str
     id: str
-    root: Root
-    config: Config
+    root: RootfsSource
+    config: ImageConfig
     engine: bool = False  # a container engine has it, and runs it
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from torchyard.api.errors import YardError
-from torchyard.node.network.settings import Ranges
-from torchyard.node.runtime.compose import SYSTEM, Mount, Root, root_steps
-from torchyard.node.shim import record
-from torchyard.node.shim.client import KeeperClient, ShimClient
+from torchyard.node.network.addresses import NetworkSettings
+from torchyard.node.runtime.rootfs_steps import SYSTEM, Mount, RootfsSource, root_steps
+from torchyard.node.shim import records
+from torchyard.node.shim.client import ShimClient, ZygoteClient
 from torchyard.node.shutdown import stop_pods
 
 Say = Callable[[str], None]
@@ -24,7 +24,7 @@ class RunError(YardError):
 
 
 async def run_in_sandbox(
-    root: Root, layer: Path, command: list[str], *, env: dict[str, str], directory: str, say: Say
+    root: RootfsSource, layer: Path, command: list[str], *, env: dict[str, str], directory: str, say: Say
 ) -> None:
     """Run it in the machine's own network, as root of the sandbox. What it wrote is merged into `layer`."""
     state = Path(tempfile.mkdtemp(prefix="yard-build-"))
@@ -36,7 +36,7 @@ async def run_in_sandbox(
     mounts = [Mount(file, str(file)) for file in files if file.exists()]
     opened = _open_machine(layer) if root.machine else []
     steps = root_steps(root, mounts, scratch=scratch, devices=[])
-    record.write(str(home / "pod.json"), {"sandboxed": True, "hostname": "build", "tmpfs": [], "network": None})
+    records.write(str(home / "pod.json"), {"sandboxed": True, "hostname": "build", "tmpfs": [], "network": None})
     log = home / "log"
     launch = {
         "container": "run",
@@ -59,10 +59,10 @@ async def run_in_sandbox(
         "cgroups": [],
         "memory_limit": None,
     }
-    record.write(record.launch_path(str(home), "run", 0), launch)
+    records.write(records.launch_path(str(home), "run", 0), launch)
     try:
-        keeper = KeeperClient(state, {"namespaces": True, "network": Ranges().for_anchor()})
-        await keeper.start_shim(home)
+        zygote = ZygoteClient(state, {"namespaces": True, "network": NetworkSettings().for_namespace_holder()})
+        await zygote.start_shim(home)
         ended = await _finished(ShimClient(home))
         lines = [line.split(" ", 3)[3] for line in log.read_text(errors="replace").splitlines() if line.count(" ") >= 3]
         for line in lines:
@@ -95,14 +95,14 @@ def _open_machine(layer: Path) -> list[Path]:
     return opened
 
 
-async def _finished(shim: ShimClient) -> record.Record:
+async def _finished(shim: ShimClient) -> records.ContainerRecord:
     async with await shim.channel() as channel:
         channel.send({"op": "subscribe"})
         await channel.receive()
         started = await shim.start("run", 0)
-        while started["state"] != record.EXITED:
+        while started["state"] != records.EXITED:
             await channel.receive()
-            started = record.read(record.record_path(str(shim.pod), "run", 0)) or started
+            started = records.read(records.record_path(str(shim.pod), "run", 0)) or started
     return started
 
 

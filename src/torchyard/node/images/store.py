@@ -11,11 +11,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from torchyard.node.images import known
-from torchyard.node.images.model import Config, Image, ImageError, full_name
+from torchyard.node.images import well_known
+from torchyard.node.images.model import Image, ImageConfig, ImageError, full_name
 from torchyard.node.images.python import Python
-from torchyard.node.runtime.compose import Root
-from torchyard.node.shim import record
+from torchyard.node.runtime.rootfs_steps import RootfsSource
+from torchyard.node.shim import records
 
 
 class ImageStore:
@@ -43,7 +43,7 @@ class ImageStore:
         image_id = self.names().get(full)
         if image_id:
             return self.load(image_id, full)
-        found = known.find(full, self.python, self.directory / "layers")
+        found = well_known.find(full, self.python, self.directory / "layers")
         if found is None:
             short = full.removeprefix("docker.io/").removeprefix("library/")
             raise ImageError(
@@ -60,7 +60,7 @@ class ImageStore:
     def map(self, pattern: str, goal: str) -> None:
         """Run `goal` wherever a name matches `pattern`."""
         self._resolve_plain(full_name(goal))
-        record.write(str(self.directory / "map.json"), {**self._table(), pattern: goal})
+        records.write(str(self.directory / "map.json"), {**self._table(), pattern: goal})
 
     def names(self) -> dict[str, str]:
         path = self.directory / "names.json"
@@ -72,8 +72,10 @@ class ImageStore:
     def load(self, image_id: str, name: str) -> Image:
         read = self.describe(image_id)
         layers = tuple(self.directory / "layers" / one for one in read["layers"])
-        root = Root(machine=read["machine"], layers=layers, prefixes=self.python.prefixes if read["machine"] else ())
-        return Image(name, image_id, root, Config.from_dict(read["config"]))
+        root = RootfsSource(
+            machine=read["machine"], layers=layers, prefixes=self.python.prefixes if read["machine"] else ()
+        )
+        return Image(name, image_id, root, ImageConfig.from_dict(read["config"]))
 
     def describe(self, image_id: str) -> dict[str, Any]:
         path = self._home(image_id) / "image.json"
@@ -85,12 +87,12 @@ class ImageStore:
     def add(self, name: str, image_id: str, content: dict[str, Any]) -> None:
         home = self._home(image_id)
         home.mkdir(parents=True, exist_ok=True)
-        record.write(str(home / "image.json"), content)
+        records.write(str(home / "image.json"), content)
         self.tag(image_id, name)
 
     def tag(self, source: str, name: str) -> None:
         image_id = source if source.startswith("sha256:") else self._id_of(source)
-        record.write(str(self.directory / "names.json"), {**self.names(), full_name(name): image_id})
+        records.write(str(self.directory / "names.json"), {**self.names(), full_name(name): image_id})
 
     def _id_of(self, name: str) -> str:
         try:
@@ -113,7 +115,7 @@ class ImageStore:
         """Take the name away, and with the last name the image and every layer nobody else uses."""
         image_id = self._id_of(name)
         names = {key: value for key, value in self.names().items() if key != full_name(name)}
-        record.write(str(self.directory / "names.json"), names)
+        records.write(str(self.directory / "names.json"), names)
         gone = [f"Untagged: {full_name(name)}"]
         if image_id not in names.values():
             mine = set(self.describe(image_id)["layers"])

@@ -91,7 +91,9 @@ class Resolver(asyncio.DatagramProtocol):
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bytes] = loop.create_future()
         try:
-            transport, _ = await loop.create_datagram_endpoint(lambda: _Once(waiting), remote_addr=(server, self._port))
+            transport, _ = await loop.create_datagram_endpoint(
+                lambda: _UpstreamReply(waiting), remote_addr=(server, self._port)
+            )
         except OSError:
             return None
         try:
@@ -107,7 +109,7 @@ class Resolver(asyncio.DatagramProtocol):
         return None
 
 
-class _Once(asyncio.DatagramProtocol):
+class _UpstreamReply(asyncio.DatagramProtocol):
     def __init__(self, waiting: asyncio.Future[bytes]) -> None:
         self._waiting = waiting
 

@@ -10,8 +10,8 @@ import logging
 import socket
 import struct
 
+from torchyard.node.network.addresses import NetworkSettings
 from torchyard.node.network.proxy import carry
-from torchyard.node.network.settings import Ranges
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _CONNECT_SECONDS = 60.0
 
 
 class OutboundRelay:
-    def __init__(self, network: ClusterNetwork, ranges: Ranges) -> None:
+    def __init__(self, network: ClusterNetwork, ranges: NetworkSettings) -> None:
         self._network, self._ranges = network, ranges
         self._carried: set[asyncio.Task[None]] = set()
 

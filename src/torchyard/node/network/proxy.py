@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.node.network.datagrams import DatagramDoor
+from torchyard.node.network.udp_proxy import UdpServicePort
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _BLOCK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ServicePort:
     """One port of one service address, and where it leads."""
 
     kind: str  # tcp or udp
@@ -41,7 +41,7 @@ class Door:
         return self.kind, self.address, self.port
 
 
-def doors(services: Iterable[Object], slices: Iterable[Object]) -> list[Door]:
+def doors(services: Iterable[Object], slices: Iterable[Object]) -> list[ServicePort]:
     """Pure: every TCP and UDP port of every service that has an address."""
     by_service: dict[tuple[str, str], list[Object]] = {}
     for one in slices:
@@ -63,7 +63,7 @@ def doors(services: Iterable[Object], slices: Iterable[Object]) -> list[Door]:
                 for one in by_service.get((metadata["namespace"], metadata["name"]), ())
                 for goal in _goals(one, port.get("name") or "")
             ]
-            found.append(Door(kind, address, port["port"], tuple(goals)))
+            found.append(ServicePort(kind, address, port["port"], tuple(goals)))
     return found
 
 
@@ -84,12 +84,12 @@ class ServiceProxy:
     def __init__(self, network: ClusterNetwork, *, outside: dict[str, tuple[str, int]] | None = None) -> None:
         self._network = network
         self._outside = outside or {}
-        self._doors: dict[Key, Door] = {}
+        self._doors: dict[Key, ServicePort] = {}
         self._turns = itertools.count()
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._carried: set[asyncio.Task[None]] = set()
 
-    async def update(self, wanted: Iterable[Door]) -> None:
+    async def update(self, wanted: Iterable[ServicePort]) -> None:
         current = {door.key: door for door in wanted}
         for key in [key for key in self._tasks if key not in current]:
             self._tasks.pop(key).cancel()
@@ -122,7 +122,7 @@ class ServiceProxy:
 
     async def _serve_datagrams(self, key: Key, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(lambda: DatagramDoor(lambda: self._open(key)), sock=server)
+        transport, _ = await loop.create_datagram_endpoint(lambda: UdpServicePort(lambda: self._open(key)), sock=server)
         try:
             await loop.create_future()  # until it is cancelled
         finally:

@@ -13,7 +13,7 @@ from torchyard.api.objects import Object
 Lookup = Callable[[str, str], Object | None]  # ("ConfigMap" or "Secret" data by kind, name)
 
 
-class ConfigError(YardError):
+class CreateContainerConfigError(YardError):
     """The container cannot be made as written: shown as CreateContainerConfigError."""
 
     code = "CreateContainerConfigError"
@@ -65,7 +65,7 @@ def _whole(source: Object, lookup: Lookup) -> dict[str, str]:
             if found is None:
                 if reference.get("optional"):
                     return {}
-                raise ConfigError(f'{kind.lower()} "{reference["name"]}" not found')
+                raise CreateContainerConfigError(f'{kind.lower()} "{reference["name"]}" not found')
             return {f"{prefix}{name}": text for name, text in found.items() if _is_variable(f"{prefix}{name}")}
     return {}
 
@@ -81,8 +81,8 @@ def _from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) 
         if reference.get("optional"):
             return None
         if data is None:
-            raise ConfigError(f'{kind.lower()} "{reference["name"]}" not found')
-        raise ConfigError(
+            raise CreateContainerConfigError(f'{kind.lower()} "{reference["name"]}" not found')
+        raise CreateContainerConfigError(
             f"couldn't find key {reference['key']} in {kind} {reference.get('namespace', '')}/{reference['name']}"
         )
     for key in ("fieldRef", "resourceFieldRef"):
@@ -112,7 +112,7 @@ def field_of(pod: Object, path: str, *, status: Object) -> str:
         "status.hostIPs": ",".join(one["ip"] for one in status.get("hostIPs") or ()),
     }
     if path not in known:
-        raise ConfigError(f"unsupported fieldPath: {path}")
+        raise CreateContainerConfigError(f"unsupported fieldPath: {path}")
     return str(known[path] or "")
 
 

@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.node.pipes import ReadEnd
-from torchyard.node.shim.client import ShimClient, ShimRefused
+from torchyard.node.shim.client import ShimClient, ShimRequestError
 
 _OUTPUT_LIMIT = 10 * 1024
 
 
-class Outcome(NamedTuple):
+class HandlerResult(NamedTuple):
     passed: bool
     message: str
 
 
-async def run_command(shim: ShimClient, container: str, command: list[str], *, seconds: float) -> Outcome:
+async def run_command(shim: ShimClient, container: str, command: list[str], *, seconds: float) -> HandlerResult:
     """The command's exit code decides; its output is the message."""
     null = os.open("/dev/null", os.O_RDONLY)
     out_read, out_write = os.pipe()
@@ -39,7 +39,7 @@ async def run_command(shim: ShimClient, container: str, command: list[str], *, s
                 async with asyncio.timeout(seconds):
                     return await _exit_of(channel, reading)
             except TimeoutError:
-                return Outcome(False, f"command timed out: {' '.join(command)!r} timed out after {seconds:g}s")
+                return HandlerResult(False, f"command timed out: {' '.join(command)!r} timed out after {seconds:g}s")
     finally:
         os.close(null)
         if out_write >= 0:
@@ -47,18 +47,18 @@ async def run_command(shim: ShimClient, container: str, command: list[str], *, s
         reading.cancel()
 
 
-async def _exit_of(channel: Any, reading: asyncio.Task[bytes]) -> Outcome:
+async def _exit_of(channel: Any, reading: asyncio.Task[bytes]) -> HandlerResult:
     answer, _ = await channel.receive()
     if "started" not in answer:
         said = answer.get("failed", {}).get("message") or answer.get("error", "")
-        return Outcome(False, said)
+        return HandlerResult(False, said)
     answer, _ = await channel.receive()
     code = answer["exited"]
     # a child left in the background may hold the pipe open: what is there by now is the output
     await asyncio.wait([reading], timeout=0.2)
     output = reading.result() if reading.done() else b""
     text = output.decode(errors="replace")
-    return Outcome(code == 0, text if text or code == 0 else f"command exited with code {code}")
+    return HandlerResult(code == 0, text if text or code == 0 else f"command exited with code {code}")
 
 
 async def _read_output(end: ReadEnd) -> bytes:
@@ -71,19 +71,19 @@ async def _read_output(end: ReadEnd) -> bytes:
     return output
 
 
-async def knock(shim: ShimClient, host: str, port: int, *, seconds: float) -> Outcome:
+async def knock(shim: ShimClient, host: str, port: int, *, seconds: float) -> HandlerResult:
     try:
         async with asyncio.timeout(seconds):
             link = await shim.connect(host, port)
-    except ShimRefused as refused:
-        return Outcome(False, f"dial tcp {host}:{port}: connect: {refused.message}")
+    except ShimRequestError as refused:
+        return HandlerResult(False, f"dial tcp {host}:{port}: connect: {refused.message}")
     except TimeoutError:
-        return Outcome(False, f"dial tcp {host}:{port}: i/o timeout")
+        return HandlerResult(False, f"dial tcp {host}:{port}: i/o timeout")
     link.close()
-    return Outcome(True, "")
+    return HandlerResult(True, "")
 
 
-async def ask_http(shim: ShimClient, action: Object, *, host: str, port: int, seconds: float) -> Outcome:
+async def ask_http(shim: ShimClient, action: Object, *, host: str, port: int, seconds: float) -> HandlerResult:
     """Passes on any status from 200 to 399, as the kubelet's HTTP prober does."""
     scheme = (action.get("scheme") or "HTTP").upper()
     url = f"{scheme.lower()}://{host}:{port}{action.get('path') or '/'}"
@@ -91,16 +91,16 @@ async def ask_http(shim: ShimClient, action: Object, *, host: str, port: int, se
         async with asyncio.timeout(seconds):
             link = await shim.connect(host, port)
             status, body = await _get(link, action, host=host, port=port, secure=scheme == "HTTPS")
-    except ShimRefused as refused:
-        return Outcome(False, f'Get "{url}": dial tcp {host}:{port}: connect: {refused.message}')
+    except ShimRequestError as refused:
+        return HandlerResult(False, f'Get "{url}": dial tcp {host}:{port}: connect: {refused.message}')
     except TimeoutError:
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        return Outcome(False, f'Get "{url}": {late}')
+        return HandlerResult(False, f'Get "{url}": {late}')
     except (OSError, ValueError, YardError) as failed:
-        return Outcome(False, f'Get "{url}": {failed}')
+        return HandlerResult(False, f'Get "{url}": {failed}')
     if 200 <= status < 400:
-        return Outcome(True, body)
-    return Outcome(False, f"HTTP probe failed with statuscode: {status}")
+        return HandlerResult(True, body)
+    return HandlerResult(False, f"HTTP probe failed with statuscode: {status}")
 
 
 async def _get(link: socket.socket, action: Object, *, host: str, port: int, secure: bool) -> tuple[int, str]:
@@ -137,7 +137,7 @@ def port_of(container: Object, port: int | str) -> int:
     raise YardError(f"container {container['name']} has no port named {port!r}")
 
 
-async def act(shim: ShimClient, container: Object, action: Object, *, host: str, seconds: float) -> Outcome:
+async def act(shim: ShimClient, container: Object, action: Object, *, host: str, seconds: float) -> HandlerResult:
     """Carry out an exec, httpGet, tcpSocket or sleep action."""
     if action.get("exec"):
         return await run_command(shim, container["name"], list(action["exec"].get("command") or ()), seconds=seconds)
@@ -150,5 +150,5 @@ async def act(shim: ShimClient, container: Object, action: Object, *, host: str,
         return await knock(shim, asked.get("host") or host, port_of(container, asked["port"]), seconds=seconds)
     if action.get("sleep"):
         await asyncio.sleep(min(float(action["sleep"]["seconds"]), seconds))
-        return Outcome(True, "")
-    return Outcome(False, f"{', '.join(sorted(action))} is not served by this node")
+        return HandlerResult(True, "")
+    return HandlerResult(False, f"{', '.join(sorted(action))} is not served by this node")

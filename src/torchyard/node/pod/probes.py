@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.node.pod.handlers import Outcome, act
-from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.pod.handlers import HandlerResult, act
+from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.shim.client import ShimClient
 
 KINDS = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProbe": "Liveness"}
 
 
-class Prober:
+class ProbeWorker:
     """Watches one attempt of one container. `started` and `ready` are what the status shows."""
 
     def __init__(
@@ -65,13 +65,13 @@ class Prober:
                         return
             await asyncio.sleep(period)
 
-    async def _once(self, probe: Object) -> Outcome:
+    async def _once(self, probe: Object) -> HandlerResult:
         try:
             return await act(
                 self._shim, self._container, probe, host=self._host, seconds=probe.get("timeoutSeconds") or 1
             )
         except YardError as error:
-            return Outcome(False, str(error))
+            return HandlerResult(False, str(error))
 
     def _passed(self, kind: str) -> None:
         if kind == "readinessProbe" and not self.ready:
@@ -91,17 +91,17 @@ class Prober:
             self._kill(KINDS[kind].lower())
 
 
-class Probers:
+class ProbeManager:
     """The probers of a pod: each begins and ends with the attempt it watches."""
 
     def __init__(
-        self, around: Surroundings, *, changed: Callable[[], None], kill: Callable[[Object, str], None]
+        self, sandbox: PodSandbox, *, changed: Callable[[], None], kill: Callable[[Object, str], None]
     ) -> None:
-        self._around, self._changed, self._kill = around, changed, kill
-        self._watching: dict[str, tuple[int, Prober]] = {}
+        self._sandbox, self._changed, self._kill = sandbox, changed, kill
+        self._watching: dict[str, tuple[int, ProbeWorker]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def of(self, container: Object, attempt: int | None) -> Prober | None:
+    def of(self, container: Object, attempt: int | None) -> ProbeWorker | None:
         """The prober of the running attempt (None: none runs), if the container asks for one."""
         name = container["name"]
         known = self._watching.get(name)
@@ -114,12 +114,12 @@ class Probers:
             task.add_done_callback(self._closing.discard)
         if attempt is None or not any(container.get(kind) for kind in KINDS):
             return None
-        prober = Prober(
-            self._around.shim,
+        prober = ProbeWorker(
+            self._sandbox.shim,
             container,
-            host=self._around.ip,
+            host=self._sandbox.ip,
             changed=self._changed,
-            failed=lambda kind, said: self._around.event(
+            failed=lambda kind, said: self._sandbox.event(
                 "Unhealthy", f"{kind} probe failed: {said}", container=name, kind="Warning"
             ),
             kill=lambda kind: self._kill(container, kind),

@@ -18,16 +18,16 @@ from torchyard.core.pod.decide import Plan, decide
 from torchyard.core.pod.view import ContainerView, PodView, every_container
 from torchyard.kube.client import Unreachable
 from torchyard.node.context import NodeContext
+from torchyard.node.pod.container_starter import ContainerStarter
+from torchyard.node.pod.container_stopper import ContainerStopper, kill_leftovers
 from torchyard.node.pod.handlers import act
-from torchyard.node.pod.probes import Probers
-from torchyard.node.pod.reporting import Reporter
-from torchyard.node.pod.starter import Starter
-from torchyard.node.pod.stopping import Stopper, kill_strays
-from torchyard.node.pod.surroundings import Surroundings
-from torchyard.node.shim import record
-from torchyard.node.shim.client import ShimGone
-from torchyard.node.shim.pump import stamp
-from torchyard.node.volumes.sources import VolumeError
+from torchyard.node.pod.probes import ProbeManager
+from torchyard.node.pod.sandbox import PodSandbox
+from torchyard.node.pod.status_manager import StatusManager
+from torchyard.node.shim import records
+from torchyard.node.shim.client import ShimNotRunning
+from torchyard.node.shim.output import stamp
+from torchyard.node.volumes.mounter import VolumeError
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ class PodWorker:
     def __init__(self, context: NodeContext, pod: Object) -> None:
         self._context = context
         self.pod = pod
-        self._around = Surroundings(context, pod)
+        self._sandbox = PodSandbox(context, pod)
         self._wake = asyncio.Event()
-        self._starter = Starter(context, self._around)
-        self._stopper = Stopper(self._around)
-        self._probers = Probers(self._around, changed=self._wake.set, kill=self._kill_unhealthy)
-        self._reporter = Reporter(context.client, self._around)
+        self._starter = ContainerStarter(context, self._sandbox)
+        self._stopper = ContainerStopper(self._sandbox)
+        self._probers = ProbeManager(self._sandbox, changed=self._wake.set, kill=self._kill_unhealthy)
+        self._reporter = StatusManager(context.client, self._sandbox)
         self._listening: asyncio.Task[None] | None = None
         self._ended: tuple[str, str] | None = None
         self._retry = _RETRY_FIRST
@@ -54,7 +54,7 @@ class PodWorker:
         self._gone = False
 
     def update(self, pod: Object) -> None:
-        self.pod = self._around.pod = pod
+        self.pod = self._sandbox.pod = pod
         self._wake.set()
 
     def deleted(self) -> None:
@@ -63,8 +63,8 @@ class PodWorker:
         self._wake.set()
 
     def names_changed(self) -> None:
-        if self._around.ready:
-            self._around.refresh_names()
+        if self._sandbox.ready:
+            self._sandbox.refresh_names()
 
     async def run(self) -> None:
         """Until the pod is gone."""
@@ -80,7 +80,7 @@ class PodWorker:
                 wake_at = self._later()
             if wake_at == 0.0:
                 await self.leave()
-                await self._around.tear_down()
+                await self._sandbox.tear_down()
                 return
             await self._sleep(wake_at)
 
@@ -112,19 +112,19 @@ class PodWorker:
             self._started = parse_rfc3339(status["startTime"]).timestamp()
         if status.get("reason") == DEADLINE[0]:
             self._ended = DEADLINE
-        if self._around.home.plan() is None:
+        if self._sandbox.dir.plan() is None:
             return
-        if not await self._around.alive():
+        if not await self._sandbox.alive():
             self._lost()
             return
-        if await self._around.ensure():  # the one that was asked has died since
-            kill_strays(self.pod["metadata"]["uid"])
+        if await self._sandbox.ensure():  # the one that was asked has died since
+            kill_leftovers(self.pod["metadata"]["uid"])
         self._listen()
 
     def _lost(self) -> None:
-        record.end_lost(str(self._around.home.path), stamp())
-        kill_strays(self.pod["metadata"]["uid"])
-        self._around.ready = False
+        records.end_lost(str(self._sandbox.dir.path), stamp())
+        kill_leftovers(self.pod["metadata"]["uid"])
+        self._sandbox.ready = False
 
     def _listen(self) -> None:
         if self._listening is None or self._listening.done():
@@ -133,13 +133,13 @@ class PodWorker:
     async def _follow_shim(self) -> None:
         """Wake up when something happens to a container; the end of the conversation is the end of the shim."""
         try:
-            async with await self._around.shim.channel() as channel:
+            async with await self._sandbox.shim.channel() as channel:
                 channel.send({"op": "subscribe"})
                 while True:
                     await channel.receive()
                     self._wake.set()
-        except ShimGone:
-            if self._around.ready:
+        except ShimNotRunning:
+            if self._sandbox.ready:
                 self._lost()
             self._wake.set()
 
@@ -152,7 +152,7 @@ class PodWorker:
         deleting = bool(self.pod["metadata"].get("deletionTimestamp"))
         self._check_deadline(now)
         wake_at: float | None = None
-        if not deleting and not self._ended and not self._reporter.over and not self._around.ready:
+        if not deleting and not self._ended and not self._reporter.over and not self._sandbox.ready:
             if self._started is None:
                 self._started = now
             wake_at = await self._bring_up()
@@ -185,12 +185,12 @@ class PodWorker:
         limit = self._deadline()
         if limit is not None and now >= limit:
             self._ended = DEADLINE
-            self._around.event("DeadlineExceeded", DEADLINE[1])
+            self._sandbox.event("DeadlineExceeded", DEADLINE[1])
 
     async def _bring_up(self) -> float | None:
-        tell = self._around.event
+        tell = self._sandbox.event
         try:
-            await self._around.ensure()
+            await self._sandbox.ensure()
         except VolumeError as failed:
             tell("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
             return self._later()
@@ -210,17 +210,17 @@ class PodWorker:
 
     async def _refresh_volumes(self, now: float) -> float | None:
         try:
-            return await self._around.refresh_volumes(now)
+            return await self._sandbox.refresh_volumes(now)
         except VolumeError as failed:
             # the pod keeps what it has
-            self._around.event("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
+            self._sandbox.event("FailedMount", f"MountVolume.SetUp failed: {failed}", kind="Warning")
             return now + self._context.settings.volume_refresh_seconds
 
     def _view(self) -> PodView:
         containers = {}
         for container in every_container(self.pod):
             name = container["name"]
-            attempts = self._around.home.attempts(container)
+            attempts = self._sandbox.dir.attempts(container)
             prober = self._probers.of(container, attempts[-1].number if attempts and attempts[-1].running else None)
             image = self._starter.image(name)
             containers[name] = ContainerView(
@@ -233,8 +233,8 @@ class PodWorker:
             )
         return PodView(
             containers=containers,
-            sandbox=self._around.ready,
-            ip=self._around.ip,
+            sandbox=self._sandbox.ready,
+            ip=self._sandbox.ip,
             host_ip=self._context.host_ip,
             started=self._started,
             ended=self._ended,
@@ -250,7 +250,7 @@ class PodWorker:
 
     def _kill_unhealthy(self, container: Object, kind: str) -> None:
         name = container["name"]
-        self._around.event("Killing", f"Container {name} failed {kind} probe, will be restarted", container=name)
+        self._sandbox.event("Killing", f"Container {name} failed {kind} probe, will be restarted", container=name)
         grace = (container.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
         self._stopper.stop(name, announce=False, grace=grace)
 
@@ -271,9 +271,9 @@ class PodWorker:
         hook = (container.get("lifecycle") or {}).get("postStart")
         if not hook:
             return
-        outcome = await act(self._around.shim, container, hook, host=self._around.ip, seconds=_HOOK_SECONDS)
+        outcome = await act(self._sandbox.shim, container, hook, host=self._sandbox.ip, seconds=_HOOK_SECONDS)
         if not outcome.passed:
-            name, tell = container["name"], self._around.event
+            name, tell = container["name"], self._sandbox.event
             tell("FailedPostStartHook", f"PostStartHook failed: {outcome.message}", container=name, kind="Warning")
             tell("Killing", "FailedPostStartHook", container=name)
             self._stopper.stop(name, announce=False)
@@ -281,15 +281,15 @@ class PodWorker:
     def _announce_end(self) -> None:
         """The object went without waiting for its containers; they are killed with the shim."""
         for container in every_container(self.pod):
-            attempts = self._around.home.attempts(container)
+            attempts = self._sandbox.dir.attempts(container)
             if attempts and attempts[-1].running:
                 name = container["name"]
-                self._around.event("Killing", f"Stopping container {name}", container=name)
+                self._sandbox.event("Killing", f"Stopping container {name}", container=name)
 
     async def _finish(self, deleting: bool) -> None:
         """Nothing will run again: let the shim go; after a deletion, let the object go too."""
-        if self._around.ready or await self._around.alive():
-            await self._around.stop_shim()
+        if self._sandbox.ready or await self._sandbox.alive():
+            await self._sandbox.stop_shim()
             await self._reporter.report(self._view())
         if not deleting:
             return

@@ -15,7 +15,7 @@ _CONTROLLERS_V1 = ("memory", "cpu", "pids")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CgroupSupport:
     """Where a pod's groups may be made. `version` 0: nowhere."""
 
     version: int
@@ -27,24 +27,24 @@ class Limits:
         return self.version > 0
 
 
-def find(root: Path = Path("/sys/fs/cgroup")) -> Limits:
+def find(root: Path = Path("/sys/fs/cgroup")) -> CgroupSupport:
     """The groups this process may make children in."""
     if (root / "cgroup.controllers").exists():
         return _find_v2(root)
     parents = [root / name for name in _CONTROLLERS_V1 if os.access(root / name, os.W_OK)]
     if root / "memory" in parents and _can_make(root / "memory"):
-        return Limits(1, tuple(parents), "cgroup version 1")
-    return Limits(0, (), "no cgroups may be made here: memory is watched, cpu sets the number of threads")
+        return CgroupSupport(1, tuple(parents), "cgroup version 1")
+    return CgroupSupport(0, (), "no cgroups may be made here: memory is watched, cpu sets the number of threads")
 
 
-def _find_v2(root: Path) -> Limits:
+def _find_v2(root: Path) -> CgroupSupport:
     own = _own_group(root)
     for parent in (own, root) if os.geteuid() == 0 else (own,):
         controllers = _read_words(parent / "cgroup.controllers")
         if "memory" in controllers and os.access(parent / "cgroup.procs", os.W_OK) and _can_make(parent):
-            return Limits(2, (parent,), f"cgroup version 2 under {parent}")
+            return CgroupSupport(2, (parent,), f"cgroup version 2 under {parent}")
     how = "start it with: systemd-run --user --scope -p Delegate=yes yard up"
-    return Limits(0, (), f"no cgroup with a memory controller is delegated to this user ({how})")
+    return CgroupSupport(0, (), f"no cgroup with a memory controller is delegated to this user ({how})")
 
 
 def _own_group(root: Path) -> Path:
@@ -71,7 +71,7 @@ def _can_make(parent: Path) -> bool:
     return True
 
 
-def prepare(limits: Limits) -> None:
+def prepare(limits: CgroupSupport) -> None:
     """Version 2 wants processes in leaves only: move ourselves aside, then hand the controllers down."""
     if limits.version != 2:
         return
@@ -85,11 +85,11 @@ def prepare(limits: Limits) -> None:
     (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(wanted)))
 
 
-def _groups(limits: Limits, uid: str, container: str) -> list[Path]:
+def _groups(limits: CgroupSupport, uid: str, container: str) -> list[Path]:
     return [parent / f"torchyard-{uid}-{container}" for parent in limits.parents]
 
 
-def make(limits: Limits, uid: str, container: str, *, memory: int | None, cpu_milli: int | None) -> list[Path]:
+def make(limits: CgroupSupport, uid: str, container: str, *, memory: int | None, cpu_milli: int | None) -> list[Path]:
     """The groups of one container, with its limits written; join them by their `cgroup.procs`."""
     groups = _groups(limits, uid, container)
     for group in groups:
@@ -120,7 +120,7 @@ def _settings_v1(memory: int | None, cpu_milli: int | None) -> dict[str, str]:
     return settings
 
 
-def remove(limits: Limits, uid: str, container: str) -> None:
+def remove(limits: CgroupSupport, uid: str, container: str) -> None:
     """After the container's last process; a container without limits had none."""
     for group in _groups(limits, uid, container):
         with contextlib.suppress(OSError):

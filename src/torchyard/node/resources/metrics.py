@@ -11,19 +11,19 @@ import psutil
 
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.node.resources.usage import Meter
-from torchyard.node.shim import record
+from torchyard.node.resources.usage import UsageSampler
+from torchyard.node.shim import records
 
 _SECONDS = 5.0
 _FRESH_SECONDS = 0.5
 
 
-class Metrics:
+class ResourceMetrics:
     """Samples on its own while it runs, and again when asked for figures."""
 
     def __init__(self, pods: Path) -> None:
         self._pods = pods
-        self._meter = Meter()
+        self._meter = UsageSampler()
         self._owners: dict[str, tuple[Object, str]] = {}
         self._cpu_times: list[tuple[float, float]] = []
         self._last = 0.0
@@ -36,14 +36,14 @@ class Metrics:
     def take(self) -> None:
         leaders: dict[str, int] = {}
         owners: dict[str, tuple[Object, str]] = {}
-        for home in self._pods.iterdir():
-            plan = record.read(str(home / "pod.json"))
+        for pod_dir in self._pods.iterdir():
+            plan = records.read(str(pod_dir / "pod.json"))
             if not plan:
                 continue
-            for name, records in record.read_all(str(home)).items():
-                if records and records[-1]["state"] == record.RUNNING:
-                    key = f"{home.name}/{name}"
-                    leaders[key] = records[-1]["pid"]
+            for name, attempts in records.read_all(str(pod_dir)).items():
+                if attempts and attempts[-1]["state"] == records.RUNNING:
+                    key = f"{pod_dir.name}/{name}"
+                    leaders[key] = attempts[-1]["pid"]
                     owners[key] = (plan, name)
         self._meter.take(leaders)
         self._owners = owners

@@ -12,7 +12,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class UsageSample:
     """Cumulated cpu seconds and the present working set of a group of processes."""
 
     when: float
@@ -20,7 +20,7 @@ class Sample:
     memory: int
 
 
-def sample(leaders: dict[str, int]) -> dict[str, Sample]:
+def sample(leaders: dict[str, int]) -> dict[str, UsageSample]:
     """One walk over /proc for all containers: key → pid of its first process. Gone ones are left out."""
     marks = {}
     for key, pid in leaders.items():
@@ -38,7 +38,7 @@ def sample(leaders: dict[str, int]) -> dict[str, Sample]:
             total[0] += used[0]
             total[1] += used[1]
     now = time.time()
-    return {key: Sample(now, cpu, int(memory)) for key, (cpu, memory) in totals.items()}
+    return {key: UsageSample(now, cpu, int(memory)) for key, (cpu, memory) in totals.items()}
 
 
 _OWN = Path("/proc/self/ns/pid").stat().st_ino if Path("/proc/self/ns/pid").exists() else 0
@@ -71,12 +71,12 @@ def _used(pid: int) -> tuple[float, int] | None:
     return (int(fields[11]) + int(fields[12])) / _TICK, int(fields[21]) * _PAGE
 
 
-class Meter:
+class UsageSampler:
     """Turns two samples into cpu shares."""
 
     def __init__(self) -> None:
-        self._before: dict[str, Sample] = {}
-        self._now: dict[str, Sample] = {}
+        self._before: dict[str, UsageSample] = {}
+        self._now: dict[str, UsageSample] = {}
 
     def take(self, leaders: dict[str, int]) -> None:
         self._before, self._now = self._now, sample(leaders)

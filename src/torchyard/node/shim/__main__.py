@@ -1,4 +1,4 @@
-"""`python -I -S …/shim/__main__.py ROOT`: become the keeper of the node whose state lies under ROOT."""
+"""`python -I -S …/shim/__main__.py ROOT`: become the zygote of the node whose state lies under ROOT."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ if __name__ == "__main__":
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     if source not in sys.path:
         sys.path.insert(0, source)
-    from torchyard.node.shim.keeper import main
+    from torchyard.node.shim.zygote import main
 
     main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The agent's side of the shim's, the keeper's and the anchor's sockets, for asyncio."""
+"""The agent's side of the shim's, the zygote's and the namespace holder's sockets, for asyncio."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.api.errors import YardError
-from torchyard.node.shim import anchor, keeper, record, server, wire
+from torchyard.node.shim import namespace_holder, records, shim_server, wire, zygote
 
 ANSWER_SECONDS = 30.0
 
 
-class ShimGone(YardError):
+class ShimNotRunning(YardError):
     """Nobody listens there: the shim was never started, or is dead."""
 
-    code = "ShimGone"
+    code = "ShimNotRunning"
 
 
-class ShimSilent(YardError):
+class ShimTimeout(YardError):
     """Somebody listens there and does not answer: stopped, or stuck."""
 
-    code = "ShimSilent"
+    code = "ShimTimeout"
 
 
-class ShimRefused(YardError):
+class ShimRequestError(YardError):
     """The shim answered, and the answer is no."""
 
-    code = "ShimRefused"
+    code = "ShimRequestError"
 
     def __init__(self, message: str, *, number: int = 0) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class Channel:
         try:
             return cls(wire.connect(str(directory), name, timeout=ANSWER_SECONDS))
         except (FileNotFoundError, ConnectionError) as failed:
-            raise ShimGone(f"nothing listens on {name} of {directory.name}") from failed
+            raise ShimNotRunning(f"nothing listens on {name} of {directory.name}") from failed
         except TimeoutError as failed:
             raise _silent(directory, name) from failed
 
@@ -59,7 +59,7 @@ class Channel:
         try:
             wire.send(self._link, message, files)
         except ConnectionError as failed:
-            raise ShimGone("the shim is gone") from failed
+            raise ShimNotRunning("the shim is gone") from failed
 
     async def receive(self) -> tuple[dict[str, Any], list[int]]:
         while True:
@@ -71,7 +71,7 @@ class Channel:
             except ConnectionError:
                 message, files = None, []
             if message is None:
-                raise ShimGone("the shim is gone")
+                raise ShimNotRunning("the shim is gone")
             return message, files
 
     async def _readable(self) -> None:
@@ -98,8 +98,8 @@ class Channel:
         self.close()
 
 
-def _silent(directory: Path, name: str) -> ShimSilent:
-    return ShimSilent(f"{name} of {directory.name} did not answer within {ANSWER_SECONDS:.0f} s")
+def _silent(directory: Path, name: str) -> ShimTimeout:
+    return ShimTimeout(f"{name} of {directory.name} did not answer within {ANSWER_SECONDS:.0f} s")
 
 
 async def ask(
@@ -115,7 +115,7 @@ async def ask(
         except TimeoutError as failed:
             raise _silent(directory, name) from failed
     if "error" in answer:
-        raise ShimRefused(answer["error"], number=answer.get("errno", 0))
+        raise ShimRequestError(answer["error"], number=answer.get("errno", 0))
     return answer, received
 
 
@@ -126,17 +126,17 @@ class ShimClient:
         self.pod = pod
 
     async def channel(self) -> Channel:
-        return await Channel.open(self.pod, server.SOCKET)
+        return await Channel.open(self.pod, shim_server.SOCKET)
 
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        return (await ask(self.pod, server.SOCKET, message))[0]
+        return (await ask(self.pod, shim_server.SOCKET, message))[0]
 
     async def hello(self) -> dict[str, Any]:
         return await self._ask({"op": "hello"})
 
-    async def start(self, container: str, attempt: int) -> record.Record:
+    async def start(self, container: str, attempt: int) -> records.ContainerRecord:
         answer = await self._ask({"op": "start", "container": container, "attempt": attempt})
-        started: record.Record = answer["record"]
+        started: records.ContainerRecord = answer["record"]
         return started
 
     async def signal(self, container: str, number: int) -> None:
@@ -144,7 +144,7 @@ class ShimClient:
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """A TCP connection made inside the pod."""
-        _, files = await ask(self.pod, server.SOCKET, {"op": "connect", "host": host, "port": port})
+        _, files = await ask(self.pod, shim_server.SOCKET, {"op": "connect", "host": host, "port": port})
         link = socket.socket(fileno=files[0])
         link.setblocking(False)
         return link
@@ -162,17 +162,17 @@ class ClusterNetwork:
 
     async def listen(self, kind: str, host: str, port: int) -> socket.socket:
         message = {"op": "listen", "kind": kind, "host": host, "port": port}
-        return self._socket((await ask(self._root, anchor.SOCKET, message))[1])
+        return self._socket((await ask(self._root, namespace_holder.SOCKET, message))[1])
 
     async def close(self, kind: str, host: str, port: int) -> None:
-        await ask(self._root, anchor.SOCKET, {"op": "close", "kind": kind, "host": host, "port": port})
+        await ask(self._root, namespace_holder.SOCKET, {"op": "close", "kind": kind, "host": host, "port": port})
 
     async def connect(self, host: str, port: int, kind: str = "tcp") -> socket.socket:
         message = {"op": "connect", "kind": kind, "host": host, "port": port}
-        return self._socket((await ask(self._root, anchor.SOCKET, message))[1])
+        return self._socket((await ask(self._root, namespace_holder.SOCKET, message))[1])
 
     async def shutdown(self) -> None:
-        await ask(self._root, anchor.SOCKET, {"op": "shutdown"})
+        await ask(self._root, namespace_holder.SOCKET, {"op": "shutdown"})
 
     @staticmethod
     def _socket(files: list[int]) -> socket.socket:
@@ -181,8 +181,8 @@ class ClusterNetwork:
         return link
 
 
-class KeeperClient:
-    """Starts shims through the node's keeper, and the keeper itself when there is none."""
+class ZygoteClient:
+    """Starts shims through the node's zygote, and the zygote itself when there is none."""
 
     def __init__(self, root: Path, settings: dict[str, Any]) -> None:
         self._root, self._settings = root, settings
@@ -192,47 +192,47 @@ class KeeperClient:
         """Returns when the pod's shim can be talked to; False if it was running already."""
         for _ in range(3):
             try:
-                await ask(self._root, keeper.SOCKET, {"op": "shim", "pod": str(pod)})
-            except ShimGone:
+                await ask(self._root, zygote.SOCKET, {"op": "shim", "pod": str(pod)})
+            except ShimNotRunning:
                 await self.ensure()
                 continue
-            except ShimRefused as refused:
+            except ShimRequestError as refused:
                 if "running already" in refused.message:
                     return False
                 raise
             return True
-        raise ShimGone(f"the node's keeper does not start; see {self._root / 'keeper.log'}")
+        raise ShimNotRunning(f"the node's zygote does not start; see {self._root / 'zygote.log'}")
 
     async def ensure(self) -> None:
         async with self._starting:
             try:
-                await ask(self._root, keeper.SOCKET, {"op": "hello"})
-            except ShimGone:
-                starting = asyncio.ensure_future(self._start_keeper())
+                await ask(self._root, zygote.SOCKET, {"op": "hello"})
+            except ShimNotRunning:
+                starting = asyncio.ensure_future(self._start_zygote())
                 try:
                     await asyncio.shield(starting)
                 except asyncio.CancelledError:
                     await asyncio.wait([starting])  # who ends the node can end only what answers
                     raise
 
-    async def _start_keeper(self) -> None:
-        record.write(str(self._root / "keeper.json"), self._settings)
-        program = Path(keeper.__file__).with_name("__main__.py")
+    async def _start_zygote(self) -> None:
+        records.write(str(self._root / "zygote.json"), self._settings)
+        program = Path(zygote.__file__).with_name("__main__.py")
         starter = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(program), str(self._root))
         await starter.wait()
-        deadline = time.monotonic() + keeper.HANDOVER_SECONDS
+        deadline = time.monotonic() + zygote.HANDOVER_SECONDS
         while time.monotonic() < deadline:
             try:
-                await ask(self._root, keeper.SOCKET, {"op": "hello"})
-            except ShimGone:
+                await ask(self._root, zygote.SOCKET, {"op": "hello"})
+            except ShimNotRunning:
                 await asyncio.sleep(0.01)
             else:
                 return
-        said = (self._root / "keeper.log").read_text()[-2000:]
-        raise ShimGone(f"the node's keeper does not start: {said.strip().splitlines()[-1:]}")
+        said = (self._root / "zygote.log").read_text()[-2000:]
+        raise ShimNotRunning(f"the node's zygote does not start: {said.strip().splitlines()[-1:]}")
 
     async def shutdown(self) -> None:
-        await ask(self._root, keeper.SOCKET, {"op": "shutdown"})
+        await ask(self._root, zygote.SOCKET, {"op": "shutdown"})
 
 
 def close_files(files: Sequence[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-class Groups:
+class OomCounter:
     """The cgroups a container was put in, and whether the kernel ran out of patience with one since."""
 
     def __init__(self, paths: list[str]) -> None:

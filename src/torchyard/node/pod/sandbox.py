@@ -13,15 +13,15 @@ from torchyard.api.objects import Object
 from torchyard.core.pod.view import every_container, init_containers, main_containers
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image
-from torchyard.node.network import meeting
-from torchyard.node.pod import name_files, shared_memory
+from torchyard.node.network import rendezvous_ports
+from torchyard.node.pod import etc_files, shared_memory
+from torchyard.node.pod.container_config import hostname
 from torchyard.node.pod.environment import field_of, resource_of
-from torchyard.node.pod.home import PodHome
-from torchyard.node.pod.launch import hostname
+from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.resources import cgroups
-from torchyard.node.shim.client import ShimClient, ShimGone
+from torchyard.node.shim.client import ShimClient, ShimNotRunning
 from torchyard.node.volumes import nfs
-from torchyard.node.volumes.sources import CHANGING, NFS, Prepared, Sources, contents, volumes_of
+from torchyard.node.volumes.mounter import CHANGING, NFS, MountedVolume, VolumeMounter, contents, volumes_of
 
 # What a volume of a pod may name.
 _BY_KIND = {
@@ -32,24 +32,24 @@ _BY_KIND = {
 }
 
 
-class Surroundings:
+class PodSandbox:
     def __init__(self, context: NodeContext, pod: Object) -> None:
         self._context = context
         self.pod = pod
-        self.home = PodHome(context.settings.pods / pod["metadata"]["uid"])
-        self.shim = ShimClient(self.home.path)
-        self.volumes: dict[str, Prepared] = {}
+        self.dir = PodDir(context.settings.pods / pod["metadata"]["uid"])
+        self.shim = ShimClient(self.dir.path)
+        self.volumes: dict[str, MountedVolume] = {}
         self.ready = False
         self._refresh_at = 0.0
         self._tokens: dict[str, tuple[str, float]] = {}  # what was asked for → token, when to renew it
 
     @property
     def plan(self) -> Object:
-        return self.home.plan() or {}
+        return self.dir.plan() or {}
 
     @property
     def ip(self) -> str:
-        plan = self.home.plan()
+        plan = self.dir.plan()
         if plan is None:
             return ""
         wired = plan.get("network")
@@ -60,7 +60,7 @@ class Surroundings:
 
     async def ensure(self) -> bool:
         """Bring up what is missing; whether that was the shim. Raises VolumeError while a volume cannot be had."""
-        plan = self.home.plan()
+        plan = self.dir.plan()
         if plan is None or plan.get("released"):
             self._take_up(engine=await self._is_for_the_engine())
         self.volumes = await self._prepare_volumes()
@@ -68,9 +68,9 @@ class Surroundings:
         if "tmpfs" not in plan:
             memory = [(one.path, one.memory) for one in self.volumes.values() if one.memory is not None]
             plan["tmpfs"] = [{"path": str(path), "size": size} for path, size in memory]
-            self.home.write_plan(plan)
+            self.dir.write_plan(plan)
         self.refresh_names()
-        is_new = await self._context.keeper.start_shim(self.home.path)
+        is_new = await self._context.zygote.start_shim(self.dir.path)
         self._refresh_at = time.time() + self._context.settings.volume_refresh_seconds
         self.ready = True
         return is_new
@@ -92,7 +92,7 @@ class Surroundings:
         """
         if not self._context.images.lacks(name):
             return True
-        if not self.home.container_names() and await self._is_for_the_engine():
+        if not self.dir.container_names() and await self._is_for_the_engine():
             await self.stop_shim()
         return False
 
@@ -105,7 +105,7 @@ class Surroundings:
         if sandboxed and context.machine.network and not spec.get("hostNetwork"):
             wired = context.settings.ranges.for_pod(context.addresses.take())
         ports = {} if wired or spec.get("hostNetwork") else self._meeting_ports()
-        self.home.write_plan(
+        self.dir.write_plan(
             {
                 "namespace": metadata["namespace"],
                 "name": metadata["name"],
@@ -122,11 +122,11 @@ class Surroundings:
 
     def _meeting_ports(self) -> dict[str, int]:
         """Where the pod and its peers meet in the machine's own network, which other jobs use as well."""
-        asked = meeting.ports_of(main_containers(self.pod))
+        asked = rendezvous_ports.ports_of(main_containers(self.pod))
         if not asked:
             return {}
         plans, group = list(self._every_plan()), self._group()
-        chosen = meeting.choose(
+        chosen = rendezvous_ports.choose(
             asked,
             peers=[plan.get("ports") or {} for plan in plans if plan.get("group") == group],
             others=[
@@ -147,11 +147,11 @@ class Surroundings:
 
     def refresh_names(self) -> None:
         """Write hosts, resolv.conf and hostname as they should be now."""
-        name_files.write(self._context, self.pod, self.home, self.ip)
+        etc_files.write(self._context, self.pod, self.dir, self.ip)
 
-    def _sources(self) -> Sources:
-        return Sources(
-            home=self.home.path,
+    def _sources(self) -> VolumeMounter:
+        return VolumeMounter(
+            pod_dir=self.dir.path,
             state=self._context.settings.private or self._context.settings.root,
             claims=self._context.settings.claims,
             fetch=self.fetch,
@@ -160,7 +160,7 @@ class Surroundings:
             pod=self.pod["metadata"]["name"],
         )
 
-    async def _prepare_volumes(self) -> dict[str, Prepared]:
+    async def _prepare_volumes(self) -> dict[str, MountedVolume]:
         sources = self._sources()
         return {volume["name"]: await sources.prepare(volume) for volume in self.pod["spec"].get("volumes") or ()}
 
@@ -238,14 +238,14 @@ class Surroundings:
 
     def _every_plan(self) -> Iterator[Object]:
         """What was decided about each pod of this node."""
-        for home in self._context.settings.pods.iterdir():
-            if plan := PodHome(home).plan():
+        for path in self._context.settings.pods.iterdir():
+            if plan := PodDir(path).plan():
                 yield plan
 
     async def alive(self) -> bool:
         try:
             await self.shim.hello()
-        except ShimGone:
+        except ShimNotRunning:
             return False
         return True
 
@@ -253,8 +253,8 @@ class Surroundings:
         """End the shim with all that is under it, give back what the pod had, remove its directory."""
         group = self._group()
         await self.stop_shim()
-        await nfs.unmount_all(volumes_of(self.home.path, NFS))
-        await asyncio.to_thread(self.home.remove)
+        await nfs.unmount_all(volumes_of(self.dir.path, NFS))
+        await asyncio.to_thread(self.dir.remove)
         if self._is_last_of_its_group(group):
             await asyncio.to_thread(shared_memory.remove, self._context.settings.root, group)
 
@@ -266,13 +266,13 @@ class Surroundings:
                 await self.shim.shutdown()
                 # the shim never speaks here: what comes is its end
                 await channel.receive()
-        except ShimGone:
+        except ShimNotRunning:
             pass
-        for name in self.home.container_names():
+        for name in self.dir.container_names():
             cgroups.remove(self._context.machine.limits, self.pod["metadata"]["uid"], name)
         plan = self.plan
         if plan and not plan.get("released"):
             if plan.get("network"):
                 self._context.addresses.give_back(plan["network"]["address"])
             self._context.devices.give_back(plan.get("devices") or {})
-            self.home.write_plan({**plan, "released": True})
+            self.dir.write_plan({**plan, "released": True})

@@ -7,13 +7,13 @@ from pathlib import Path
 from torchyard.api.objects import Object
 from torchyard.node.context import NodeContext
 from torchyard.node.network import names
-from torchyard.node.pod.home import PodHome
-from torchyard.node.pod.launch import hostname
+from torchyard.node.pod.container_config import hostname
+from torchyard.node.pod.pod_dir import PodDir
 
 _MACHINES_RESOLVER = Path("/etc/resolv.conf")
 
 
-def write(context: NodeContext, pod: Object, home: PodHome, ip: str) -> None:
+def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
     """In place: the files are mounted into the containers as they are."""
     spec, namespace, ranges = pod["spec"], pod["metadata"]["namespace"], context.settings.ranges
     own = hostname(pod)
@@ -33,9 +33,9 @@ def write(context: NodeContext, pod: Object, home: PodHome, ip: str) -> None:
         extra=spec.get("dnsConfig") or {},
         machine=_MACHINES_RESOLVER.read_text() if _MACHINES_RESOLVER.exists() else "",
     )
-    home.etc.mkdir(parents=True, exist_ok=True)
+    pod_dir.etc.mkdir(parents=True, exist_ok=True)
     for name, text in (("hosts", hosts), ("resolv.conf", resolver), ("hostname", f"{hostname(pod)}\n")):
-        path = home.etc / name
+        path = pod_dir.etc / name
         if not path.exists() or path.read_text() != text:
             with path.open("r+" if path.exists() else "w") as file:
                 file.write(text)

@@ -1,7 +1,7 @@
 """Starts shims, fast: one long-lived process per node that has everything imported and forks when asked.
 
-It also starts the network's anchor and holds its namespaces open. It keeps no state about pods, so it may die and be
-started again at any time; shims and anchor live on without it.
+It also starts the namespace holder and holds its namespaces open. It keeps no state about pods, so it may die and be
+started again at any time; shims and namespace holder live on without it.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from torchyard.node.shim import anchor, linux, record, sandbox, wire
-from torchyard.node.shim.pump import stamp
-from torchyard.node.shim.server import Shim
-from torchyard.node.shim.serving import Server, close_others
+from torchyard.node.shim import linux, namespace_holder, pod_namespaces, records, wire
+from torchyard.node.shim.output import stamp
+from torchyard.node.shim.shim_server import ShimServer
+from torchyard.node.shim.socket_server import UnixSocketServer, close_others
 
-SOCKET = "keeper.sock"
+SOCKET = "zygote.sock"
 SPARES = 4  # shims that wait for a pod, with a network laid already: as many as the usual job has replicas
 REFILL_SECONDS = 0.2
 HANDOVER_SECONDS = 30.0
 
 
 def main(root: str) -> None:
-    """Become the node's keeper, unless there is one. `keeper.json` says which namespaces may be used."""
-    settings = record.read(f"{root}/keeper.json") or {}
-    detach(f"{root}/keeper.log")
+    """Become the node's zygote, unless there is one. `zygote.json` says which namespaces may be used."""
+    settings = records.read(f"{root}/zygote.json") or {}
+    detach(f"{root}/zygote.log")
     lock = _take_over(root)
     if lock is None:
         return
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    spaces = anchor.find_or_start(root, settings) if settings.get("namespaces") else None
-    keeper = Keeper(root, spaces)
-    linux.set_process_name("yard-keeper")
+    namespaces = namespace_holder.find_or_start(root, settings) if settings.get("namespaces") else None
+    zygote = ShimZygote(root, namespaces)
+    linux.set_process_name("yard-zygote")
     gc.freeze()  # or else the first collection in a shim copies every page that holds an object
-    keeper.loop.run()
+    zygote.loop.run()
 
 
 def _take_over(root: str) -> int | None:
-    """The keeper's lock, or None if there is a keeper: one that holds the lock without a word may be about to end."""
+    """The zygote's lock, or None if there is a zygote: one that holds the lock without a word may be about to end."""
     deadline = time.monotonic() + HANDOVER_SECONDS
-    while (lock := lock_file(f"{root}/keeper.lock")) is None:
+    while (lock := lock_file(f"{root}/zygote.lock")) is None:
         if _answers(root) or time.monotonic() > deadline:
             return None
         time.sleep(0.01)
@@ -63,13 +63,13 @@ def _answers(root: str) -> bool:
         return False
 
 
-class Keeper(Server):
-    def __init__(self, root: str, spaces: anchor.Spaces | None) -> None:
+class ShimZygote(UnixSocketServer):
+    def __init__(self, root: str, namespaces: namespace_holder.Namespaces | None) -> None:
         super().__init__(root, SOCKET)
-        self._spaces = spaces
+        self._namespaces = namespaces
         self._spares: list[socket.socket] = []
         self._refill_due = False
-        if spaces and spaces.bridge:
+        if namespaces and namespaces.bridge:
             self._refill_later()
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
@@ -78,12 +78,12 @@ class Keeper(Server):
     def on_shim(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         """Have a shim for the pod in the given directory. The shim itself answers, once it can be talked to."""
         pod = message["pod"]
-        plan = record.read(f"{pod}/pod.json") or {}
+        plan = records.read(f"{pod}/pod.json") or {}
         wired = bool(plan.get("network"))
         # one fork is enough: a child whose end nobody asks for leaves nothing behind
         if not (wired and self._hand_over(channel, pod)) and os.fork() == 0:
-            spaces = self._spaces if plan.get("sandboxed") else None
-            _run_shim(lambda: (channel, pod), spaces, keep=channel.fileno(), wired=wired)
+            namespaces = self._namespaces if plan.get("sandboxed") else None
+            _run_shim(lambda: (channel, pod), namespaces, keep=channel.fileno(), wired=wired)
         self.hang_up(channel)
 
     def _hand_over(self, channel: socket.socket, pod: str) -> bool:
@@ -107,7 +107,7 @@ class Keeper(Server):
             return
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            _run_shim(lambda: _await_pod(far), self._spaces, keep=far.fileno(), wired=True)
+            _run_shim(lambda: _await_pod(far), self._namespaces, keep=far.fileno(), wired=True)
         far.close()
         self._spares.append(near)
         self._refill_later()
@@ -118,7 +118,7 @@ class Keeper(Server):
 
 
 def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
-    """A spare's long wait; the keeper's end is its own."""
+    """A spare's long wait; the zygote's end is its own."""
     linux.set_process_name("yard-spare")
     message, files = wire.receive(link)
     if message is None:
@@ -128,15 +128,19 @@ def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
 
 
 def _run_shim(
-    assigned: Callable[[], tuple[socket.socket, str]], spaces: anchor.Spaces | None, *, keep: int, wired: bool
+    assigned: Callable[[], tuple[socket.socket, str]],
+    namespaces: namespace_holder.Namespaces | None,
+    *,
+    keep: int,
+    wired: bool,
 ) -> NoReturn:
     """A forked child's whole life. `assigned` answers who asked for the shim, and for which pod."""
     channel: socket.socket | None = None
     try:
         os.setsid()
-        close_others([keep, *(spaces.files if spaces else ())])
+        close_others([keep, *(namespaces.files if namespaces else ())])
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        problem = _prepare(spaces, wired=wired)
+        problem = _prepare(namespaces, wired=wired)
         channel, pod = assigned()
         linux.set_process_name("yard-shim")
         _redirect(f"{pod}/shim.log")
@@ -145,16 +149,16 @@ def _run_shim(
             with contextlib.suppress(OSError):  # who asked may be gone
                 wire.send(channel, {"error": "the pod's shim is running already", "exists": True})
             os._exit(0)
-        record.end_lost(pod, stamp())  # what a shim before this one left running died with it
-        plan = record.read(f"{pod}/pod.json")
+        records.end_lost(pod, stamp())  # what a shim before this one left running died with it
+        plan = records.read(f"{pod}/pod.json")
         if plan is None:
             raise FileNotFoundError(f"{pod}/pod.json")
         linux.become_subreaper()
         if plan["sandboxed"]:
             if problem:
                 raise problem
-            sandbox.furnish(plan)
-        shim = Shim(pod)
+            pod_namespaces.configure(plan)
+        shim = ShimServer(pod)
         wire.send(channel, {"pid": os.getpid()})
         channel.close()
         shim.run()
@@ -168,12 +172,12 @@ def _run_shim(
         os._exit(1)
 
 
-def _prepare(spaces: anchor.Spaces | None, *, wired: bool) -> OSError | None:
+def _prepare(namespaces: namespace_holder.Namespaces | None, *, wired: bool) -> OSError | None:
     """Enter the namespaces; what went wrong is told once there is somebody to tell it to."""
-    if spaces is None:
-        return OSError("this keeper was started without namespaces")
+    if namespaces is None:
+        return OSError("this zygote was started without namespaces")
     try:
-        sandbox.prepare(spaces, wired=wired)
+        pod_namespaces.prepare(namespaces, wired=wired)
     except OSError as failed:
         return failed
     return None

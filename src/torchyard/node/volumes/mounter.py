@@ -12,7 +12,7 @@ from torchyard.api import quantity
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.node.volumes import nfs
-from torchyard.node.volumes.files import Payload, write
+from torchyard.node.volumes.atomic_writer import FileProjection, write
 
 Fetch = Callable[[str, str], Awaitable[Object | None]]  # (kind, name): an object of the pod's namespace, or a PV
 NFS = "nfs"  # the kind of volume that is mounted below a pod's directory
@@ -26,13 +26,13 @@ class VolumeError(YardError):
     temporary = True
 
 
-def volumes_of(home: Path, kind: str) -> Path:
+def volumes_of(pod_dir: Path, kind: str) -> Path:
     """Where the volumes of one kind lie in a pod's directory."""
-    return home / "volumes" / kind
+    return pod_dir / "volumes" / kind
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class MountedVolume:
     """Where a volume's files are. `memory` asks the shim for a tmpfs of that many bytes there (0: unlimited)."""
 
     path: Path
@@ -41,10 +41,10 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class VolumeMounter:
     """Everything a pod's volumes are made from."""
 
-    home: Path  # the pod's own directory
+    pod_dir: Path  # the pod's own directory
     state: Path  # the node's and the plane's, which no pod may mount
     fetch: Fetch
     token: Token
@@ -52,7 +52,7 @@ class Sources:
     claims: Path | None = None  # what lies below is for claims alone, though it is within the state
     pod: str = ""  # its name, after which the claims it brings along are called
 
-    async def prepare(self, volume: Object) -> Prepared:
+    async def prepare(self, volume: Object) -> MountedVolume:
         name = volume["name"]
         kind = next((key for key in volume if key != "name" and volume[key] is not None), "emptyDir")
         maker = _MAKERS.get(kind)
@@ -64,23 +64,23 @@ class Sources:
         return await maker(self, name, volume.get(kind) or {})
 
     def _directory(self, kind: str, name: str) -> Path:
-        return volumes_of(self.home, kind) / name
+        return volumes_of(self.pod_dir, kind) / name
 
-    async def _empty(self, name: str, source: Object) -> Prepared:
+    async def _empty(self, name: str, source: Object) -> MountedVolume:
         path = self._directory("empty", name)
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(0o777)
         if source.get("medium") == "Memory":
             size = source.get("sizeLimit")
-            return Prepared(path, memory=quantity.parse(str(size)).value if size else 0)
-        return Prepared(path)
+            return MountedVolume(path, memory=quantity.parse(str(size)).value if size else 0)
+        return MountedVolume(path)
 
-    async def _host_path(self, name: str, source: Object) -> Prepared:
+    async def _host_path(self, name: str, source: Object) -> MountedVolume:
         path = Path(source["path"])
         check_host_path(path, source.get("type") or "", state=self.state)
-        return Prepared(path)
+        return MountedVolume(path)
 
-    async def _claim(self, name: str, source: Object) -> Prepared:
+    async def _claim(self, name: str, source: Object) -> MountedVolume:
         claim = await self.fetch("PersistentVolumeClaim", source["claimName"])
         if claim is None:
             raise VolumeError(f'persistentvolumeclaim "{source["claimName"]}" not found')
@@ -98,7 +98,7 @@ class Sources:
                 check_host_path(path, "", state=self.state, must_exist=True)
             elif not path.exists():
                 raise VolumeError(f'path "{path}" does not exist')
-            return Prepared(path, read_only)
+            return MountedVolume(path, read_only)
         if "hostPath" in spec:
             path = Path(spec["hostPath"]["path"])
             kind = spec["hostPath"].get("type") or ""
@@ -106,7 +106,7 @@ class Sources:
                 # a class like `manual` names a directory that the first user makes
                 kind = "DirectoryOrCreate"
             check_host_path(path, kind, state=self.state)
-            return Prepared(path, read_only)
+            return MountedVolume(path, read_only)
         if "nfs" in spec:
             return await self._nfs(bound, spec["nfs"], spec.get("mountOptions") or ())
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
@@ -115,32 +115,32 @@ class Sources:
     def _is_made_for_claims(self, path: Path) -> bool:
         return self.claims is not None and path.resolve().parent == self.claims.resolve()
 
-    async def _ephemeral(self, name: str, source: Object) -> Prepared:
+    async def _ephemeral(self, name: str, source: Object) -> MountedVolume:
         return await self._claim(name, {"claimName": f"{self.pod}-{name}"})
 
-    async def _nfs(self, name: str, source: Object, options: Iterable[str] = ()) -> Prepared:
+    async def _nfs(self, name: str, source: Object, options: Iterable[str] = ()) -> MountedVolume:
         read_only = bool(source.get("readOnly"))
         path = self._directory(NFS, name)
         try:
             await nfs.mount(f"{source['server']}:{source['path']}", path, [*options, *(["ro"] if read_only else [])])
         except nfs.MountError as failed:
             raise VolumeError(f'volume "{name}": {failed.message}', hint=failed.hint) from failed
-        return Prepared(path, read_only)
+        return MountedVolume(path, read_only)
 
-    async def _config_map(self, name: str, source: Object) -> Prepared:
+    async def _config_map(self, name: str, source: Object) -> MountedVolume:
         files = await self._keys("ConfigMap", source.get("name") or "", source)
         return self._written("configmap", name, files)
 
-    async def _secret(self, name: str, source: Object) -> Prepared:
+    async def _secret(self, name: str, source: Object) -> MountedVolume:
         files = await self._keys("Secret", source.get("secretName") or "", source)
         return self._written("secret", name, files)
 
-    async def _downward(self, name: str, source: Object) -> Prepared:
+    async def _downward(self, name: str, source: Object) -> MountedVolume:
         return self._written("downward", name, self._fields(source))
 
-    async def _projected(self, name: str, source: Object) -> Prepared:
+    async def _projected(self, name: str, source: Object) -> MountedVolume:
         mode = source.get("defaultMode")
-        files: dict[str, Payload] = {}
+        files: dict[str, FileProjection] = {}
         for one in source.get("sources") or ():
             for kind, part in one.items():
                 part_with_mode = {"defaultMode": mode, **(part or {})}
@@ -151,19 +151,19 @@ class Sources:
                 elif kind == "downwardAPI":
                     files |= self._fields(part_with_mode)
                 elif kind == "serviceAccountToken":
-                    files[_safe(part["path"])] = Payload(
+                    files[_safe(part["path"])] = FileProjection(
                         (await self.token(part)).encode(), 0o600 | _mode(mode, None) & 0o044
                     )
                 else:
                     raise VolumeError(f'volume "{name}": a projected {kind} is not served by this node')
         return self._written("projected", name, files)
 
-    def _written(self, kind: str, name: str, files: dict[str, Payload]) -> Prepared:
+    def _written(self, kind: str, name: str, files: dict[str, FileProjection]) -> MountedVolume:
         path = self._directory(kind, name)
         write(path, files)
-        return Prepared(path, read_only=True)
+        return MountedVolume(path, read_only=True)
 
-    async def _keys(self, kind: str, name: str, source: Object) -> dict[str, Payload]:
+    async def _keys(self, kind: str, name: str, source: Object) -> dict[str, FileProjection]:
         found = await self.fetch(kind, name)
         if found is None:
             if source.get("optional"):
@@ -172,35 +172,41 @@ class Sources:
         data = contents(kind, found)
         items = source.get("items")
         if not items:
-            return {_safe(key): Payload(value, _mode(source.get("defaultMode"), None)) for key, value in data.items()}
+            return {
+                _safe(key): FileProjection(value, _mode(source.get("defaultMode"), None)) for key, value in data.items()
+            }
         files = {}
         for item in items:
             if item["key"] not in data:
                 if source.get("optional"):
                     continue
                 raise VolumeError(f"{kind.lower()} references non-existent {kind.lower()} key: {item['key']}")
-            files[_safe(item["path"])] = Payload(data[item["key"]], _mode(source.get("defaultMode"), item.get("mode")))
+            files[_safe(item["path"])] = FileProjection(
+                data[item["key"]], _mode(source.get("defaultMode"), item.get("mode"))
+            )
         return files
 
-    def _fields(self, source: Object) -> dict[str, Payload]:
+    def _fields(self, source: Object) -> dict[str, FileProjection]:
         files = {}
         for item in source.get("items") or ():
             kind = "fieldRef" if item.get("fieldRef") else "resourceFieldRef"
             text = self.field(kind, item[kind])
-            files[_safe(item["path"])] = Payload(text.encode(), _mode(source.get("defaultMode"), item.get("mode")))
+            files[_safe(item["path"])] = FileProjection(
+                text.encode(), _mode(source.get("defaultMode"), item.get("mode"))
+            )
         return files
 
 
-_MAKERS: dict[str, Callable[[Sources, str, Object], Awaitable[Prepared]]] = {
-    "emptyDir": Sources._empty,
-    "hostPath": Sources._host_path,
-    "persistentVolumeClaim": Sources._claim,
-    "ephemeral": Sources._ephemeral,
-    NFS: Sources._nfs,
-    "configMap": Sources._config_map,
-    "secret": Sources._secret,
-    "downwardAPI": Sources._downward,
-    "projected": Sources._projected,
+_MAKERS: dict[str, Callable[[VolumeMounter, str, Object], Awaitable[MountedVolume]]] = {
+    "emptyDir": VolumeMounter._empty,
+    "hostPath": VolumeMounter._host_path,
+    "persistentVolumeClaim": VolumeMounter._claim,
+    "ephemeral": VolumeMounter._ephemeral,
+    NFS: VolumeMounter._nfs,
+    "configMap": VolumeMounter._config_map,
+    "secret": VolumeMounter._secret,
+    "downwardAPI": VolumeMounter._downward,
+    "projected": VolumeMounter._projected,
 }
 
 # Kinds whose content follows the API while a pod runs.

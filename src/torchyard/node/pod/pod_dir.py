@@ -12,13 +12,13 @@ from typing import Any
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import Attempt
-from torchyard.node.shim import record
+from torchyard.node.shim import records
 
 _MESSAGE_LIMIT = 4096
 _LOG_MESSAGE_LIMIT, _LOG_MESSAGE_LINES = 2048, 80
 
 
-class PodHome:
+class PodDir:
     """`pods/<uid>` under the node's root."""
 
     def __init__(self, path: Path) -> None:
@@ -38,11 +38,11 @@ class PodHome:
         return self.container(name) / f"{attempt}.message"
 
     def plan(self) -> Object | None:
-        return record.read(str(self.path / "pod.json"))
+        return records.read(str(self.path / "pod.json"))
 
     def write_plan(self, plan: Object) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        record.write(str(self.path / "pod.json"), plan)
+        records.write(str(self.path / "pod.json"), plan)
 
     def attempts(self, container: Object) -> tuple[Attempt, ...]:
         name = container["name"]
@@ -50,13 +50,13 @@ class PodHome:
         if not directory.is_dir():
             return ()
         numbers = sorted(int(path.stem) for path in directory.glob("*.record"))
-        found = [record.read(record.record_path(str(self.path), name, number)) for number in numbers]
+        found = [records.read(records.record_path(str(self.path), name, number)) for number in numbers]
         return tuple(self._attempt(container, one) for one in found if one)
 
-    def _attempt(self, container: Object, read: record.Record) -> Attempt:
+    def _attempt(self, container: Object, read: records.ContainerRecord) -> Attempt:
         message = read.get("message") or ""
-        if read["state"] == record.EXITED and not message:
-            message = self._last_words(container, read) or (record.NODE_STOPPED if read.get("nodeStopped") else "")
+        if read["state"] == records.EXITED and not message:
+            message = self._last_words(container, read) or (records.NODE_STOPPED if read.get("nodeStopped") else "")
         return Attempt(
             number=read["attempt"],
             id=read["id"],
@@ -71,7 +71,7 @@ class PodHome:
             node_stopped=read.get("nodeStopped", False),
         )
 
-    def _last_words(self, container: Object, read: record.Record) -> str:
+    def _last_words(self, container: Object, read: records.ContainerRecord) -> str:
         """What the container left in its termination log, or else, if it asks for that, the end of its output."""
         name, number = container["name"], read["attempt"]
         path = self.message_file(name, number)

@@ -10,22 +10,22 @@ from torchyard.api.objects import Object
 from torchyard.core.pod.status import backoff_message, pod_status
 from torchyard.core.pod.view import PodView
 from torchyard.kube.client import Client
-from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.pod.sandbox import PodSandbox
 
 
-class Reporter:
-    def __init__(self, client: Client, around: Surroundings) -> None:
-        self._client, self._around = client, around
+class StatusManager:
+    def __init__(self, client: Client, sandbox: PodSandbox) -> None:
+        self._client, self._sandbox = client, sandbox
         self._written: Object | None = None
         self._told: set[tuple[str, int]] = set()  # container and restart count of the back-offs that were told
 
     @property
     def over(self) -> bool:
         """Whether the pod has ended for good, as far as was written."""
-        return (self._written or self._around.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        return (self._written or self._sandbox.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     async def report(self, view: PodView) -> None:
-        pod = self._around.pod
+        pod = self._sandbox.pod
         before = pod.get("status") or {}
         if self._written is not None:
             # the watch may be behind what we wrote; conditions of others are only seen there
@@ -54,4 +54,4 @@ class Reporter:
                 self._told.add(which)
                 whose = backoff_message(pod, name, view.of(name)).partition(" pod=")[2]
                 said = f"Back-off restarting failed container {name} in pod {whose}"
-                self._around.event("BackOff", said, container=name, kind="Warning")
+                self._sandbox.event("BackOff", said, container=name, kind="Warning")

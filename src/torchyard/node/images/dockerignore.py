@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Ignored:
+class DockerIgnore:
     rules: tuple[tuple[bool, re.Pattern[str]], ...]  # whether it leaves out or takes back in, and what
 
     @classmethod
-    def read(cls, text: str) -> Ignored:
+    def read(cls, text: str) -> DockerIgnore:
         lines = [line.strip() for line in text.splitlines()]
         kept = [line for line in lines if line and not line.startswith("#")]
         return cls(tuple((not line.startswith("!"), _pattern(line.lstrip("!").strip())) for line in kept))

@@ -19,12 +19,12 @@ SILENCE_SECONDS = 120.0
 _WAITING_AT_MOST = 64
 
 
-class DatagramDoor(asyncio.DatagramProtocol):
+class UdpServicePort(asyncio.DatagramProtocol):
     """Serves one bound UDP socket. `open_goal` gives a socket connected to one of the pods."""
 
     def __init__(self, open_goal: OpenGoal) -> None:
         self._open_goal = open_goal
-        self._talks: dict[Address, _Talk] = {}
+        self._talks: dict[Address, _UdpFlow] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # asyncio's own datagram transport is no DatagramTransport by type
@@ -33,7 +33,7 @@ class DatagramDoor(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Address) -> None:
         talk = self._talks.get(addr)
         if talk is None:
-            talk = self._talks[addr] = _Talk(lambda answer: self._transport.sendto(answer, addr))
+            talk = self._talks[addr] = _UdpFlow(lambda answer: self._transport.sendto(answer, addr))
             talk.begin(self._open_goal, ended=lambda: self._talks.pop(addr, None))
         talk.say(data)
 
@@ -42,7 +42,7 @@ class DatagramDoor(asyncio.DatagramProtocol):
             talk.end()
 
 
-class _Talk(asyncio.DatagramProtocol):
+class _UdpFlow(asyncio.DatagramProtocol):
     """One client and the pod it was led to."""
 
     def __init__(self, answer: Callable[[bytes], None]) -> None:

@@ -14,7 +14,7 @@ from torchyard.api.service.cidr import SERVICE_CIDR
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class NetworkSettings:
     pods: str = "10.244.0.0/24"
     services: str = SERVICE_CIDR
     domain: str = "cluster.local"
@@ -34,7 +34,7 @@ class Ranges:
     def api(self) -> str:
         return str(ipaddress.ip_network(self.services)[1])
 
-    def for_anchor(self) -> dict[str, Any]:
+    def for_namespace_holder(self) -> dict[str, Any]:
         pods, services = ipaddress.ip_network(self.pods), ipaddress.ip_network(self.services)
         return {
             "bridge": self.bridge,
@@ -51,10 +51,10 @@ class Ranges:
         return {"address": address, "prefix": prefix, "gateway": self.gateway}
 
 
-class Addresses:
+class PodIPAllocator:
     """Hands out pod addresses. What is in use is read from the pods' directories: nothing else need be remembered."""
 
-    def __init__(self, ranges: Ranges, homes: Iterable[Path]) -> None:
+    def __init__(self, ranges: NetworkSettings, homes: Iterable[Path]) -> None:
         network = ipaddress.ip_network(ranges.pods)
         self._all = [str(address) for address in list(network.hosts())[1:]]
         self._used: set[str] = set()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchyard.node.resources import cgroups
-from torchyard.node.shim import trial
+from torchyard.node.shim import namespace_check
 
 Rung = Literal["engine", "sandbox", "process"]
 RUNTIME_LABEL, NETWORK_LABEL = "torchyard.dev/runtime", "torchyard.dev/network"
@@ -20,7 +20,7 @@ OUTBOUND_LABEL = "torchyard.dev/outbound"
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineFeatures:
     """The rungs there are, and for each one that is missing the reason."""
 
     engine: str  # path of podman or docker; empty when none answers
@@ -28,7 +28,7 @@ class Machine:
     sandbox_missing: str  # empty: the sandbox works
     network_missing: str  # empty: pods get network namespaces
     outbound_missing: str  # empty: connections from there to the outside are carried on
-    limits: cgroups.Limits
+    limits: cgroups.CgroupSupport
     user: str
 
     @property
@@ -64,11 +64,13 @@ class Machine:
         ]
 
 
-def probe(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> Machine:
+def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
     namespaces = _try_namespaces()
-    sandbox = next((f"{step} namespace: {namespaces[step]}" for step in trial.STEPS[:3] if namespaces[step]), "")
+    sandbox = next(
+        (f"{step} namespace: {namespaces[step]}" for step in namespace_check.STEPS[:3] if namespaces[step]), ""
+    )
     engine, engine_missing = _find_engine()
-    return Machine(
+    return MachineFeatures(
         engine=engine,
         engine_missing=engine_missing,
         sandbox_missing=sandbox and f"{sandbox}{_hint()}",
@@ -81,13 +83,15 @@ def probe(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> Machine:
 
 def _try_namespaces() -> dict[str, str]:
     if sys.platform != "linux":
-        return dict.fromkeys(trial.STEPS, f"{sys.platform} has no namespaces")
-    tried = subprocess.run([sys.executable, "-I", "-S", trial.__file__], capture_output=True, text=True, check=False)
+        return dict.fromkeys(namespace_check.STEPS, f"{sys.platform} has no namespaces")
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", namespace_check.__file__], capture_output=True, text=True, check=False
+    )
     try:
         found: dict[str, str] = json.loads(tried.stdout)
     except ValueError:
         why = (tried.stderr.strip().splitlines() or ["no answer"])[-1]
-        found = dict.fromkeys(trial.STEPS, why)
+        found = dict.fromkeys(namespace_check.STEPS, why)
     return found
 
 

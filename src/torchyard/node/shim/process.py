@@ -18,7 +18,7 @@ import traceback
 from typing import Any, NoReturn
 
 from torchyard.node.shim import linux, rootfs
-from torchyard.node.shim.serving import close_others
+from torchyard.node.shim.socket_server import close_others
 
 Launch = dict[str, Any]
 
@@ -27,7 +27,7 @@ NOT_FOUND, NOT_EXECUTABLE, START_FAILED = 127, 126, 128
 _SYS_ADMIN = 21
 
 
-class Started:
+class ChildProcess:
     """A process on its way: its pid, the pipe that tells of failure, and sockets that bring files.
 
     They are its terminal, if it has one, and for a container with a root of its own the machine's root to let go of.
@@ -38,7 +38,7 @@ class Started:
         self.machine: socket.socket | None = None
 
 
-def start(launch: Launch, stdio: tuple[int, int, int] | None) -> Started:
+def start(launch: Launch, stdio: tuple[int, int, int] | None) -> ChildProcess:
     """Start the container itself: pid 1 of its own namespaces, or a plain process in its own session."""
     failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
     terminals = socket.socketpair() if stdio is None else None
@@ -91,7 +91,7 @@ def let_go_of_machine(pid: int, giver: socket.socket) -> None:
 
 def start_beside(
     launch: Launch, container_pid: int, request: dict[str, Any], stdio: tuple[int, int, int] | None
-) -> Started:
+) -> ChildProcess:
     """Start a further process in the namespaces of a running container (exec, hooks, exec probes)."""
     failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
     terminals = socket.socketpair() if stdio is None else None
@@ -106,7 +106,7 @@ def start_beside(
         try:
             if request["argv"][0] == "tar":
                 # after the change of root there may be no Python left to import it from
-                import torchyard.node.shim.archive  # noqa: F401
+                import torchyard.node.shim.tar  # noqa: F401
             _join_groups(launch)
             if launch["root"] is not None:
                 _enter(container_pid)
@@ -127,20 +127,20 @@ def start_beside(
 
 def _parent_side(
     pid: int, failure_read: int, failure_write: int, terminals: tuple[socket.socket, socket.socket] | None
-) -> Started:
+) -> ChildProcess:
     os.close(failure_write)
     terminal = None
     if terminals:
         terminal = terminals[0]
         terminals[1].close()
-    return Started(pid, failure_read, terminal)
+    return ChildProcess(pid, failure_read, terminal)
 
 
 def _enter(container_pid: int) -> None:
-    spaces = [
+    namespaces = [
         (os.open(f"/proc/{container_pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), kind) for name, kind in _NAMESPACES
     ]
-    for descriptor, kind in spaces:
+    for descriptor, kind in namespaces:
         linux.setns(descriptor, kind)
 
 
@@ -240,11 +240,11 @@ def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
         except PermissionError as denied:
             blocked = denied
     if program == "tar":
-        from torchyard.node.shim import archive
+        from torchyard.node.shim import tar
 
         # nothing is exec'd that would close the pipe on which success is told
         os.closerange(3, 4096)
-        os._exit(archive.main(argv))
+        os._exit(tar.main(argv))
     raise blocked or FileNotFoundError(2, "executable file not found in $PATH")
 
 

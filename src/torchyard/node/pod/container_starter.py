@@ -9,11 +9,11 @@ from torchyard.api.objects import Object
 from torchyard.core.pod.view import Waiting
 from torchyard.node.context import NodeContext
 from torchyard.node.images.model import Image, ImageError
-from torchyard.node.pod import starting
-from torchyard.node.pod.environment import ConfigError
-from torchyard.node.pod.surroundings import Surroundings
-from torchyard.node.shim.client import ShimRefused
-from torchyard.node.volumes.sources import VolumeError
+from torchyard.node.pod import create_container
+from torchyard.node.pod.environment import CreateContainerConfigError
+from torchyard.node.pod.sandbox import PodSandbox
+from torchyard.node.shim.client import ShimRequestError
+from torchyard.node.volumes.mounter import VolumeError
 
 # A kubelet looks at a pod that cannot start every ten seconds, and lets longer and longer pass between two pulls.
 _RETRY_FIRST, _RETRY_LONGEST = 1.0, 10.0
@@ -22,9 +22,9 @@ _LOOK_SECONDS = 5.0  # between two looks whether an image that could not be pull
 _NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull")
 
 
-class Starter:
-    def __init__(self, context: NodeContext, around: Surroundings) -> None:
-        self._context, self._around = context, around
+class ContainerStarter:
+    def __init__(self, context: NodeContext, sandbox: PodSandbox) -> None:
+        self._context, self._sandbox = context, sandbox
         self._waiting: dict[str, Waiting] = {}
         self._not_before: dict[str, tuple[float, float]] = {}  # container → (next try, its delay)
         self._images: dict[str, Image] = {}
@@ -54,20 +54,20 @@ class Starter:
             return False
         if waiting.reason == "ErrImagePull":
             self._back_off_pulling(container, waiting)
-        return await self._around.has_image(container["image"])
+        return await self._sandbox.has_image(container["image"])
 
     async def start(self, container: Object, attempt: int) -> bool:
         """Whether its process runs now. One that could not even be asked for is due again at `next_look`."""
         name = container["name"]
         try:
             image = await self._resolve(container)
-            started = await starting.start(self._context, self._around, container, image, attempt)
-        except (ImageError, ConfigError, VolumeError, ShimRefused, OSError) as failed:
+            started = await create_container.start(self._context, self._sandbox, container, image, attempt)
+        except (ImageError, CreateContainerConfigError, VolumeError, ShimRequestError, OSError) as failed:
             self._could_not(container, failed)
             return False
         self._waiting.pop(name, None)
         self._not_before.pop(name, None)
-        tell = self._around.event
+        tell = self._sandbox.event
         tell("Created", f"Created container: {name}", container=name)
         if started["state"] == "exited":
             tell("Failed", f"Error: {started.get('message', '')}", container=name, kind="Warning")
@@ -78,14 +78,14 @@ class Starter:
     async def _resolve(self, container: Object) -> Image:
         name, wanted = container["name"], container["image"]
         try:
-            image = await self._around.image(wanted)
+            image = await self._sandbox.image(wanted)
         except ImageError as failed:
             if failed.code != "ErrImagePull" or container.get("imagePullPolicy") != "Never":
                 raise
             said = f'Container image "{wanted}" is not present with pull policy of Never'
             raise ImageError(said, code="ErrImageNeverPull", hint=failed.hint) from failed
         self._images[name] = image
-        self._around.event("Pulled", f'Container image "{wanted}" already present on machine', container=name)
+        self._sandbox.event("Pulled", f'Container image "{wanted}" already present on machine', container=name)
         return image
 
     def _could_not(self, container: Object, failed: Exception) -> None:
@@ -97,7 +97,7 @@ class Starter:
         delay = min(before[1] * 2, longest) if before else first
         self._not_before[name] = (time.time() + delay, delay)
         self._waiting[name] = Waiting(code, str(failed))
-        tell = self._around.event
+        tell = self._sandbox.event
         if code == "ErrImagePull":
             tell("Pulling", f'Pulling image "{image}"', container=name)
             tell("Failed", f'Failed to pull image "{image}": {failed}', container=name, kind="Warning")
@@ -113,5 +113,5 @@ class Starter:
     def _back_off_pulling(self, container: Object, waiting: Waiting) -> None:
         name, said = container["name"], f'Back-off pulling image "{container["image"]}"'
         self._waiting[name] = Waiting("ImagePullBackOff", f"{said}: {waiting.reason}: {waiting.message}")
-        self._around.event("BackOff", said, container=name)
-        self._around.event("Failed", "Error: ImagePullBackOff", container=name, kind="Warning")
+        self._sandbox.event("BackOff", said, container=name)
+        self._sandbox.event("Failed", "Error: ImagePullBackOff", container=name, kind="Warning")

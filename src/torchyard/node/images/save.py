@@ -18,7 +18,7 @@ from typing import IO
 from torchyard.api.objects import Object
 from torchyard.node.images.model import ImageError, full_name
 from torchyard.node.images.store import ImageStore
-from torchyard.node.runtime.compose import CONFIGURATION, SYSTEM
+from torchyard.node.runtime.rootfs_steps import CONFIGURATION, SYSTEM
 
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -74,7 +74,7 @@ def _write_layout(archive: tarfile.TarFile, layers: list[Path], config: Object, 
     _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
     # what `docker load` before version 25 reads
     digests = [f"blobs/sha256/{one['digest'][7:]}" for one in described]
-    legacy = [{"Config": f"blobs/sha256/{config_entry['digest'][7:]}", "RepoTags": [name], "Layers": digests}]
+    legacy = [{"ImageConfig": f"blobs/sha256/{config_entry['digest'][7:]}", "RepoTags": [name], "Layers": digests}]
     _add(archive, "manifest.json", json.dumps(legacy).encode())
 
 

@@ -1,4 +1,4 @@
-"""What the shim, the keeper and the network's anchor have in common: a socket, a loop, and requests by name."""
+"""What the shim, the zygote and the namespace holder have in common: a socket, a loop, and requests by name."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import socket
 from collections.abc import Iterable
 
 from torchyard.node.shim import wire
-from torchyard.node.shim.loop import WRITE, Loop
+from torchyard.node.shim.event_loop import WRITE, EpollLoop
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request cannot be met; its text is the answer."""
 
 
-class Server:
+class UnixSocketServer:
     """Every public request is a method `on_<op>(channel, message, files)`."""
 
     def __init__(self, directory: str, name: str) -> None:
-        self.loop = Loop()
+        self.loop = EpollLoop()
         self._server = wire.listen(directory, name)
         self.loop.watch(self._server.fileno(), self._accept)
 
@@ -43,9 +43,9 @@ class Server:
         handler = getattr(self, f"on_{message.get('op')}", None)
         try:
             if handler is None:
-                raise Refused(f"unknown request {message.get('op')!r}")
+                raise RequestRefused(f"unknown request {message.get('op')!r}")
             handler(channel, message, files)
-        except (OSError, Refused, KeyError, IndexError) as failed:
+        except (OSError, RequestRefused, KeyError, IndexError) as failed:
             close_all(files)
             self.answer(channel, {"error": str(failed) or type(failed).__name__})
 

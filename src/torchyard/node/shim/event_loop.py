@@ -11,7 +11,7 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 Callback = Callable[[], None]
 
 
-class Loop:
+class EpollLoop:
     def __init__(self) -> None:
         self._poll = select.epoll()
         self._callbacks: dict[int, Callback] = {}

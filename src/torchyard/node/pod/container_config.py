@@ -13,11 +13,11 @@ from typing import Any
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.node.images.model import PATH, Image
-from torchyard.node.pod.environment import ConfigError, expand
-from torchyard.node.pod.home import PodHome
-from torchyard.node.runtime.compose import Mount, is_reserved, root_steps
+from torchyard.node.pod.environment import CreateContainerConfigError, expand
+from torchyard.node.pod.pod_dir import PodDir
+from torchyard.node.runtime.rootfs_steps import Mount, is_reserved, root_steps
 from torchyard.node.settings import NodeSettings
-from torchyard.node.volumes.sources import Prepared, VolumeError, below
+from torchyard.node.volumes.mounter import MountedVolume, VolumeError, below
 
 MARK = "TORCHYARD_POD_UID"  # a variable by which a pod's processes are found where no namespace holds them together
 
@@ -39,7 +39,7 @@ _DEFAULT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ContainerOptions:
     """What a launch is put together from."""
 
     pod: Object
@@ -47,8 +47,8 @@ class Parts:
     attempt: int
     image: Image
     env: Mapping[str, str]
-    volumes: Mapping[str, Prepared]
-    home: PodHome
+    volumes: Mapping[str, MountedVolume]
+    pod_dir: PodDir
     settings: NodeSettings
     sandboxed: bool
     devices: tuple[Path, ...] = ()
@@ -56,44 +56,46 @@ class Parts:
     cgroups: tuple[Path, ...] = ()
 
 
-def build(parts: Parts) -> Object:
+def build(options: ContainerOptions) -> Object:
     """The launch of one attempt; makes the directories and files it names."""
-    container, home = parts.container, parts.home
-    name, attempt = container["name"], parts.attempt
-    env = {"PATH": PATH, "HOSTNAME": hostname(parts.pod), "HOME": "/root", **parts.image.config.env, **parts.env}
+    container, pod_dir = options.container, options.pod_dir
+    name, attempt = container["name"], options.attempt
+    env = {"PATH": PATH, "HOSTNAME": hostname(options.pod), "HOME": "/root", **options.image.config.env, **options.env}
     if container.get("tty"):
         env.setdefault("TERM", "xterm")
-    if not parts.sandboxed:
-        env[MARK] = parts.pod["metadata"]["uid"]
-    root = home.container(name) / f"{attempt}.root"
+    if not options.sandboxed:
+        env[MARK] = options.pod["metadata"]["uid"]
+    root = pod_dir.container(name) / f"{attempt}.root"
     root.mkdir(parents=True, exist_ok=True)
-    message = home.message_file(name, attempt)
+    message = pod_dir.message_file(name, attempt)
     message.touch()
     message.chmod(0o666)
     steps = None
-    if parts.sandboxed:
-        scratch = home.container(name) / f"{attempt}.layer"
-        steps = root_steps(parts.image.root, _mounts(parts, message), scratch=scratch, devices=list(parts.devices))
+    if options.sandboxed:
+        scratch = pod_dir.container(name) / f"{attempt}.layer"
+        steps = root_steps(
+            options.image.root, _mounts(options, message), scratch=scratch, devices=list(options.devices)
+        )
     context = container.get("securityContext") or {}
     memory = _limit(container, "memory")
-    user = identity(parts)
+    user = identity(options)
     if user["uid"]:
-        env["HOME"] = parts.env.get("HOME") or "/"
+        env["HOME"] = options.env.get("HOME") or "/"
     return {
         "container": name,
         "attempt": attempt,
         "id": secrets.token_hex(32),
-        "argv": argv(container, parts.image, env),
+        "argv": argv(container, options.image, env),
         "env": env,
-        "cwd": container.get("workingDir") or (parts.image.config.directory if parts.sandboxed else str(root)),
+        "cwd": container.get("workingDir") or (options.image.config.directory if options.sandboxed else str(root)),
         "user": user,
         "tty": bool(container.get("tty")),
         "stdin": bool(container.get("stdin")),
         "stdin_once": bool(container.get("stdinOnce")),
         "log": {
-            "path": str(home.log(name, attempt)),
-            "max_bytes": parts.settings.log_max_bytes,
-            "max_files": parts.settings.log_max_files,
+            "path": str(pod_dir.log(name, attempt)),
+            "max_bytes": options.settings.log_max_bytes,
+            "max_files": options.settings.log_max_files,
         },
         "root": steps,
         "root_directory": str(root),
@@ -101,8 +103,8 @@ def build(parts: Parts) -> Object:
         "privileged": bool(context.get("privileged")),
         "capabilities": capabilities(context),
         "no_new_privileges": context.get("allowPrivilegeEscalation") is False,
-        "cgroups": [str(path) for path in parts.cgroups],
-        "memory_limit": memory if memory and not parts.cgroups else None,
+        "cgroups": [str(path) for path in options.cgroups],
+        "memory_limit": memory if memory and not options.cgroups else None,
     }
 
 
@@ -114,7 +116,7 @@ def argv(container: Object, image: Image, env: Mapping[str, str]) -> list[str]:
     else:
         words = [*image.config.entrypoint, *(arguments or image.config.command)]
     if not words and not image.engine:
-        raise ConfigError("no command specified", code="CreateContainerError")
+        raise CreateContainerConfigError("no command specified", code="CreateContainerError")
     return [expand(word, env) for word in words]
 
 
@@ -131,17 +133,19 @@ def capabilities(context: Object) -> list[int]:
     names |= set(CAPABILITIES) if "ALL" in add else add
     unknown = names - set(CAPABILITIES)
     if unknown:
-        raise ConfigError(f'unknown capability to add: "CAP_{min(unknown)}"', code="CreateContainerError")
+        raise CreateContainerConfigError(
+            f'unknown capability to add: "CAP_{min(unknown)}"', code="CreateContainerError"
+        )
     return sorted(CAPABILITIES[name] for name in names)
 
 
-def identity(parts: Parts) -> Object:
+def identity(options: ContainerOptions) -> Object:
     """runAsUser and its kin: the container's word, then the pod's, then the image's USER."""
-    pod = parts.pod["spec"].get("securityContext") or {}
-    own = parts.container.get("securityContext") or {}
+    pod = options.pod["spec"].get("securityContext") or {}
+    own = options.container.get("securityContext") or {}
     uid, gid = _first(own, pod, "runAsUser"), _first(own, pod, "runAsGroup")
     if uid is None:
-        uid, image_gid = _user_of(parts.image.config.user)
+        uid, image_gid = _user_of(options.image.config.user)
         gid = image_gid if gid is None else gid
     if _first(own, pod, "runAsNonRoot") and uid == 0:
         whose = "runAsUser" if _first(own, pod, "runAsUser") == 0 else "image"
@@ -150,7 +154,9 @@ def identity(parts: Parts) -> Object:
             if whose == "runAsUser"
             else "container has runAsNonRoot and image will run as root"
         )
-        raise ConfigError(f"{told} (pod: {_pod_words(parts.pod)}, container: {parts.container['name']})")
+        raise CreateContainerConfigError(
+            f"{told} (pod: {_pod_words(options.pod)}, container: {options.container['name']})"
+        )
     groups = list(pod.get("supplementalGroups") or ()) + ([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])
     return {"uid": uid, "gid": gid or 0, "groups": groups}
 
@@ -176,7 +182,9 @@ def _user_of(text: str) -> tuple[int, int | None]:
         fields = line.split(":")
         if fields[0] == user:
             return int(fields[2]), gid if gid is not None else int(fields[3])
-    raise ConfigError(f"unable to find user {user}: no matching entries in passwd file", code="CreateContainerError")
+    raise CreateContainerConfigError(
+        f"unable to find user {user}: no matching entries in passwd file", code="CreateContainerError"
+    )
 
 
 def _limit(container: Object, name: str) -> int | None:
@@ -184,50 +192,50 @@ def _limit(container: Object, name: str) -> int | None:
     return quantity.parse(str(text)).value if text is not None else None
 
 
-def _mounts(parts: Parts, message: Path) -> list[Mount]:
-    container, etc = parts.container, parts.home.etc
+def _mounts(options: ContainerOptions, message: Path) -> list[Mount]:
+    container, etc = options.container, options.pod_dir.etc
     mounts = [Mount(etc / name, f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
     mounts.append(Mount(message, container.get("terminationMessagePath") or "/dev/termination-log"))
-    if parts.shared_memory:
-        mounts.append(Mount(parts.shared_memory, "/dev/shm"))  # noqa: S108 - a place in the container
+    if options.shared_memory:
+        mounts.append(Mount(options.shared_memory, "/dev/shm"))  # noqa: S108 - a place in the container
     taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or ()}
     mounts = [mount for mount in mounts if mount.target not in taken]
     for mount in container.get("volumeMounts") or ():
-        prepared = parts.volumes.get(mount["name"])
+        prepared = options.volumes.get(mount["name"])
         if prepared is None:
             raise VolumeError(f'volume "{mount["name"]}" is not among the pod\'s volumes')
         target = mount["mountPath"]
         if is_reserved(target):
-            raise ConfigError(f"a volume cannot be mounted on {target}", code="CreateContainerError")
+            raise CreateContainerConfigError(f"a volume cannot be mounted on {target}", code="CreateContainerError")
         source = prepared.path
-        sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", parts.env)
+        sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", options.env)
         if sub_path:
             source = below(source, sub_path)
         mounts.append(Mount(source, target, read_only=bool(mount.get("readOnly")) or prepared.read_only))
     return mounts
 
 
-def engine_launch(launch: Object, parts: Parts, *, engine: str, tag: str) -> Object:
+def engine_launch(launch: Object, options: ContainerOptions, *, engine: str, tag: str) -> Object:
     """The same container, run by podman or docker: its client is the process, and passes on signals and output."""
-    container = parts.container
-    options = ["--name", tag, "--network", "host"]
+    container = options.container
+    flags = ["--name", tag, "--network", "host"]
     if container.get("workingDir"):
-        options += ["--workdir", container["workingDir"]]
-    mark = {MARK: parts.pod["metadata"]["uid"]}  # by which what outlives its shim is found
-    for key, value in {**parts.env, **mark}.items():
-        options += ["--env", f"{key}={value}"]
-    for mount in _mounts(parts, parts.home.message_file(container["name"], parts.attempt)):
-        options += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
+        flags += ["--workdir", container["workingDir"]]
+    mark = {MARK: options.pod["metadata"]["uid"]}  # by which what outlives its shim is found
+    for key, value in {**options.env, **mark}.items():
+        flags += ["--env", f"{key}={value}"]
+    for mount in _mounts(options, options.pod_dir.message_file(container["name"], options.attempt)):
+        flags += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
     if launch["user"]["uid"]:
-        options += ["--user", f"{launch['user']['uid']}:{launch['user']['gid']}"]
+        flags += ["--user", f"{launch['user']['uid']}:{launch['user']['gid']}"]
     if launch["stdin"]:
-        options.append("--interactive")
+        flags.append("--interactive")
     words = list(container.get("args") or ())
     if container.get("command"):
-        options += ["--entrypoint", container["command"][0]]
+        flags += ["--entrypoint", container["command"][0]]
         words = [*container["command"][1:], *words]
     words = [expand(word, launch["env"]) for word in words]
-    run = [engine, "run", "--rm", *options, container["image"], *words]
+    run = [engine, "run", "--rm", *flags, container["image"], *words]
     by_engine = {"argv": run, "root": None, "cwd": "/", "kill": [engine, "kill", tag], "enter": [engine, "exec", tag]}
     # the engine's client is a program of the machine: it finds its settings and images through our own environment
     return {**launch, **by_engine, "env": {**os.environ, **mark}}

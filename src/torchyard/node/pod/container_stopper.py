@@ -13,34 +13,34 @@ from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import every_container
+from torchyard.node.pod.container_config import MARK
 from torchyard.node.pod.handlers import act
-from torchyard.node.pod.launch import MARK
-from torchyard.node.pod.surroundings import Surroundings
-from torchyard.node.shim.client import ShimClient, ShimGone
+from torchyard.node.pod.sandbox import PodSandbox
+from torchyard.node.shim.client import ShimClient, ShimNotRunning
 
 # after a hook that used everything up, a container still gets this long, as from the kubelet
 MINIMUM_SECONDS = 2.0
 _USUAL_GRACE_SECONDS = 30.0
 
 
-class Stopper:
+class ContainerStopper:
     """Ends containers in the background, each once."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, sandbox: PodSandbox) -> None:
+        self._sandbox = sandbox
         self._ending: dict[str, asyncio.Task[None]] = {}
 
     def stop(self, name: str, *, announce: bool = True, grace: float | None = None) -> None:
         running = self._ending.get(name)
         if running and not running.done():
-            if _seconds_left(self._around.pod) > 0:
+            if _seconds_left(self._sandbox.pod) > 0:
                 return
             running.cancel()  # a shorter grace period came in: go on with the kill
         if announce:
-            self._around.event("Killing", f"Stopping container {name}", container=name)
-        container = next(one for one in every_container(self._around.pod) if one["name"] == name)
-        seconds = grace if grace is not None else _seconds_left(self._around.pod)
-        work = stop(self._around.shim, container, host=self._around.ip, seconds=seconds)
+            self._sandbox.event("Killing", f"Stopping container {name}", container=name)
+        container = next(one for one in every_container(self._sandbox.pod) if one["name"] == name)
+        seconds = grace if grace is not None else _seconds_left(self._sandbox.pod)
+        work = stop(self._sandbox.shim, container, host=self._sandbox.ip, seconds=seconds)
         self._ending[name] = asyncio.create_task(work)
 
     def forget(self, name: str) -> None:
@@ -79,7 +79,7 @@ async def stop(shim: ShimClient, container: Object, *, host: str, seconds: float
             await shim.signal(name, _signal_of(container))
             await asyncio.sleep(max(0.0, end - time.monotonic()))
         await shim.signal(name, signal.SIGKILL)
-    except ShimGone:
+    except ShimNotRunning:
         return
 
 
@@ -88,7 +88,7 @@ def _signal_of(container: Object) -> int:
     return int(getattr(signal, asked, signal.SIGTERM)) if asked else int(signal.SIGTERM)
 
 
-def kill_strays(uid: str) -> None:
+def kill_leftovers(uid: str) -> None:
     """Without pid namespaces a killed shim leaves its containers' children behind; they carry the pod's mark."""
     wanted = f"{MARK}={uid}".encode()
     for entry in Path("/proc").iterdir():

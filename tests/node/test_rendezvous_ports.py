@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.node import support
-from tests.node.conftest import Node, running_node
+from tests.node.conftest import RunningNode, running_node
 
 from torchyard.api.gvr import CONFIG_MAPS, SERVICES
 from torchyard.api.objects import Object
-from torchyard.node.network import meeting
-from torchyard.node.runtime import probe
+from torchyard.node.network import rendezvous_ports
+from torchyard.node.runtime import machine_features
 
 
 def container(**env: str) -> Object:
@@ -24,7 +24,10 @@ def container(**env: str) -> Object:
 
 def test_the_ports_by_which_replicas_meet_are_found_in_their_variables() -> None:
     torchrun = container(PET_RDZV_ENDPOINT="job-worker-0:29400", OTHER_PORT="81", PET_MASTER_PORT="")
-    assert meeting.ports_of([container(MASTER_PORT="23456", PET_MASTER_PORT="23456"), torchrun]) == ["23456", "29400"]
+    assert rendezvous_ports.ports_of([container(MASTER_PORT="23456", PET_MASTER_PORT="23456"), torchrun]) == [
+        "23456",
+        "29400",
+    ]
 
 
 def test_a_port_is_kept_if_free_agreed_on_with_peers_and_else_replaced() -> None:
@@ -32,19 +35,19 @@ def test_a_port_is_kept_if_free_agreed_on_with_peers_and_else_replaced() -> None
         other.bind(("", 0))
         other.listen()
         in_use = other.getsockname()[1]
-        chosen = meeting.choose([str(in_use), "7"], peers=[{"7": 4711}], others=[])
+        chosen = rendezvous_ports.choose([str(in_use), "7"], peers=[{"7": 4711}], others=[])
         assert chosen["7"] == 4711
         assert chosen[str(in_use)] != in_use
-    assert meeting.choose([str(in_use)], peers=[], others=[]) == {str(in_use): in_use}
-    assert meeting.choose([str(in_use)], peers=[], others=[{"1": in_use}])[str(in_use)] != in_use
+    assert rendezvous_ports.choose([str(in_use)], peers=[], others=[]) == {str(in_use): in_use}
+    assert rendezvous_ports.choose([str(in_use)], peers=[], others=[{"1": in_use}])[str(in_use)] != in_use
 
 
 def test_only_the_meeting_place_is_rewritten() -> None:
     before = container(MASTER_PORT="23456", MASTER_ADDR="job-0", PET_RDZV_ENDPOINT="job-0:23456", WEB_PORT="23456")
     before["env"].append({"name": "MASTER_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
-    after = meeting.adjusted(before, {"23456": 999}, lambda name: name == "job-0")
+    after = rendezvous_ports.adjusted(before, {"23456": 999}, lambda name: name == "job-0")
     assert [one.get("value") for one in after["env"]] == ["999", "127.0.0.1", "127.0.0.1:999", "23456", None]
-    assert meeting.adjusted(before, {}, lambda _: False) == before
+    assert rendezvous_ports.adjusted(before, {}, lambda _: False) == before
 
 
 MASTER = """
@@ -70,7 +73,9 @@ print(link.recv(100).decode(), os.environ["MASTER_PORT"])
 
 
 @pytest.fixture(params=["sandbox without network", "plain process"])
-async def poor(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
+async def poor(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RunningNode]:
     """A node that lacks what this machine may well have."""
     why = "turned off by the test"
     if request.param == "plain process":
@@ -78,12 +83,12 @@ async def poor(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pyte
     else:
         support.need_sandbox()
         machine = dataclasses.replace(support.machine(), network_missing=why)
-    monkeypatch.setattr(probe, "probe", lambda: machine)
+    monkeypatch.setattr(machine_features, "detect", lambda: machine)
     async with running_node(tmp_path / "state") as made:
         yield made
 
 
-async def test_two_jobs_with_one_port_keep_to_themselves_and_are_told_of_it(poor: Node) -> None:
+async def test_two_jobs_with_one_port_keep_to_themselves_and_are_told_of_it(poor: RunningNode) -> None:
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
@@ -101,7 +106,7 @@ async def test_two_jobs_with_one_port_keep_to_themselves_and_are_told_of_it(poor
     assert f"port {port} is taken" in (await poor.messages("blue-1"))["PortReplaced"]
 
 
-async def _make_job(node: Node, job: str, port: int) -> None:
+async def _make_job(node: RunningNode, job: str, port: int) -> None:
     owner = await node.client.create(CONFIG_MAPS, {"metadata": {"name": job}}, "default")
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": job, "uid": owner["metadata"]["uid"]}
     spec = {"clusterIP": "None", "selector": {"replica": f"{job}-0"}, "ports": [{"port": port}]}

@@ -36,7 +36,7 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
-class Root:
+class RootfsSource:
     """What a container's root is made of."""
 
     machine: bool  # the machine's programs below everything
@@ -44,7 +44,7 @@ class Root:
     prefixes: tuple[Path, ...] = ()  # Python environments, shown where they are
 
 
-def root_steps(root: Root, mounts: list[Mount], *, scratch: Path, devices: list[Path]) -> list[Step]:
+def root_steps(root: RootfsSource, mounts: list[Mount], *, scratch: Path, devices: list[Path]) -> list[Step]:
     """All steps in order. `scratch` is the container's own room on disk for what it writes into its layers."""
     steps: list[Step] = []
     if root.machine:
@@ -78,7 +78,7 @@ def _configuration() -> tuple[Step, ...]:
     )
 
 
-def _machine(root: Root, scratch: Path) -> list[Step]:
+def _machine(root: RootfsSource, scratch: Path) -> list[Step]:
     steps: list[Step] = []
     links = _machine_links()
     in_layers = sorted({entry.name for layer in root.layers for entry in layer.iterdir() if entry.is_dir()})

@@ -51,7 +51,7 @@ class LogFile:
         os.close(self._file)
 
 
-class LineFormat:
+class CriLineFormatter:
     """Cuts a byte stream into CRI log lines; what lacks its newline waits for it."""
 
     def __init__(self, stream: str) -> None:
@@ -101,7 +101,7 @@ def _has_long_line(data: bytes) -> bool:
     return False
 
 
-class Tap:
+class AttachedWriter:
     """A copy of one output stream for somebody attached. A slow reader slows the container, nothing is dropped."""
 
     def __init__(self, descriptor: int) -> None:
@@ -126,17 +126,17 @@ class Tap:
         return len(self.waiting) > TAP_LIMIT
 
 
-class Stream:
+class OutputStream:
     """One output pipe (or terminal) of a container on its way to the log."""
 
     def __init__(self, descriptor: int, name: str, log: LogFile) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor, self.name = descriptor, name
-        self._log, self._format = log, LineFormat(name)
-        self.taps: list[Tap] = []
+        self._log, self._format = log, CriLineFormatter(name)
+        self.taps: list[AttachedWriter] = []
         self.ended = False
 
-    def drain(self, drop_tap: Callable[[Tap], None], *, limit: int = 16) -> bool:
+    def drain(self, drop_tap: Callable[[AttachedWriter], None], *, limit: int = 16) -> bool:
         """Move what is there; False at the end of the stream. `limit` chunks at most, so that others get their turn."""
         for _ in range(limit):
             try:

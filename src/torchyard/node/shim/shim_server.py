@@ -11,29 +11,28 @@ import os
 import signal
 import socket
 
-from torchyard.node.shim import launch as launching
-from torchyard.node.shim import memory, record, wire
+from torchyard.node.shim import memory, process, records, wire
 from torchyard.node.shim.container import Container
-from torchyard.node.shim.serving import Refused, Server, close_all
+from torchyard.node.shim.socket_server import RequestRefused, UnixSocketServer, close_all
 
 SOCKET = "shim.sock"
 MEMORY_CHECK_SECONDS = 1.0
 
 
-class Session:
+class ExecProcess:
     """A process started beside a container, for as long as the one who asked stays connected."""
 
-    def __init__(self, channel: socket.socket, started: launching.Started) -> None:
+    def __init__(self, channel: socket.socket, started: process.ChildProcess) -> None:
         self.channel, self.started = channel, started
         self.pending = True
 
 
-class Shim(Server):
+class ShimServer(UnixSocketServer):
     def __init__(self, pod: str) -> None:
         super().__init__(pod, SOCKET)
         self._pod = pod
         self._containers: dict[str, Container] = {}
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, ExecProcess] = {}
         self._subscribers: list[socket.socket] = []
         self._stopping = False
 
@@ -60,17 +59,17 @@ class Shim(Server):
     def on_start(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         """Start one attempt of a container, once: a second request for the same attempt is told about the first."""
         name, attempt = message["container"], message["attempt"]
-        known = record.read(record.record_path(self._pod, name, attempt))
+        known = records.read(records.record_path(self._pod, name, attempt))
         if known:
             self.answer(channel, {"record": known})
             return
         if name in self._containers:
-            raise Refused(f"{name} is still running")
+            raise RequestRefused(f"{name} is still running")
         if self._stopping:
-            raise Refused("the pod is being stopped")
-        launch = record.read(record.launch_path(self._pod, name, attempt))
+            raise RequestRefused("the pod is being stopped")
+        launch = records.read(records.launch_path(self._pod, name, attempt))
         if launch is None:
-            raise Refused(f"no launch of {name}, attempt {attempt}, was written down")
+            raise RequestRefused(f"no launch of {name}, attempt {attempt}, was written down")
         container = Container(self._pod, launch, self.loop)
         container.start()
         self._containers[name] = container
@@ -84,7 +83,7 @@ class Shim(Server):
         self.answer(channel, {"record": container.record})
 
     def _check_memory(self, container: Container) -> None:
-        if container.record["state"] != record.RUNNING:
+        if container.record["state"] != records.RUNNING:
             return
         own_namespace = container.launch["root"] is not None
         if memory.used_by(container.pid, own_namespace=own_namespace) > container.launch["memory_limit"]:
@@ -114,13 +113,13 @@ class Shim(Server):
         container = self._running(message)
         stdio = None if message["tty"] else (files[0], files[1], files[2])
         launch = {**container.launch, "size": message.get("size")}
-        started = launching.start_beside(launch, container.pid, message, stdio)
+        started = process.start_beside(launch, container.pid, message, stdio)
         close_all(files)
-        session = Session(channel, started)
+        session = ExecProcess(channel, started)
         self._sessions[started.pid] = session
         self.loop.watch(started.failure, lambda: self._exec_came_up(session))
 
-    def _exec_came_up(self, session: Session) -> None:
+    def _exec_came_up(self, session: ExecProcess) -> None:
         started = session.started
         session.pending = False
         self.loop.forget(started.failure)
@@ -151,8 +150,8 @@ class Shim(Server):
 
     def _running(self, message: wire.Message) -> Container:
         container = self._containers.get(message["container"])
-        if container is None or container.record["state"] != record.RUNNING:
-            raise Refused(f"container {message['container']} is not running")
+        if container is None or container.record["state"] != records.RUNNING:
+            raise RequestRefused(f"container {message['container']} is not running")
         return container
 
     def on_subscribe(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:

@@ -10,7 +10,7 @@ import json
 import os
 from typing import Any
 
-Record = dict[str, Any]
+ContainerRecord = dict[str, Any]
 
 STARTING, RUNNING, EXITED = "starting", "running", "exited"
 LOST = "The process that supervised the container was killed"
@@ -45,9 +45,9 @@ def read(path: str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def read_all(pod: str) -> dict[str, list[Record]]:
+def read_all(pod: str) -> dict[str, list[ContainerRecord]]:
     """Every record of a pod by container, in the order of attempts."""
-    found: dict[str, list[Record]] = {}
+    found: dict[str, list[ContainerRecord]] = {}
     base = f"{pod}/containers"
     for container in sorted(os.listdir(base)) if os.path.isdir(base) else ():
         attempts = sorted(

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torchyard
-from torchyard.node.images import bundled
-from torchyard.node.images.model import PATH, Config, Image, full_name
+from torchyard.node.images import bundled_programs
+from torchyard.node.images.model import PATH, Image, ImageConfig, full_name
 from torchyard.node.images.python import Python, describe
-from torchyard.node.runtime.compose import Root
+from torchyard.node.runtime.rootfs_steps import RootfsSource
 
 PACKAGE = Path(torchyard.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class WellKnownImage:
     """`kind` python: the environment with torch first on PATH; shell: the machine's programs; yard: ourselves.
 
     `programs` is the directory in which the image has the bundled training programs.
@@ -36,27 +36,29 @@ class Known:
 
 
 KNOWN = (
-    Known(("docker.io/pytorch/pytorch:*", "nvcr.io/nvidia/pytorch:*"), "python", ("bash",), directory="/workspace"),
-    Known(("docker.io/library/python:*",), "python", ("python3",)),
-    Known(("docker.io/library/busybox:*", "docker.io/library/alpine:*"), "shell", ("sh",)),
-    Known(("docker.io/library/debian:*", "docker.io/library/ubuntu:*"), "shell", ("bash",)),
-    Known(("registry.k8s.io/pause:*",), "shell", entrypoint=("sleep", "infinity")),
-    Known(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
-    Known(("docker.io/horovod/horovod:*",), "python", ("bash",)),
-    Known(("docker.io/elasticdl/elasticdl:*",), "yard", ("bash",)),
-    Known(("torchyard.dev/python:*", "localhost/python:*"), "python", ("python3",)),
-    Known(
+    WellKnownImage(
+        ("docker.io/pytorch/pytorch:*", "nvcr.io/nvidia/pytorch:*"), "python", ("bash",), directory="/workspace"
+    ),
+    WellKnownImage(("docker.io/library/python:*",), "python", ("python3",)),
+    WellKnownImage(("docker.io/library/busybox:*", "docker.io/library/alpine:*"), "shell", ("sh",)),
+    WellKnownImage(("docker.io/library/debian:*", "docker.io/library/ubuntu:*"), "shell", ("bash",)),
+    WellKnownImage(("registry.k8s.io/pause:*",), "shell", entrypoint=("sleep", "infinity")),
+    WellKnownImage(("docker.io/library/hello-world:*",), "shell", entrypoint=("echo", "Hello from Torchyard!")),
+    WellKnownImage(("docker.io/horovod/horovod:*",), "python", ("bash",)),
+    WellKnownImage(("docker.io/elasticdl/elasticdl:*",), "yard", ("bash",)),
+    WellKnownImage(("torchyard.dev/python:*", "localhost/python:*"), "python", ("python3",)),
+    WellKnownImage(
         ("docker.io/*/pytorch-dist-mnist-test:*",),
         "python", entrypoint=("python", "/var/mnist.py"), directory="/var", programs="/var",
     ),
-    Known(
+    WellKnownImage(
         (
             "projects.registry.vmware.com/models/kubeflow-docs/model-training-pytorch:*",
             "harbor-repo.vmware.com/kubeflow_learning/lab3-pytorch-training:*",
         ),
         "python", entrypoint=("python", "/opt/pytorch/train.py"), directory="/opt/pytorch", programs="/opt/pytorch",
     ),
-    Known(
+    WellKnownImage(
         ("docker.io/*/traindb-training-mnist:*",),
         "python", entrypoint=("python3", "/opt/mnist/src/mnist_training.py"),
         directory="/opt/mnist/src", programs="/opt/mnist/src",
@@ -73,9 +75,9 @@ def find(name: str, python: Python, layers: Path) -> Image | None:
     return None
 
 
-def _image(full: str, known: Known, python: Python, layers: Path) -> Image:
+def _image(full: str, known: WellKnownImage, python: Python, layers: Path) -> Image:
     env = {"PATH": PATH}
-    trees = (bundled.layer(layers, known.programs),) if known.programs else ()
+    trees = (bundled_programs.layer(layers, known.programs),) if known.programs else ()
     prefixes = python.prefixes
     if known.kind == "yard":
         # the environment this very package runs in, which need not be the one with torch
@@ -88,5 +90,5 @@ def _image(full: str, known: Known, python: Python, layers: Path) -> Image:
     # what is really used, so that a changed environment is a changed image
     parts: tuple[object, ...] = (known.kind, known.command, known.entrypoint, python, [tree.name for tree in trees])
     digest = hashlib.sha256(" ".join(str(part) for part in parts).encode()).hexdigest()
-    config = Config(env=env, entrypoint=known.entrypoint, command=known.command, directory=known.directory)
-    return Image(full, f"sha256:{digest}", Root(machine=True, layers=trees, prefixes=prefixes), config)
+    config = ImageConfig(env=env, entrypoint=known.entrypoint, command=known.command, directory=known.directory)
+    return Image(full, f"sha256:{digest}", RootfsSource(machine=True, layers=trees, prefixes=prefixes), config)

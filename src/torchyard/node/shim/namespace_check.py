@@ -10,7 +10,7 @@ STEPS = ("user", "mount", "pid", "network", "outbound")
 
 
 def main() -> None:
-    from torchyard.node.shim import linux, netlink, redirect
+    from torchyard.node.shim import linux, netlink, outbound_nat
 
     said = dict.fromkeys(STEPS, "not tried")
     told_read, told_write = os.pipe()
@@ -38,7 +38,7 @@ def main() -> None:
         netlink.add_veth("trial1", "trial2", peer_namespace=own, bridge="trial0")
         os.write(told_write, b"n")
         ranges = {"pods": "10.0.0.0/24", "services": "10.1.0.0", "services_prefix": 16, "bridge": "trial0", "relay": 1}
-        os.write(told_write, redirect.lead_out(ranges, lock="/tmp/xtables.lock").encode() or b"o")  # noqa: S108
+        os.write(told_write, outbound_nat.lead_out(ranges, lock="/tmp/xtables.lock").encode() or b"o")  # noqa: S108
         os._exit(0)
     os.close(told_write)
     try:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Payload(NamedTuple):
+class FileProjection(NamedTuple):
     content: bytes
     mode: int
 
 
-def write(volume: Path, files: Mapping[str, Payload]) -> bool:
+def write(volume: Path, files: Mapping[str, FileProjection]) -> bool:
     """Make the volume hold exactly `files`; False when it already did."""
     volume.mkdir(parents=True, exist_ok=True)
     link = volume / "..data"
@@ -42,7 +42,7 @@ def write(volume: Path, files: Mapping[str, Payload]) -> bool:
     return True
 
 
-def _holds(link: Path, files: Mapping[str, Payload]) -> bool:
+def _holds(link: Path, files: Mapping[str, FileProjection]) -> bool:
     there = {str(path.relative_to(link)) for path in link.rglob("*") if path.is_file()}
     return there == set(files) and all(
         (link / name).read_bytes() == payload.content and (link / name).stat().st_mode & 0o777 == payload.mode

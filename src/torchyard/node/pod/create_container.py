@@ -9,59 +9,59 @@ from torchyard.api.objects import Object
 from torchyard.node.context import NodeContext
 from torchyard.node.devices import nvidia
 from torchyard.node.images.model import Image
-from torchyard.node.network import meeting
+from torchyard.node.network import rendezvous_ports
 from torchyard.node.pod import environment
-from torchyard.node.pod.launch import Parts, build, engine_launch
-from torchyard.node.pod.surroundings import Surroundings
+from torchyard.node.pod.container_config import ContainerOptions, build, engine_launch
+from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.resources import cgroups
-from torchyard.node.shim import record
+from torchyard.node.shim import records
 
 
 async def start(
-    context: NodeContext, around: Surroundings, container: Object, image: Image, attempt: int
-) -> record.Record:
+    context: NodeContext, sandbox: PodSandbox, container: Object, image: Image, attempt: int
+) -> records.ContainerRecord:
     """Write down how to start, then have the shim do it."""
-    plan = around.plan
+    plan = sandbox.plan
     if not plan["network"]:
-        container = meeting.adjusted(container, plan.get("ports") or {}, around.is_peer)
-    env = await _environment(context, around, container)
+        container = rendezvous_ports.adjusted(container, plan.get("ports") or {}, sandbox.is_peer)
+    env = await _environment(context, sandbox, container)
     devices = (plan.get("devices") or {}).get(container["name"], [])
     gpu = nvidia.environment(devices) if context.machine.sandbox or devices else {}
-    parts = Parts(
-        pod=around.pod,
+    options = ContainerOptions(
+        pod=sandbox.pod,
         container=container,
         attempt=attempt,
         image=image,
         env={**gpu, **_threads(container), **env},
-        volumes=around.volumes,
-        home=around.home,
+        volumes=sandbox.volumes,
+        pod_dir=sandbox.dir,
         settings=context.settings,
         sandboxed=bool(plan["sandboxed"]),
         devices=tuple(nvidia.nodes()) if devices else (),
-        shared_memory=around.shared_memory(),
-        cgroups=tuple(_groups(context, around, container)),
+        shared_memory=sandbox.shared_memory(),
+        cgroups=tuple(_groups(context, sandbox, container)),
     )
-    launch = build(parts)
+    launch = build(options)
     if image.engine:
-        tag = f"yard-{around.pod['metadata']['uid'][:8]}-{container['name']}-{attempt}"
-        launch = engine_launch(launch, parts, engine=context.machine.engine, tag=tag)
-    record.write(record.launch_path(str(around.home.path), container["name"], attempt), launch)
-    return await around.shim.start(container["name"], attempt)
+        tag = f"yard-{sandbox.pod['metadata']['uid'][:8]}-{container['name']}-{attempt}"
+        launch = engine_launch(launch, options, engine=context.machine.engine, tag=tag)
+    records.write(records.launch_path(str(sandbox.dir.path), container["name"], attempt), launch)
+    return await sandbox.shim.start(container["name"], attempt)
 
 
-async def _environment(context: NodeContext, around: Surroundings, container: Object) -> dict[str, str]:
+async def _environment(context: NodeContext, sandbox: PodSandbox, container: Object) -> dict[str, str]:
     wanted: set[tuple[str, str]] = set()
     for source in container.get("envFrom") or ():
         wanted |= {(kind, source[key]["name"]) for key, kind in _WHOLE if source.get(key)}
     for variable in container.get("env") or ():
         source = variable.get("valueFrom") or {}
         wanted |= {(kind, source[key]["name"]) for key, kind in _SINGLE if source.get(key)}
-    found = {(kind, name): await around.data_of(kind, name) for kind, name in wanted}
+    found = {(kind, name): await sandbox.data_of(kind, name) for kind, name in wanted}
     return environment.resolve(
         container,
-        _service_variables(context, around.pod),
+        _service_variables(context, sandbox.pod),
         lookup=lambda kind, name: found[kind, name],
-        fields=lambda kind, reference: around.field(kind, reference, container),
+        fields=lambda kind, reference: sandbox.field(kind, reference, container),
     )
 
 
@@ -113,11 +113,11 @@ def _threads(container: Object) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, quantity.parse(str(text)).value))}
 
 
-def _groups(context: NodeContext, around: Surroundings, container: Object) -> list[Any]:
+def _groups(context: NodeContext, sandbox: PodSandbox, container: Object) -> list[Any]:
     limits = (container.get("resources") or {}).get("limits") or {}
     if not context.machine.limits.enforced or not {"cpu", "memory"} & set(limits):
         return []
     memory = quantity.parse(str(limits["memory"])).value if "memory" in limits else None
     cpu = quantity.parse(str(limits["cpu"])).milli if "cpu" in limits else None
-    uid = around.pod["metadata"]["uid"]
+    uid = sandbox.pod["metadata"]["uid"]
     return list(cgroups.make(context.machine.limits, uid, container["name"], memory=memory, cpu_milli=cpu))

@@ -14,11 +14,11 @@ from tests.node import support
 # The machine's own tar, as an ordinary user's pod runs it: root there, and nobody else exists.
 ALONE = """
 import os, sys
-from torchyard.node.shim import launch, linux
+from torchyard.node.shim import process, linux
 linux.rename_identity(0, 0)
-launch._exec(["tar", *sys.argv[1:]], dict(os.environ))
+process._exec(["tar", *sys.argv[1:]], dict(os.environ))
 """
-PROGRAM = "import sys; from torchyard.node.shim import archive; sys.exit(archive.main(['tar', *sys.argv[1:]]))"
+PROGRAM = "import sys; from torchyard.node.shim import tar; sys.exit(tar.main(['tar', *sys.argv[1:]]))"
 
 
 def tar(*arguments: str, stdin: bytes = b"", program: str = PROGRAM) -> subprocess.CompletedProcess[bytes]:

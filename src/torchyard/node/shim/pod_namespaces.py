@@ -1,4 +1,4 @@
-"""The namespaces of a pod, entered by its shim in two steps: `prepare` needs no pod yet, `furnish` makes it the pod's.
+"""A pod's namespaces, entered by its shim in two steps: `prepare` needs no pod, `configure` applies the config of one.
 
 `pod.json` in the pod's directory says what it gets; the agent writes it. Containers get mount and pid namespaces of
 their own on top.
@@ -10,20 +10,20 @@ import contextlib
 import os
 from typing import Any
 
-from torchyard.node.shim import anchor, linux, netlink
+from torchyard.node.shim import linux, namespace_holder, netlink
 
 INTERFACE = "eth0"
 
 
-def prepare(spaces: anchor.Spaces, *, wired: bool) -> None:
+def prepare(namespaces: namespace_holder.Namespaces, *, wired: bool) -> None:
     """User and host name, and for a wired pod a network of its own: the kernel takes longest over that."""
-    linux.setns(spaces.user, linux.NEWUSER)
+    linux.setns(namespaces.user, linux.NEWUSER)
     linux.unshare(linux.NEWUTS)
     if wired:
-        _lay_cable(spaces)
+        _add_veth(namespaces)
 
 
-def furnish(plan: dict[str, Any]) -> None:
+def configure(plan: dict[str, Any]) -> None:
     """Host name, volumes in memory, address; and the machine's mounts, only now, so that the newest ones are there."""
     linux.unshare(linux.NEWNS)
     # what the machine mounts later (a disk, a share) still shows up in hostPath volumes
@@ -41,17 +41,17 @@ def _mount_tmpfs(volume: dict[str, Any]) -> None:
     linux.mount("tmpfs", volume["path"], "tmpfs", flags=flags, data=f"mode=1777{size}")
 
 
-def _lay_cable(spaces: anchor.Spaces) -> None:
+def _add_veth(namespaces: namespace_holder.Namespaces) -> None:
     """A network namespace with a cable to the cluster's bridge."""
     linux.unshare(linux.NEWNET)
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     far = f"yard{os.getpid()}"
-    linux.setns(spaces.network, linux.NEWNET)
+    linux.setns(namespaces.network, linux.NEWNET)
     try:
-        netlink.add_veth(far, INTERFACE, peer_namespace=own, bridge=spaces.bridge)
+        netlink.add_veth(far, INTERFACE, peer_namespace=own, bridge=namespaces.bridge)
     except FileExistsError:  # left by a shim of the same number that was killed
         netlink.remove_link(far)
-        netlink.add_veth(far, INTERFACE, peer_namespace=own, bridge=spaces.bridge)
+        netlink.add_veth(far, INTERFACE, peer_namespace=own, bridge=namespaces.bridge)
     linux.setns(own, linux.NEWNET)
     os.close(own)
     netlink.link_up("lo")

@@ -14,14 +14,14 @@ import socket
 import time
 from typing import Any, NamedTuple
 
-from torchyard.node.shim import linux, netlink, record, redirect, wire
-from torchyard.node.shim.serving import Server, close_others
+from torchyard.node.shim import linux, netlink, outbound_nat, records, wire
+from torchyard.node.shim.socket_server import UnixSocketServer, close_others
 
 SOCKET = "network.sock"
 _STARTUP_SECONDS = 10.0
 
 
-class Spaces(NamedTuple):
+class Namespaces(NamedTuple):
     """Open files of the namespaces pods join, and the bridge in there; empty where pods have no networks."""
 
     user: int
@@ -33,9 +33,9 @@ class Spaces(NamedTuple):
         return self.user, self.network
 
 
-def find_or_start(root: str, settings: dict[str, Any]) -> Spaces:
-    """The namespaces of the living anchor, or of a new one."""
-    known = record.read(f"{root}/anchor.json")
+def find_or_start(root: str, settings: dict[str, Any]) -> Namespaces:
+    """The namespaces of the living namespace holder, or of a new one."""
+    known = records.read(f"{root}/namespace_holder.json")
     if known:
         with contextlib.suppress(OSError):
             channel = wire.connect(root, SOCKET, timeout=_STARTUP_SECONDS)
@@ -43,24 +43,24 @@ def find_or_start(root: str, settings: dict[str, Any]) -> Spaces:
             answer, _ = wire.receive(channel)
             channel.close()
             if answer and answer.get("pid") == known["pid"]:
-                return _spaces_of(known["pid"], settings)
+                return _open_namespaces(known["pid"], settings)
     return _start(root, settings)
 
 
-def _spaces_of(pid: int, settings: dict[str, Any]) -> Spaces:
+def _open_namespaces(pid: int, settings: dict[str, Any]) -> Namespaces:
     user, network = (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("user", "net"))
-    return Spaces(user, network, (settings["network"] or {}).get("bridge", ""))
+    return Namespaces(user, network, (settings["network"] or {}).get("bridge", ""))
 
 
-def _start(root: str, settings: dict[str, Any]) -> Spaces:
-    """Fork the anchor; its maps are written from outside, as the kernel wants it for a whole range of ids."""
+def _start(root: str, settings: dict[str, Any]) -> Namespaces:
+    """Fork the namespace holder; its maps are written from outside, as the kernel wants it for a whole range of ids."""
     ready_read, ready_write = os.pipe()
     mapped_read, mapped_write = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             os.setsid()
-            linux.set_process_name("yard-anchor")
+            linux.set_process_name("yard-namespaces")
             close_others([ready_write, mapped_read])
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             linux.unshare(linux.NEWUSER | (linux.NEWNET if settings["network"] else 0))
@@ -71,7 +71,7 @@ def _start(root: str, settings: dict[str, Any]) -> Spaces:
             os.setuid(0)
             if settings["network"]:
                 _bring_up(root, settings["network"])
-            server = Anchor(root)
+            server = NamespaceHolder(root)
             os.write(ready_write, b"n")
             os.close(ready_write)
             server.loop.run()
@@ -88,14 +88,14 @@ def _start(root: str, settings: dict[str, Any]) -> Spaces:
     os.close(mapped_write)
     _expect(ready_read, b"n")
     os.close(ready_read)
-    record.write(f"{root}/anchor.json", {"pid": pid, "startedAt": time.time()})
-    return _spaces_of(pid, settings)
+    records.write(f"{root}/namespace_holder.json", {"pid": pid, "startedAt": time.time()})
+    return _open_namespaces(pid, settings)
 
 
 def _expect(pipe: int, sign: bytes) -> None:
     said = os.read(pipe, 4096)
     if said != sign:
-        raise OSError(said[1:].decode() or "the network's anchor ended before it was ready")
+        raise OSError(said[1:].decode() or "the namespace holder ended before it was ready")
 
 
 def _bring_up(root: str, network: dict[str, Any]) -> None:
@@ -105,12 +105,12 @@ def _bring_up(root: str, network: dict[str, Any]) -> None:
     netlink.link_up(network["bridge"])
     netlink.own_whole_range(network["services"], network["services_prefix"])
     if network.get("relay"):
-        said = redirect.lead_out(network, lock=f"{root}/xtables.lock")
+        said = outbound_nat.lead_out(network, lock=f"{root}/xtables.lock")
         if said:
             os.write(2, f"pods cannot reach the outside: {said}\n".encode())
 
 
-class Anchor(Server):
+class NamespaceHolder(UnixSocketServer):
     def __init__(self, root: str) -> None:
         super().__init__(root, SOCKET)
         self._listening: dict[tuple[str, str, int], socket.socket] = {}
