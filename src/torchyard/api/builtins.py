@@ -28,7 +28,9 @@ STORED_IN = {
 def builtin_resources() -> tuple[Resource, ...]:
     """Every built-in resource; groups and versions in order of preference, resources by name."""
     table = orjson.loads((DATA / "resources.json").read_bytes())
-    return tuple(resource for each in table for resource in _version(each["group"], each["version"], each["resources"]))
+    return tuple(
+        resource for entry in table for resource in _version(entry["group"], entry["version"], entry["resources"])
+    )
 
 
 def _version(group: str, version: str, rows: list[dict[str, Any]]) -> list[Resource]:

@@ -198,7 +198,7 @@ def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, e
             problems = names.label_problems(request)
             errs.extend(field_errors.invalid(f"{field}.request", request, problem) for problem in problems)
         key = f"{name}/{request}" if request else name
-        overlaps = not request and any(one.startswith(f"{name}/") for one in seen)
+        overlaps = not request and any(key.startswith(f"{name}/") for key in seen)
         if name in seen or key in seen or overlaps:
             errs.append(field_errors.duplicate(field, name if name in seen or overlaps else key))
         seen.add(key)

@@ -8,16 +8,16 @@ from torchyard.api.objects import Object
 
 
 def find(conditions: Iterable[Object], type: str) -> Object | None:
-    for one in conditions:
-        if one["type"] == type:
-            return one
+    for condition in conditions:
+        if condition["type"] == type:
+            return condition
     return None
 
 
 def is_true(conditions: Iterable[Object], type: str) -> bool:
-    for one in conditions:
-        if one["type"] == type:
-            return bool(one["status"] == "True")
+    for condition in conditions:
+        if condition["type"] == type:
+            return bool(condition["status"] == "True")
     return False
 
 
@@ -37,8 +37,8 @@ def with_condition(
     generation: int | None = None,
 ) -> list[Object]:
     """The conditions with one of them set; its place stays what it was."""
-    found = list(conditions)
-    made: Object = {
+    updated = list(conditions)
+    new: Object = {
         "type": type,
         "status": "True" if status else "False",
         "reason": reason,
@@ -46,11 +46,11 @@ def with_condition(
         "lastTransitionTime": now,
     }
     if generation is not None:
-        made["observedGeneration"] = generation
-    for index, one in enumerate(found):
-        if one["type"] == type:
-            if one["status"] == made["status"]:
-                made["lastTransitionTime"] = one["lastTransitionTime"]
-            found[index] = made
-            return found
-    return [*found, made]
+        new["observedGeneration"] = generation
+    for index, condition in enumerate(updated):
+        if condition["type"] == type:
+            if condition["status"] == new["status"]:
+                new["lastTransitionTime"] = condition["lastTransitionTime"]
+            updated[index] = new
+            return updated
+    return [*updated, new]

@@ -15,10 +15,10 @@ def format_diff(old: Any, new: Any) -> str:
 
     An absent field, null and an empty value are the same thing: the server writes them alike.
     """
-    found = list(_walk(old, new, ""))
-    lines = [f"  {path or '.'}: - {format_value(was)} + {format_value(now)}" for path, was, now in found[:_MOST]]
-    if len(found) > _MOST:
-        lines.append(f"  … and {len(found) - _MOST} more")
+    changes = list(_walk(old, new, ""))
+    lines = [f"  {path or '.'}: - {format_value(was)} + {format_value(now)}" for path, was, now in changes[:_MOST]]
+    if len(changes) > _MOST:
+        lines.append(f"  … and {len(changes) - _MOST} more")
     return "\n".join(lines)
 
 

@@ -150,9 +150,9 @@ def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusE
     """422 with one cause per fault; the message lists them all, as kubectl prints it."""
     # the same fault found twice is two causes but one sentence, as upstream has it
     lines = list(dict.fromkeys(str(error) for error in errs))
-    said = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
+    text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, group, name, causes=[error.cause() for error in errs])
-    return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {said}', details=details)
+    return StatusError(422, "Invalid", f'{qualified(kind, group)} "{name}" is invalid: {text}', details=details)
 
 
 def too_many_requests(message: str, *, retry_after: int = 1, **more: Any) -> StatusError:
@@ -166,8 +166,10 @@ def internal(message: str) -> StatusError:
     )
 
 
-def not_implemented(what: str) -> StatusError:
-    return StatusError(501, "NotImplemented", f"{what} is not served by Torchyard; docs/compatibility.md lists what is")
+def not_implemented(feature: str) -> StatusError:
+    return StatusError(
+        501, "NotImplemented", f"{feature} is not served by Torchyard; docs/compatibility.md lists what is"
+    )
 
 
 def unavailable(message: str) -> StatusError:

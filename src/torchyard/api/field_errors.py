@@ -50,7 +50,7 @@ def wrong_type(field: str, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[str]) -> FieldError:
-    detail = "supported values: " + ", ".join(format_value(one) for one in allowed)
+    detail = "supported values: " + ", ".join(format_value(supported) for supported in allowed)
     return FieldError("FieldValueNotSupported", field, f"Unsupported value: {format_value(value)}: {detail}")
 
 

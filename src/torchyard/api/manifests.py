@@ -47,14 +47,14 @@ class MisplacedLine:
 def read(text: str, origin: str) -> list[Object]:
     """The objects of a manifest, Lists taken apart. `origin` names the file in messages."""
     try:
-        found = [one for one in yaml.load_all(text, Loader=yaml.CSafeLoader) if one is not None]
+        documents = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document is not None]
     except yaml.YAMLError as error:
         raise _unreadable(text, origin, _words(error)) from error
-    objects = [item for one in found for item in _items(one)]
+    objects = [item for document in documents for item in _items(document)]
     if not objects:
         raise ManifestError(f"{origin} holds no object")
-    for one in objects:
-        problem = _problem(one)
+    for obj in objects:
+        problem = _problem(obj)
         if problem:
             raise _unreadable(text, origin, problem)
     return objects
@@ -63,9 +63,9 @@ def read(text: str, origin: str) -> list[Object]:
 def find_misplaced_lines(text: str) -> list[MisplacedLine]:
     """The lines that stand beside what they belong under."""
     lines = [
-        (number, found)
+        (number, match)
         for number, line in enumerate(text.expandtabs(2).splitlines(), 1)
-        if (found := _KEY.match(line)) is not None
+        if (match := _KEY.match(line)) is not None
     ]
     shifts = []
     for (above, parent), (number, child) in itertools.pairwise(lines):
@@ -81,12 +81,12 @@ def find_misplaced_lines(text: str) -> list[MisplacedLine]:
 def indentation_hint(shifts: list[MisplacedLine]) -> str:
     """What to do about them."""
     first, *others = shifts
-    more = f"; the same holds for line {', '.join(str(one.line) for one in others)}" if others else ""
+    more = f"; the same holds for line {', '.join(str(other.line) for other in others)}" if others else ""
     return f"put {first.spaces} spaces before line {first.line} and everything that belongs to it{more}"
 
 
-def _column(found: re.Match[str]) -> int:
-    return len(found["indent"]) + len(found["dash"] or "")
+def _column(match: re.Match[str]) -> int:
+    return len(match["indent"]) + len(match["dash"] or "")
 
 
 def _unreadable(text: str, origin: str, problem: str) -> ManifestError:

@@ -49,8 +49,8 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 def _pattern(sentence: str, pattern: str, *examples: str) -> str:
     """The sentence about a pattern, as upstream's `RegexError` builds it (its double space included)."""
-    told = " or ".join(f"'{one}', " for one in examples)
-    return f"{sentence} (e.g. {told}regex used for validation is '{pattern}')"
+    listed = " or ".join(f"'{example}', " for example in examples)
+    return f"{sentence} (e.g. {listed}regex used for validation is '{pattern}')"
 
 
 _SUBDOMAIN_WORDS = _pattern(

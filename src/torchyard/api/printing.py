@@ -92,16 +92,16 @@ def columns_of(group: str, plural: str) -> Columns:
     return COLUMNS.get((group, plural), GENERIC)
 
 
-def include_object(asked: str) -> IncludeObject:
+def include_object(text: str) -> IncludeObject:
     """The meaning of the `includeObject` parameter. Raises a 400 for anything unknown."""
-    match asked:
+    match text:
         case "" | "Metadata":
             return "Metadata"
         case "Object" | "None":
-            return asked
+            return text
     raise bad_request(
         "Unable to convert to Table as requested: includeObject:"
-        f" Invalid value: {format_value(asked)}: must be 'Metadata', 'Object', 'None', or empty"
+        f" Invalid value: {format_value(text)}: must be 'Metadata', 'Object', 'None', or empty"
     )
 
 
@@ -125,8 +125,8 @@ def table(
     rows: list[Object] = []
     for obj in objects:
         row: Object = {"cells": cells(obj, now)}
-        if conditions is not None and (found := conditions(obj)):
-            row["conditions"] = found
+        if conditions is not None and (row_conditions := conditions(obj)):
+            row["conditions"] = row_conditions
         if include == "Metadata":
             row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": obj["metadata"]}
         else:
@@ -136,6 +136,6 @@ def table(
         "kind": "Table",
         "apiVersion": api_version,
         "metadata": metadata or {},
-        "columnDefinitions": [one.definition() for one in columns.columns] if definitions else None,
+        "columnDefinitions": [column.definition() for column in columns.columns] if definitions else None,
         "rows": rows,
     }

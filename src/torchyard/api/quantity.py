@@ -211,5 +211,5 @@ def canonical(text: str | int | float) -> str:
 
 def compare(left: str | int | float, right: str | int | float) -> int:
     """-1, 0 or 1, as `left` is less than, equal to or more than `right`."""
-    one, other = parse(left).nano, parse(right).nano
-    return (one > other) - (one < other)
+    left_nano, other = parse(left).nano, parse(right).nano
+    return (left_nano > other) - (left_nano < other)

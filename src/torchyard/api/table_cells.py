@@ -37,9 +37,9 @@ def name_of(obj: Object) -> str:
     return name
 
 
-def format_labels(found: Mapping[str, str] | None) -> str:
+def format_labels(labels: Mapping[str, str] | None) -> str:
     """`a=1,b=2`."""
-    return ",".join(f"{key}={found[key]}" for key in sorted(found)) if found else NONE
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) if labels else NONE
 
 
 def format_selector(selector: Mapping[str, Any] | None) -> str:
@@ -48,21 +48,24 @@ def format_selector(selector: Mapping[str, Any] | None) -> str:
 
 def container_names_and_images(template_spec: Mapping[str, Any]) -> list[str]:
     """Two cells: names and images."""
-    found = template_spec.get("containers") or ()
-    return [",".join(one.get("name", "") for one in found), ",".join(one.get("image", "") for one in found)]
+    listed = template_spec.get("containers") or ()
+    return [
+        ",".join(container.get("name", "") for container in listed),
+        ",".join(container.get("image", "") for container in listed),
+    ]
 
 
-def truncate_list(found: Sequence[str], total: int, empty: str) -> str:
+def truncate_list(first: Sequence[str], total: int, empty: str) -> str:
     """A list of which only the beginning is shown."""
-    text = ",".join(found)
-    return f"{text} + {total - len(found)} more..." if total > len(found) else text or empty
+    text = ",".join(first)
+    return f"{text} + {total - len(first)} more..." if total > len(first) else text or empty
 
 
 def condition_status(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> str:
     """The status of a condition; empty where there is none of that type."""
-    for one in conditions or ():
-        if one.get("type") == kind:
-            return str(one.get("status", ""))
+    for condition in conditions or ():
+        if condition.get("type") == kind:
+            return str(condition.get("status", ""))
     return ""
 
 
@@ -74,7 +77,7 @@ def format_bool(value: bool | None) -> str:
 def load_balancer(status: Mapping[str, Any] | None) -> str:
     """Addresses of a load balancer, sorted."""
     ingress = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
-    return ",".join(sorted({one.get("ip") or one.get("hostname") or "" for one in ingress} - {""}))
+    return ",".join(sorted({entry.get("ip") or entry.get("hostname") or "" for entry in ingress} - {""}))
 
 
 CONTAINERS = (

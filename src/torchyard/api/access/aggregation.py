@@ -10,7 +10,7 @@ from torchyard.api.selectors.labels import from_object
 
 def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
     """A ClusterRole's own rules, or the union of those of the roles its aggregationRule selects."""
-    return _rules_below(role, sorted(roles, key=lambda one: str(one["metadata"]["name"])), frozenset())
+    return _rules_below(role, sorted(roles, key=lambda role: str(role["metadata"]["name"])), frozenset())
 
 
 def _rules_below(role: Object, roles: Sequence[Object], above: frozenset[str]) -> list[Object]:
@@ -22,6 +22,6 @@ def _rules_below(role: Object, roles: Sequence[Object], above: frozenset[str]) -
     rules: list[Object] = []
     for other in roles:
         labels = other["metadata"].get("labels")
-        if other["metadata"]["name"] not in above and any(one.matches(labels) for one in selecting):
+        if other["metadata"]["name"] not in above and any(selector.matches(labels) for selector in selecting):
             rules.extend(rule for rule in _rules_below(other, roles, above) if rule not in rules)
     return rules

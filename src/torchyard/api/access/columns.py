@@ -17,9 +17,14 @@ def _binding_cells(binding: Object, now: datetime) -> list[Cell]:
         name_of(binding),
         f"{ref.get('kind', '')}/{ref.get('name', '')}",
         age_of(binding, now),
-        *(", ".join(one["name"] for one in subjects if one.get("kind") == kind) for kind in ("User", "Group")),
+        *(
+            ", ".join(subject["name"] for subject in subjects if subject.get("kind") == kind)
+            for kind in ("User", "Group")
+        ),
         ", ".join(
-            f"{one.get('namespace', '')}/{one['name']}" for one in subjects if one.get("kind") == "ServiceAccount"
+            f"{subject.get('namespace', '')}/{subject['name']}"
+            for subject in subjects
+            if subject.get("kind") == "ServiceAccount"
         ),
     ]
 
@@ -47,8 +52,8 @@ WEBHOOKS = Columns((NAME, Column("Webhooks", "integer", description="How many th
 def _policy_cells(policy: Object, now: datetime) -> list[Cell]:
     spec = policy.get("spec") or {}
     kind = spec.get("paramKind")
-    shown = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
-    return [name_of(policy), len(spec.get("validations") or ()), shown, age_of(policy, now)]
+    param_kind = f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
+    return [name_of(policy), len(spec.get("validations") or ()), param_kind, age_of(policy, now)]
 
 
 ADMISSION_POLICIES = Columns(
@@ -65,12 +70,12 @@ ADMISSION_POLICIES = Columns(
 def _policy_binding_cells(binding: Object, now: datetime) -> list[Cell]:
     spec = binding.get("spec") or {}
     parameter = spec.get("paramRef")
-    shown = UNSET
+    param_ref = UNSET
     if parameter and parameter.get("name"):
-        shown = f"{parameter.get('namespace') or '*'}/{parameter['name']}"
+        param_ref = f"{parameter.get('namespace') or '*'}/{parameter['name']}"
     elif parameter:
-        shown = format_selector(parameter.get("selector"))
-    return [name_of(binding), spec.get("policyName") or "", shown, age_of(binding, now)]
+        param_ref = format_selector(parameter.get("selector"))
+    return [name_of(binding), spec.get("policyName") or "", param_ref, age_of(binding, now)]
 
 
 ADMISSION_POLICY_BINDINGS = Columns(
@@ -98,7 +103,7 @@ def _signing_request_cells(request: Object, now: datetime) -> list[Cell]:
 
 
 def _signing_status(status: Object) -> str:
-    kinds = {one.get("type") for one in status.get("conditions") or ()}
+    kinds = {condition.get("type") for condition in status.get("conditions") or ()}
     word = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
     failed = ",Failed" if "Failed" in kinds else ""
     return f"{word}{failed}{',Issued' if status.get('certificate') else ''}"
@@ -117,15 +122,15 @@ SIGNING_REQUESTS = Columns(
 )
 
 
-def _api_service_cells(found: Object, now: datetime) -> list[Cell]:
-    service = (found.get("spec") or {}).get("service")
+def _api_service_cells(api_service: Object, now: datetime) -> list[Cell]:
+    service = (api_service.get("spec") or {}).get("service")
     available = "Unknown"
-    for one in (found.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Available":
-            status = one.get("status", "")
-            available = status if status == "True" else f"{status} ({one.get('reason', '')})"
+    for condition in (api_service.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Available":
+            status = condition.get("status", "")
+            available = status if status == "True" else f"{status} ({condition.get('reason', '')})"
     where = f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local"
-    return [name_of(found), where, available, age_of(found, now)]
+    return [name_of(api_service), where, available, age_of(api_service, now)]
 
 
 API_SERVICES = Columns(
@@ -142,9 +147,9 @@ API_SERVICES = Columns(
 def _flow_schema_cells(schema: Object, now: datetime) -> list[Cell]:
     spec = schema.get("spec") or {}
     missing = "?"
-    for one in (schema.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Dangling":
-            missing = one.get("status", "")
+    for condition in (schema.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "Dangling":
+            missing = condition.get("status", "")
     return [
         name_of(schema),
         (spec.get("priorityLevelConfiguration") or {}).get("name") or "",

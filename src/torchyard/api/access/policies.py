@@ -122,11 +122,11 @@ def _check_variable(variable: Object, at: str, errs: list[FieldError]) -> None:
 def _check_validation(validation: Object, at: str, errs: list[FieldError]) -> None:
     _check_expression(validation, "expression", at, errs)
     for name in ("messageExpression", "message"):
-        said = validation.get(name) or ""
-        if said and not said.strip():
-            errs.append(field_errors.invalid(f"{at}.{name}", said, "must be non-empty if specified"))
-        elif name == "message" and "\n" in said.strip():
-            errs.append(field_errors.invalid(f"{at}.{name}", said, "must not contain line breaks"))
+        text = validation.get(name) or ""
+        if text and not text.strip():
+            errs.append(field_errors.invalid(f"{at}.{name}", text, "must be non-empty if specified"))
+        elif name == "message" and "\n" in text.strip():
+            errs.append(field_errors.invalid(f"{at}.{name}", text, "must not contain line breaks"))
     checks.optional_enum(validation.get("reason"), _REASONS, f"{at}.reason", errs)
 
 
@@ -157,7 +157,7 @@ def _check_reference(reference: Object, at: str, errs: list[FieldError]) -> None
     name, selector, missing = reference.get("name"), reference.get("selector"), reference.get("parameterNotFoundAction")
     if name and selector is not None:
         detail = "name and selector are mutually exclusive"
-        errs += [field_errors.forbidden(f"{at}.{one}", detail) for one in ("name", "selector")]
+        errs += [field_errors.forbidden(f"{at}.{name}", detail) for name in ("name", "selector")]
     elif not name and selector is None:
         errs.append(field_errors.required(at, "one of name or selector must be specified"))
     if missing is None:

@@ -88,11 +88,11 @@ def check_rule(rule: Object, at: str, errs: list[FieldError]) -> None:
     _check_star(operations, f"{at}.operations", "operations", errs)
     for index, operation in enumerate(operations):
         checks.optional_enum(operation, _OPERATIONS, f"{at}.operations[{index}]", errs)
-    for name, shown in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+    for name, label in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
         values = rule.get(name) or []
         if not values:
             errs.append(field_errors.required(f"{at}.{name}"))
-        _check_star(values, f"{at}.{name}", shown, errs)
+        _check_star(values, f"{at}.{name}", label, errs)
         if name == "apiVersions":
             errs.extend(
                 field_errors.required(f"{at}.{name}[{index}]") for index, value in enumerate(values) if not value
@@ -101,9 +101,9 @@ def check_rule(rule: Object, at: str, errs: list[FieldError]) -> None:
     checks.optional_enum(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{at}.scope", errs)
 
 
-def _check_star(values: list[str], field: str, shown: str, errs: list[FieldError]) -> None:
+def _check_star(values: list[str], field: str, label: str, errs: list[FieldError]) -> None:
     if "*" in values and len(values) > 1:
-        errs.append(field_errors.invalid(field, values, f"if '*' is present, must not specify other {shown}"))
+        errs.append(field_errors.invalid(field, values, f"if '*' is present, must not specify other {label}"))
 
 
 def _check_resources(resources: list[str], at: str, errs: list[FieldError]) -> None:
@@ -119,7 +119,7 @@ def _check_resources(resources: list[str], at: str, errs: list[FieldError]) -> N
             errs.append(field_errors.required(field))
         elif slash:
             # what came before says this already
-            wider = next((one for one in (f"{name}/*", f"*/{part}") if one in resources[:index]), "")
+            wider = next((pattern for pattern in (f"{name}/*", f"*/{part}") if pattern in resources[:index]), "")
             if wider:
                 detail = f"if '{wider}' is present, must not specify {resource}"
                 errs.append(field_errors.invalid(field, resource, detail))
@@ -178,7 +178,7 @@ def _check_path(path: str, field: str, errs: list[FieldError]) -> None:
             errs.append(field_errors.invalid(field, path, f"segment[{index}] may not be empty"))
         else:
             problems = names.subdomain_problems(segment)
-            checks.report_problems([f"segment[{index}]: {one}" for one in problems], field, path, errs)
+            checks.report_problems([f"segment[{index}]: {problem}" for problem in problems], field, path, errs)
 
 
 def check_conditions(conditions: list[Object], at: str, errs: list[FieldError]) -> None:

@@ -26,7 +26,7 @@ def _node_cells(node: Object, now: datetime) -> list[Cell]:
         age_of(node, now),
         info.get("kubeletVersion") or "",
         *(
-            next((one["address"] for one in addresses if one.get("type") == kind), NONE)
+            next((address["address"] for address in addresses if address.get("type") == kind), NONE)
             for kind in ("InternalIP", "ExternalIP")
         ),
         *(info.get(field) or UNKNOWN for field in ("osImage", "kernelVersion", "containerRuntimeVersion")),
@@ -39,9 +39,9 @@ def _node_status(spec: Object, status: Object) -> str:
     return f"{word},SchedulingDisabled" if spec.get("unschedulable") else word
 
 
-def _roles(found: dict[str, str]) -> list[str]:
-    roles = {key.removeprefix(_ROLE_PREFIX) for key in found if key.startswith(_ROLE_PREFIX)}
-    return sorted((roles | {found.get(_ROLE_LABEL, "")}) - {""})
+def _roles(labels: dict[str, str]) -> list[str]:
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    return sorted((roles | {labels.get(_ROLE_LABEL, "")}) - {""})
 
 
 NODES = Columns(
@@ -145,8 +145,12 @@ def _namespace_cells(namespace: Object, now: datetime) -> list[Cell]:
 NAMESPACES = Columns((NAME, Column("Status", description="Active or going away."), AGE), _namespace_cells)
 
 
-def _config_map_cells(found: Object, now: datetime) -> list[Cell]:
-    return [name_of(found), len(found.get("data") or ()) + len(found.get("binaryData") or ()), age_of(found, now)]
+def _config_map_cells(config_map: Object, now: datetime) -> list[Cell]:
+    return [
+        name_of(config_map),
+        len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ()),
+        age_of(config_map, now),
+    ]
 
 
 CONFIG_MAPS = Columns((NAME, Column("Data", description="How many entries it has."), AGE), _config_map_cells)
@@ -180,8 +184,8 @@ def _quota_cells(quota: Object, now: datetime) -> list[Cell]:
     requests: list[str] = []
     limits: list[str] = []
     for resource in sorted(hard):
-        shown = f"{resource}: {used.get(resource, 0)}/{hard[resource]}"
-        (limits if resource.startswith("limits") else requests).append(shown)
+        pair = f"{resource}: {used.get(resource, 0)}/{hard[resource]}"
+        (limits if resource.startswith("limits") else requests).append(pair)
     return [name_of(quota), ", ".join(requests), ", ".join(limits), age_of(quota, now)]
 
 
@@ -203,13 +207,13 @@ def _lease_cells(lease: Object, now: datetime) -> list[Cell]:
 LEASES = Columns((NAME, Column("Holder", description="Who has it."), AGE), _lease_cells)
 
 
-def _priority_class_cells(found: Object, now: datetime) -> list[Cell]:
+def _priority_class_cells(priority_class: Object, now: datetime) -> list[Cell]:
     return [
-        name_of(found),
-        found.get("value") or 0,
-        bool(found.get("globalDefault")),
-        age_of(found, now),
-        found.get("preemptionPolicy") or "",
+        name_of(priority_class),
+        priority_class.get("value") or 0,
+        bool(priority_class.get("globalDefault")),
+        age_of(priority_class, now),
+        priority_class.get("preemptionPolicy") or "",
     ]
 
 
@@ -225,18 +229,18 @@ PRIORITY_CLASSES = Columns(
 )
 
 
-def _runtime_class_cells(found: Object, now: datetime) -> list[Cell]:
-    return [name_of(found), found.get("handler") or "", age_of(found, now)]
+def _runtime_class_cells(runtime_class: Object, now: datetime) -> list[Cell]:
+    return [name_of(runtime_class), runtime_class.get("handler") or "", age_of(runtime_class, now)]
 
 
 RUNTIME_CLASSES = Columns((NAME, Column("Handler", description="The runtime behind it."), AGE), _runtime_class_cells)
 
 
-def _component_status_cells(found: Object, now: datetime) -> list[Cell]:
-    conditions = found.get("conditions") or ()
-    healthy: Object = next((one for one in conditions if one.get("type") == "Healthy"), {})
+def _component_status_cells(component_status: Object, now: datetime) -> list[Cell]:
+    conditions = component_status.get("conditions") or ()
+    healthy: Object = next((condition for condition in conditions if condition.get("type") == "Healthy"), {})
     word = {"True": "Healthy", "False": "Unhealthy"}.get(healthy.get("status", ""), "Unknown")
-    return [name_of(found), word, healthy.get("message") or "", healthy.get("error") or ""]
+    return [name_of(component_status), word, healthy.get("message") or "", healthy.get("error") or ""]
 
 
 COMPONENT_STATUSES = Columns(

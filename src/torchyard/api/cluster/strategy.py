@@ -72,8 +72,8 @@ class NodeStrategy(StatusSubresourceStrategy):
     def warnings(self, obj: Object) -> list[str]:
         unused = "this field is deprecated, and is unused by Kubernetes"
         spec = obj.get("spec") or {}
-        found = ["spec.configSource: the feature is no longer supported"] if spec.get("configSource") else []
-        return found + ([f"spec.externalID: {unused}"] if spec.get("externalID") else [])
+        warnings = ["spec.configSource: the feature is no longer supported"] if spec.get("configSource") else []
+        return warnings + ([f"spec.externalID: {unused}"] if spec.get("externalID") else [])
 
     def selectable(self, obj: Object) -> dict[str, str]:
         return {"spec.unschedulable": "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
@@ -86,7 +86,7 @@ class ServiceAccountStrategy(Strategy):
     def prepare_create(self, obj: Object) -> None:
         """Of a secret only its name counts."""
         if obj.get("secrets"):
-            obj["secrets"] = [{"name": one["name"]} if one.get("name") else {} for one in obj["secrets"]]
+            obj["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in obj["secrets"]]
 
     def prepare_update(self, new: Object, old: Object) -> None:
         self.prepare_create(new)

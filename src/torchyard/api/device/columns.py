@@ -33,14 +33,14 @@ def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
 RESOURCE_CLAIMS = Columns((NAME, Column("State", description="How far the claim has come."), AGE), _claim_cells)
 
 
-def _slice_cells(found: Object, now: datetime) -> list[Cell]:
-    spec = found.get("spec") or {}
+def _slice_cells(resource_slice: Object, now: datetime) -> list[Cell]:
+    spec = resource_slice.get("spec") or {}
     return [
-        name_of(found),
+        name_of(resource_slice),
         spec.get("nodeName") or "",
         spec.get("driver") or "",
         (spec.get("pool") or {}).get("name") or "",
-        age_of(found, now),
+        age_of(resource_slice, now),
     ]
 
 

@@ -50,8 +50,8 @@ class DeviceClassStrategy(Strategy):
         selectors = (obj.get("spec") or {}).get("selectors") or ()
         return [
             field_errors.required(f"spec.selectors[{index}].cel")
-            for index, one in enumerate(selectors)
-            if not one.get("cel")
+            for index, selector in enumerate(selectors)
+            if not selector.get("cel")
         ]
 
 

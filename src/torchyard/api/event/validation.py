@@ -49,8 +49,8 @@ def validate_new_event_update(new: Object, old: Object) -> list[FieldError]:
     """A change by way of events.k8s.io/v1: only the series goes on."""
     errs = validate_event(new, reporter_field="reportingController")
     for name in _FIXED:
-        shown = "reportingController" if name == "reportingComponent" else name
-        checks.immutable(new.get(name), old.get(name), shown, errs)
+        field = "reportingController" if name == "reportingComponent" else name
+        checks.immutable(new.get(name), old.get(name), field, errs)
     return errs
 
 

@@ -51,18 +51,18 @@ def count_indexes(text: str, completions: int) -> int:
 
 
 def _intervals(text: str, completions: int) -> list[tuple[int, int]]:
-    found = []
+    intervals = []
     for part in text.split(",") if text else ():
         try:
-            found.append(parse_interval(part, completions))
+            intervals.append(parse_interval(part, completions))
         except IndexesError:
             continue  # told where the format is checked
-    return found
+    return intervals
 
 
-def first_overlap(one: str, other: str, completions: int) -> int | None:
+def first_overlap(text: str, other: str, completions: int) -> int | None:
     """The lowest index that both texts name, if any."""
-    left, right = _intervals(one, completions), _intervals(other, completions)
+    left, right = _intervals(text, completions), _intervals(other, completions)
     at = 0
     for first, last in left:
         while at < len(right) and right[at][1] < first:

@@ -25,7 +25,9 @@ def check_failure_policy(spec: Object, at: str, errs: list[FieldError]) -> None:
     if len(rules) > _MAX_RULES:
         errs.append(field_errors.too_many(f"{at}.rules", len(rules), _MAX_RULES))
     pod = spec["template"].get("spec") or {}
-    containers = {one.get("name") for kind in ("containers", "initContainers") for one in pod.get(kind) or ()}
+    containers = {
+        container.get("name") for kind in ("containers", "initContainers") for container in pod.get(kind) or ()
+    }
     for index, rule in enumerate(rules):
         field, action = f"{at}.rules[{index}]", rule.get("action") or ""
         if not action:

@@ -16,11 +16,17 @@ _TERMINAL = ("Failed", "Complete", "FailureTarget")
 
 def is_true(status: Object, kind: str) -> bool:
     """Whether a condition is there and true."""
-    return any(one.get("type") == kind and one.get("status") == "True" for one in status.get("conditions") or ())
+    return any(
+        condition.get("type") == kind and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
 
 
 def _is_false(status: Object, kind: str) -> bool:
-    return any(one.get("type") == kind and one.get("status") == "False" for one in status.get("conditions") or ())
+    return any(
+        condition.get("type") == kind and condition.get("status") == "False"
+        for condition in status.get("conditions") or ()
+    )
 
 
 def is_finished(status: Object) -> bool:

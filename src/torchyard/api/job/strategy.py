@@ -46,8 +46,8 @@ class JobStrategy(StatusSubresourceStrategy):
         super().prepare_create(obj)
         drop_disabled_fields(obj["spec"]["template"]["spec"])
         template = obj["spec"]["template"]["metadata"]
-        said = obj["metadata"].get("labels")
-        taken_over = not said or said is template.get("labels")
+        labels = obj["metadata"].get("labels")
+        taken_over = not labels or labels is template.get("labels")
         if not obj["spec"].get("manualSelector"):
             generate_selector(obj)
         own = template.get("labels")
@@ -71,13 +71,13 @@ class JobStrategy(StatusSubresourceStrategy):
         return validate_job_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
-        found = []
+        warnings = []
         if problems := names.label_problems(obj["metadata"].get("name") or ""):
-            found.append(f"{_POD_NAMES}: [{' '.join(problems)}]")
+            warnings.append(f"{_POD_NAMES}: [{' '.join(problems)}]")
         spec = obj["spec"]
         if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 100_000:
-            found += _many_completions(spec)
-        return found + template_warnings(spec["template"], "spec.template")
+            warnings += _many_completions(spec)
+        return warnings + template_warnings(spec["template"], "spec.template")
 
     def selectable(self, obj: Object) -> dict[str, str]:
         return {"status.successful": str((obj.get("status") or {}).get("succeeded") or 0)}
@@ -105,8 +105,8 @@ class CronJobStrategy(StatusSubresourceStrategy):
         return validate_cron_job_update(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
-        found = []
+        warnings = []
         if problems := names.label_problems(obj["metadata"].get("name") or ""):
-            found.append(f"{_POD_NAMES}: [{' '.join(problems)}]")
+            warnings.append(f"{_POD_NAMES}: [{' '.join(problems)}]")
         template = (obj["spec"]["jobTemplate"].get("spec") or {}).get("template") or {}
-        return found + template_warnings(template, "spec.jobTemplate.spec.template")
+        return warnings + template_warnings(template, "spec.jobTemplate.spec.template")

@@ -78,9 +78,9 @@ def _check_whole_spec(spec: Object, errs: list[FieldError]) -> None:
         errs += selectors.validate_object(spec["selector"], "spec.selector")
     own = (spec["template"].get("metadata") or {}).get("labels")
     if not _matches(spec.get("selector"), own or {}):
-        shown = dict(sorted(own.items())) if own else None
+        value = dict(sorted(own.items())) if own else None
         detail = "`selector` does not match template `labels`"
-        errs.append(field_errors.invalid("spec.template.metadata.labels", shown, detail))
+        errs.append(field_errors.invalid("spec.template.metadata.labels", value, detail))
 
 
 def check_job_spec(spec: Object, at: str, errs: list[FieldError]) -> None:

@@ -26,7 +26,7 @@ def add_default_tolerations(pod: Object) -> None:
     missing = [
         key
         for key in (_NOT_READY, _UNREACHABLE)
-        if not (tolerations and any(_tolerates(one, key) for one in tolerations))
+        if not (tolerations and any(_tolerates(toleration, key) for toleration in tolerations))
     ]
     if missing:
         added = [
@@ -57,19 +57,19 @@ def mount_service_account(pod: Object, account: Object, *, volume_name: str) -> 
     name = account["metadata"]["name"]
     spec["serviceAccountName"] = spec["serviceAccount"] = name
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = [dict(one) for one in account["imagePullSecrets"]]
-    wanted = spec.get("automountServiceAccountToken")
-    if wanted is None:
-        wanted = account.get("automountServiceAccountToken")
-    if wanted is False:
+        spec["imagePullSecrets"] = [dict(secret) for secret in account["imagePullSecrets"]]
+    automount = spec.get("automountServiceAccountToken")
+    if automount is None:
+        automount = account.get("automountServiceAccountToken")
+    if automount is False:
         return
     volumes = spec.get("volumes") or []
-    known = next((one["name"] for one in volumes if str(one.get("name")).startswith("kube-api-access-")), "")
+    known = next((volume["name"] for volume in volumes if str(volume.get("name")).startswith("kube-api-access-")), "")
     mounted = False
     for kind in ("initContainers", "containers"):
         for container in spec.get(kind) or ():
             mounts = container.get("volumeMounts") or []
-            if any(one.get("mountPath") == TOKEN_PATH for one in mounts):
+            if any(mount.get("mountPath") == TOKEN_PATH for mount in mounts):
                 continue
             mount = {"name": known or volume_name, "readOnly": True, "mountPath": TOKEN_PATH}
             container["volumeMounts"] = [*mounts, mount]
@@ -83,11 +83,12 @@ def check_secret_references(pod: Object, account: Object) -> None:
     annotations = account["metadata"].get("annotations") or {}
     if annotations.get("kubernetes.io/enforce-mountable-secrets") != "true":
         return
-    listed = {one.get("name") for one in account.get("secrets") or ()}
-    used = {(one.get("secret") or {}).get("secretName") for one in pod["spec"].get("volumes") or ()}
+    listed = {secret.get("name") for secret in account.get("secrets") or ()}
+    used = {(volume.get("secret") or {}).get("secretName") for volume in pod["spec"].get("volumes") or ()}
     for _, _, container in all_containers(pod["spec"]):
         used |= {
-            ((one.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name") for one in container.get("env") or ()
+            ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).get("name")
+            for variable in container.get("env") or ()
         }
     for secret in sorted(name for name in used if name and name not in listed):
         why = (
@@ -104,25 +105,27 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
     priority that is not the class's.
     """
     spec = pod["spec"]
-    wanted = spec.get("priorityClassName") or ""
+    class_name = spec.get("priorityClassName") or ""
     value, policy = 0, "PreemptLowerPriority"
-    found = None
-    if wanted:
-        found = next((one for one in classes if one["metadata"]["name"] == wanted), None)
-        if found is None:
-            raise _refused(pod, f"no PriorityClass with name {wanted} was found")
+    chosen = None
+    if class_name:
+        chosen = next(
+            (priority_class for priority_class in classes if priority_class["metadata"]["name"] == class_name), None
+        )
+        if chosen is None:
+            raise _refused(pod, f"no PriorityClass with name {class_name} was found")
     else:
-        defaults = [one for one in classes if one.get("globalDefault")]
+        defaults = [priority_class for priority_class in classes if priority_class.get("globalDefault")]
         # several defaults can only come from a race; the lowest is the harmless one
-        found = min(defaults, key=lambda one: one.get("value") or 0, default=None)
-        if found is not None:
-            spec["priorityClassName"] = found["metadata"]["name"]
-    if found is not None:
-        value, policy = found.get("value") or 0, found.get("preemptionPolicy") or policy
-    given = spec.get("priority")
-    if given is not None and given != value:
+        chosen = min(defaults, key=lambda priority_class: priority_class.get("value") or 0, default=None)
+        if chosen is not None:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+    if chosen is not None:
+        value, policy = chosen.get("value") or 0, chosen.get("preemptionPolicy") or policy
+    priority = spec.get("priority")
+    if priority is not None and priority != value:
         why = (
-            f"the integer value of priority ({given}) must not be provided in pod spec; "
+            f"the integer value of priority ({priority}) must not be provided in pod spec; "
             f"priority admission controller computed {value} from the given PriorityClass name"
         )
         raise _refused(pod, why)
@@ -140,11 +143,11 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
 def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
     """Take over overhead, node selector and tolerations of the pod's runtime class. Raises 403 where it is missing."""
     spec = pod["spec"]
-    wanted, own_overhead = spec.get("runtimeClassName"), spec.get("overhead")
-    if wanted is None and not own_overhead:
+    class_name, own_overhead = spec.get("runtimeClassName"), spec.get("overhead")
+    if class_name is None and not own_overhead:
         return
-    if wanted is not None and runtime_class is None:
-        raise _refused(pod, f'pod rejected: RuntimeClass "{wanted}" not found')
+    if class_name is not None and runtime_class is None:
+        raise _refused(pod, f'pod rejected: RuntimeClass "{class_name}" not found')
     runtime_class = runtime_class or {}
     overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}
     if own_overhead and not overhead:
@@ -161,13 +164,17 @@ def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
         raise _refused(pod, f"{why}pod.spec.nodeSelector[{clash[0]}] = {own[clash[0]]}")
     if selector:
         spec["nodeSelector"] = {**own, **selector}
-    added = [one for one in scheduling.get("tolerations") or () if one not in (spec.get("tolerations") or ())]
+    added = [
+        toleration
+        for toleration in scheduling.get("tolerations") or ()
+        if toleration not in (spec.get("tolerations") or ())
+    ]
     if added:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]
 
 
-def _same_amounts(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(quantity.compare(one[key], other[key]) == 0 for key in one)
+def _same_amounts(amounts: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return amounts.keys() == other.keys() and all(quantity.compare(amounts[key], other[key]) == 0 for key in amounts)
 
 
 def _refused(pod: Object, why: str) -> errors.StatusError:

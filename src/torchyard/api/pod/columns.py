@@ -59,7 +59,7 @@ def cells(pod: Object, now: datetime) -> list[Cell]:
     if summary.restarts and summary.last_restart:
         restarts = f"{restarts} ({age(summary.last_restart, now)} ago)"
     total = len(spec.get("containers") or ()) + sum(
-        1 for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
+        1 for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"
     )
     addresses = status.get("podIPs") or ({"ip": status.get("podIP")},)
     return [
@@ -79,14 +79,14 @@ def _summary(pod: Object, spec: Object, status: Object) -> _Summary:
     phase, conditions = status.get("phase") or "", status.get("conditions") or ()
     summary = _Summary(status.get("reason") or phase)
     initialized = ready = False
-    for one in conditions:
-        match one.get("type"):
-            case "PodScheduled" if one.get("reason") == "SchedulingGated":
+    for condition in conditions:
+        match condition.get("type"):
+            case "PodScheduled" if condition.get("reason") == "SchedulingGated":
                 summary.reason = "SchedulingGated"
             case "Initialized":
-                initialized = one.get("status") == "True"
+                initialized = condition.get("status") == "True"
             case "Ready":
-                ready = one.get("status") == "True"
+                ready = condition.get("status") == "True"
     sidecars = _Summary("")
     initializing = bool(status.get("initContainerStatuses")) and _initialize(spec, status, summary, sidecars)
     if not initializing or initialized:
@@ -103,7 +103,7 @@ def _summary(pod: Object, spec: Object, status: Object) -> _Summary:
 def _initialize(spec: Object, status: Object, summary: _Summary, sidecars: _Summary) -> bool:
     """Go through the init containers up to the first that is not done. True when there is one."""
     declared = spec.get("initContainers") or ()
-    restartable = {one.get("name") for one in declared if one.get("restartPolicy") == "Always"}
+    restartable = {container.get("name") for container in declared if container.get("restartPolicy") == "Always"}
     for index, container in enumerate(status["initContainerStatuses"]):
         state = container.get("state") or {}
         terminated, waiting = state.get("terminated"), state.get("waiting") or {}
@@ -156,8 +156,8 @@ def _gates(gates: list[Object], conditions: list[Object]) -> str:
     if not gates:
         return NONE
     # Of several conditions with the same type the first counts.
-    held = {one.get("type"): one.get("status") == "True" for one in reversed(conditions)}
-    return f"{sum(held.get(one.get('conditionType'), False) for one in gates)}/{len(gates)}"
+    held = {condition.get("type"): condition.get("status") == "True" for condition in reversed(conditions)}
+    return f"{sum(held.get(gate.get('conditionType'), False) for gate in gates)}/{len(gates)}"
 
 
 def _conditions(pod: Object) -> list[Object]:

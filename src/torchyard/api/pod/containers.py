@@ -77,8 +77,8 @@ def check_init_containers(containers: list[Object], pod: PodContext, at: str, er
                 _check_lifecycle(container["lifecycle"], pod, f"{where}.lifecycle", errs)
             _check_probes(container, pod, where, errs)
         else:
-            refused = [one for one in ("lifecycle", *_PROBES) if container.get(one) is not None]
-            errs.extend(field_errors.forbidden(f"{where}.{one}", _SIDECAR_ONLY) for one in refused)
+            refused = [field for field in ("lifecycle", *_PROBES) if container.get(field) is not None]
+            errs.extend(field_errors.forbidden(f"{where}.{field}", _SIDECAR_ONLY) for field in refused)
 
 
 _EPHEMERAL_REFUSED = ("ports", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
@@ -97,13 +97,13 @@ def check_ephemeral_containers(containers: list[Object], pod: PodContext, at: st
         pod.names.add(name)
         if target and target not in others:
             errs.append(field_errors.not_found(f"{where}.targetContainerName", target))
-        refused = [one for one in _EPHEMERAL_REFUSED if container.get(one) not in (None, [])]
+        refused = [name for name in _EPHEMERAL_REFUSED if container.get(name) not in (None, [])]
         refused += ["resources"] if any((container.get("resources") or {}).values()) else []
         detail = "cannot be set for an Ephemeral Container"
-        errs.extend(field_errors.forbidden(f"{where}.{one}", detail) for one in refused)
+        errs.extend(field_errors.forbidden(f"{where}.{name}", detail) for name in refused)
         for number, mount in enumerate(container.get("volumeMounts") or ()):
-            sub_paths = [one for one in ("subPath", "subPathExpr") if mount.get(one)]
-            errs.extend(field_errors.forbidden(f"{where}.volumeMounts[{number}].{one}", detail) for one in sub_paths)
+            sub_paths = [name for name in ("subPath", "subPathExpr") if mount.get(name)]
+            errs.extend(field_errors.forbidden(f"{where}.volumeMounts[{number}].{name}", detail) for name in sub_paths)
 
 
 def check_image_spaces(container: Object, where: str, errs: list[FieldError]) -> None:
@@ -289,7 +289,9 @@ def _check_handler(handler: Object, grace: int | None, at: str, errs: list[Field
     elif grace is not None and not 0 <= (action.get("seconds") or 0) <= grace:
         detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
         errs.append(field_errors.invalid(where, action["seconds"], detail))
-    errs.extend(field_errors.forbidden(f"{at}.{one}", "may not specify more than 1 handler type") for one in kinds[1:])
+    errs.extend(
+        field_errors.forbidden(f"{at}.{kind}", "may not specify more than 1 handler type") for kind in kinds[1:]
+    )
 
 
 def _check_http(action: Object, at: str, errs: list[FieldError]) -> None:

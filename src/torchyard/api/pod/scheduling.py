@@ -170,7 +170,10 @@ def check_spread(constraints: list[Object], at: str, errs: list[FieldError]) -> 
         if not key:
             errs.append(field_errors.required(f"{field}.topologyKey", "can not be empty"))
         checks.optional_enum(action, ("DoNotSchedule", "ScheduleAnyway"), f"{field}.whenUnsatisfiable", errs)
-        pairs = [(one.get("topologyKey") or "", one.get("whenUnsatisfiable") or "") for one in constraints[index + 1 :]]
+        pairs = [
+            (constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or "")
+            for constraint in constraints[index + 1 :]
+        ]
         if (key, action) in pairs:
             named = "{topologyKey, whenUnsatisfiable}"
             errs.append(field_errors.duplicate(f"{field}.{named}", f"{{{key}, {action}}}"))

@@ -136,7 +136,7 @@ def _check_windows(options: Object | None, at: str, errs: list[FieldError]) -> N
         errs.append(field_errors.invalid(f"{at}.gmsaCredentialSpec", "", detail))
     if user is not None:
         checks.report_problems(
-            [f"runAsUserName{one}" for one in _user_problems(user)], f"{at}.runAsUserName", user, errs
+            [f"runAsUserName{problem}" for problem in _user_problems(user)], f"{at}.runAsUserName", user, errs
         )
 
 
@@ -189,9 +189,9 @@ def check_host_users(spec: Object, at: str, errs: list[FieldError]) -> None:
     """A pod with users of its own cannot share the host's namespaces."""
     if spec.get("hostUsers") is not False:
         return
-    for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+    for field, label in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(field):
-            errs.append(field_errors.forbidden(f"{at}.{shown}", _OWN_USERS))
+            errs.append(field_errors.forbidden(f"{at}.{label}", _OWN_USERS))
     for kind in _CONTAINERS:
         for index, container in enumerate(spec.get(kind) or ()):
             if container.get("volumeDevices"):

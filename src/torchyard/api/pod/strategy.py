@@ -110,7 +110,7 @@ class PodStrategy(Strategy):
 
     def selectable(self, obj: Object) -> dict[str, str]:
         spec, status = obj.get("spec") or {}, obj.get("status") or {}
-        ip = status.get("podIP") or next((one.get("ip") or "" for one in status.get("podIPs") or ()), "")
+        ip = status.get("podIP") or next((pod_ip.get("ip") or "" for pod_ip in status.get("podIPs") or ()), "")
         return {
             "spec.nodeName": spec.get("nodeName") or "",
             "spec.restartPolicy": spec.get("restartPolicy") or "",

@@ -23,14 +23,14 @@ def pod_total(spec: Object, which: Which) -> Amounts:
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in spec.get("initContainers") or ():
-        asked = _asked(container, which)
+        amounts = _asked(container, which)
         if container.get("restartPolicy") == "Always":
-            add(total, asked)
-            add(sidecars, asked)
+            add(total, amounts)
+            add(sidecars, amounts)
             _raise(peak, sidecars)
         else:
-            add(asked, sidecars)
-            _raise(peak, asked)
+            add(amounts, sidecars)
+            _raise(peak, amounts)
     _raise(total, peak)
     total.update(_asked(spec, which))  # what the pod asks for as a whole counts instead
     overhead = {name: quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()}

@@ -99,8 +99,8 @@ def _check_added_tolerations(tolerations: list[Object], before: list[Object], er
     def without_seconds(toleration: Object) -> Object:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds" and value}
 
-    kept = [without_seconds(one) for one in tolerations]
-    if any(without_seconds(one) not in kept for one in before):
+    current = [without_seconds(toleration) for toleration in tolerations]
+    if any(without_seconds(toleration) not in current for toleration in before):
         detail = "existing toleration can not be modified except its tolerationSeconds"
         errs.append(field_errors.forbidden("spec.tolerations", detail))
     else:
@@ -199,7 +199,9 @@ def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
     checks.immutable(status.get("qosClass") or "", before.get("qosClass") or "", "status.qosClass", errs)
     policy = old["spec"].get("restartPolicy") or "Always"
     sidecars = {
-        one.get("name") for one in old["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"
+        container.get("name")
+        for container in old["spec"].get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
     }
     _check_states(status, before, "containerStatuses", errs, policy=policy)
     _check_states(status, before, "initContainerStatuses", errs, policy=policy, sidecars=sidecars)
@@ -224,7 +226,7 @@ def _check_states(
     """What has ended stays ended, unless the pod restarts its containers."""
     if policy == "Always":
         return
-    states = {one.get("name"): one.get("state") or {} for one in status.get(kind) or ()}
+    states = {container.get("name"): container.get("state") or {} for container in status.get(kind) or ()}
     for index, old in enumerate(before.get(kind) or ()):
         ended = (old.get("state") or {}).get("terminated")
         name = old.get("name")
@@ -235,7 +237,7 @@ def _check_states(
 
 
 def _check_addresses(addresses: list[Object], at: str, errs: list[FieldError]) -> None:
-    texts = [one.get("ip") or "" for one in addresses]
+    texts = [address.get("ip") or "" for address in addresses]
     valid = [checks.ip(text, f"{at}[{index}]", errs) for index, text in enumerate(texts)]
     if len(texts) < 2:
         return
@@ -255,7 +257,7 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
     errs: list[FieldError] = []
     check_metadata_and_spec(new, errs)
     _check_annotations(new, old, errs)
-    after = {one.get("name"): one for one in new["spec"].get("ephemeralContainers") or ()}
+    after = {container.get("name"): container for container in new["spec"].get("ephemeralContainers") or ()}
     for container in old["spec"].get("ephemeralContainers") or ():
         name = container.get("name")
         if name not in after:
@@ -269,22 +271,22 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
 
 def apply_resize(pod: Object, sent: Object) -> Object:
     """The pod with the containers' resources as sent; whatever else was sent does not go through this door."""
-    spec, asked = dict(pod["spec"]), sent.get("spec") or {}
+    spec, sent_spec = dict(pod["spec"]), sent.get("spec") or {}
     for kind in ("containers", "initContainers"):
-        own, other = spec.get(kind) or [], asked.get(kind) or []
+        own, other = spec.get(kind) or [], sent_spec.get(kind) or []
         if own and len(own) == len(other):
-            spec[kind] = [_with(container, wanted) for container, wanted in zip(own, other, strict=True)]
+            spec[kind] = [_with(container, resized) for container, resized in zip(own, other, strict=True)]
     return {**pod, "spec": spec}
 
 
-def _with(container: Object, wanted: Object) -> Object:
-    changed = {name: wanted[name] for name in ("resources", "resizePolicy") if wanted.get(name) is not None}
+def _with(container: Object, resized: Object) -> Object:
+    changed = {name: resized[name] for name in ("resources", "resizePolicy") if resized.get(name) is not None}
     return {**container, **changed}
 
 
 def validate_resize(new: Object, old: Object) -> list[FieldError]:
     """A change by the `resize` endpoint: cpu and memory of running containers."""
-    if any((pod["spec"].get("resources") or {}).get(one) for pod in (new, old) for one in ("requests", "limits")):
+    if any((pod["spec"].get("resources") or {}).get(name) for pod in (new, old) for name in ("requests", "limits")):
         return [field_errors.forbidden("[]", "pods with pod-level resources cannot be resized")]
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [field_errors.forbidden("[]", "static pods cannot be resized")]

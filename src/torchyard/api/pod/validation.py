@@ -237,8 +237,8 @@ def _check_names(spec: Object, at: str, errs: list[FieldError]) -> None:
         ):
             continue
         if problems is not None:
-            if told := problems(value):
-                checks.report_problems(told, f"{at}.{name}", value, errs)
+            if messages := problems(value):
+                checks.report_problems(messages, f"{at}.{name}", value, errs)
         elif name == "activeDeadlineSeconds":
             if not 1 <= value <= checks.MAX_INT32:
                 errs.append(field_errors.invalid(f"{at}.{name}", value, checks.in_range(1, checks.MAX_INT32)))
@@ -274,15 +274,15 @@ def _check_resource_claims(claims: list[Object], at: str, errs: list[FieldError]
         else:
             checks.report_problems(names.label_problems(name), f"{field}.name", name, errs)
         seen.add(name)
-        named = [one for one in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(one) is not None]
+        named = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(name) is not None]
         if len(named) > 1:
             detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             errs.append(field_errors.invalid(field, claim, detail))
         elif not named:
             detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errs.append(field_errors.invalid(field, claim, detail))
-        for one in named:
-            checks.report_problems(names.subdomain_problems(claim[one]), f"{field}.{one}", claim[one], errs)
+        for field in named:
+            checks.report_problems(names.subdomain_problems(claim[field]), f"{field}.{field}", claim[field], errs)
     return frozenset(seen - {""})
 
 
@@ -304,10 +304,10 @@ def _check_pod_level(spec: Object, at: str, errs: list[FieldError]) -> None:
     requests: dict[str, Any] = resources.get("requests") or {}
     limits: dict[str, Any] = resources.get("limits") or {}
     for name, together in container_total(spec, "requests").items():
-        asked = quantity.parse(requests.get(name) or "0")
-        if together > asked:
+        request = quantity.parse(requests.get(name) or "0")
+        if together > request:
             detail = f"must be greater than or equal to aggregate container requests of {together}"
-            errs.append(field_errors.invalid(f"{at}.requests[{name}]", str(asked), detail))
+            errs.append(field_errors.invalid(f"{at}.requests[{name}]", str(request), detail))
     for index, container in enumerate(spec.get("containers") or ()):
         for name, text in ((container.get("resources") or {}).get("limits") or {}).items():
             if name in limits and quantity.compare(text, limits[name]) > 0:

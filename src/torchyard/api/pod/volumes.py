@@ -24,7 +24,11 @@ _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 def check_volumes(volumes: list[Object], pod_name: str, at: str, errs: list[FieldError]) -> Volumes:
     """The faults of a pod's volumes; answers those that containers may mount, by name."""
     known: dict[str, Object] = {}
-    made = {f"{pod_name}-{one.get('name')}" for one in volumes if one.get("ephemeral") is not None} if pod_name else ()
+    ephemeral_claims = (
+        {f"{pod_name}-{volume.get('name')}" for volume in volumes if volume.get("ephemeral") is not None}
+        if pod_name
+        else ()
+    )
     for index, volume in enumerate(volumes):
         before = len(errs)
         name = volume.get("name") or ""
@@ -38,7 +42,7 @@ def check_volumes(volumes: list[Object], pod_name: str, at: str, errs: list[Fiel
         if len(errs) == before:
             known[name] = volume
         claim = volume.get("persistentVolumeClaim")
-        if claim and claim.get("claimName") in made:
+        if claim and claim.get("claimName") in ephemeral_claims:
             detail = "must not reference a PVC that gets created for an ephemeral volume"
             errs.append(
                 field_errors.invalid(f"{at}[{index}].persistentVolumeClaim.claimName", claim["claimName"], detail)
@@ -69,13 +73,13 @@ def _check_source(volume: Object, pod_name: str, at: str, index: int, errs: list
             _check_downward_file(item, f"{field}.downwardAPI", errs)
     elif kind == "ephemeral":
         _check_ephemeral(source, volume, pod_name, field, errs)
-    errs.extend(field_errors.forbidden(f"{field}.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE) for one in kinds[1:])
+    errs.extend(field_errors.forbidden(f"{field}.{REFUSED_AS.get(kind, kind)}", MORE_THAN_ONE) for kind in kinds[1:])
 
 
 _ORDER = {
     kind: index
     for index, kind in enumerate(
-        one for kind in POD_SOURCES for one in (("downwardAPI", kind) if kind == "fc" else (kind,))
+        source for kind in POD_SOURCES for source in (("downwardAPI", kind) if kind == "fc" else (kind,))
     )
 } | {"projected": 90, "scaleIO": 91, "csi": 92, "ephemeral": 93, "image": 94}
 
@@ -140,12 +144,12 @@ def _check_projected_keys(keyed: Object, field: str, at: str, taken: set[str], e
         _take(item.get("path"), name, at, taken, errs)
 
 
-def _take(path: str | None, shown: Any, at: str, taken: set[str], errs: list[FieldError]) -> None:
+def _take(path: str | None, value: Any, at: str, taken: set[str], errs: list[FieldError]) -> None:
     """Two files of one projected volume may not have the same path."""
     if not path:
         return
     if path in taken:
-        errs.append(field_errors.invalid(at, shown, "conflicting duplicate paths"))
+        errs.append(field_errors.invalid(at, value, "conflicting duplicate paths"))
     taken.add(path)
 
 
@@ -182,7 +186,7 @@ def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], er
 def check_mounts(container: Object, volumes: Volumes, at: str, errs: list[FieldError]) -> None:
     """`volumeMounts` and `volumeDevices` of a container."""
     mounts, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
-    device_paths = {one.get("name"): one.get("devicePath") for one in devices} if devices else {}
+    device_paths = {device.get("name"): device.get("devicePath") for device in devices} if devices else {}
     paths: set[str] = set()
     for index, mount in enumerate(mounts):
         name, path = mount.get("name") or "", mount.get("mountPath") or ""
@@ -202,7 +206,7 @@ def check_mounts(container: Object, volumes: Volumes, at: str, errs: list[FieldE
             _check_mount_options(mount, container, f"{at}.volumeMounts", f"{at}.volumeMounts[{index}]", errs)
         paths.add(path)
     if devices:
-        mount_paths = {one.get("name"): one.get("mountPath") for one in mounts}
+        mount_paths = {mount.get("name"): mount.get("mountPath") for mount in mounts}
         _check_devices(list(devices), mount_paths, volumes, f"{at}.volumeDevices", errs)
 
 

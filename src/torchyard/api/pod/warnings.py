@@ -95,8 +95,8 @@ def _affinity_warnings(affinity: Object, at: str) -> Iterator[str]:
         for index, term in enumerate((nodes.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ())
     ]
     terms += [
-        (f"{_PREFERRED}[{index}].preference", one.get("preference") or {})
-        for index, one in enumerate(nodes.get(_PREFERRED) or ())
+        (f"{_PREFERRED}[{index}].preference", preference.get("preference") or {})
+        for index, preference in enumerate(nodes.get(_PREFERRED) or ())
     ]
     for where, term in terms:
         for number, expression in enumerate(term.get("matchExpressions") or ()):
@@ -117,9 +117,9 @@ def _projected_warnings(volume: Object) -> Iterator[str]:
     """Files of one volume that lie inside one another."""
     files: list[tuple[str, str]] = []
     for source in volume["projected"].get("sources") or ():
-        for kind, shown in (("secret", "Secret"), ("configMap", "ConfigMap")):
+        for kind, label in (("secret", "Secret"), ("configMap", "ConfigMap")):
             keyed = source.get(kind) or {}
-            files += [(item.get("path") or "", f'{shown} "{keyed.get("name")}"') for item in keyed.get("items") or ()]
+            files += [(item.get("path") or "", f'{label} "{keyed.get("name")}"') for item in keyed.get("items") or ()]
         items = (source.get("downwardAPI") or {}).get("items") or ()
         files += [(item.get("path") or "", "DownwardAPI") for item in items]
         token = source.get("serviceAccountToken")
@@ -198,6 +198,6 @@ def _clash(port: Object, other: Object) -> str:
     if any(port.get(name) != other.get(name) for name in ("containerPort", "protocol")):
         return ""
     pairs = [(port.get(name) or "", other.get(name) or "") for name in ("hostPort", "hostIP")]
-    if all(one == two for one, two in pairs):
+    if all(left == right for left, right in pairs):
         return "duplicate"
-    return "" if any(one and two and one != two for one, two in pairs) else "overlapping"
+    return "" if any(left and right and left != right for left, right in pairs) else "overlapping"

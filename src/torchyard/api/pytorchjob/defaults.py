@@ -15,9 +15,9 @@ def with_defaults(job: Object) -> Object:
     if not run_policy.get("managedBy"):
         run_policy.pop("managedBy", None)  # an empty one means ours, upstream's documentation says
     spec["runPolicy"] = run_policy
-    given = spec.get("pytorchReplicaSpecs") or {}
+    replica_specs = spec.get("pytorchReplicaSpecs") or {}
     spec["pytorchReplicaSpecs"] = {
-        kind: _replica(given[kind]) for kind in names.REPLICA_TYPES if given.get(kind) is not None
+        kind: _replica(replica_specs[kind]) for kind in names.REPLICA_TYPES if replica_specs.get(kind) is not None
     }
     elastic = spec.get("elasticPolicy")
     if elastic is not None:
@@ -30,7 +30,7 @@ def with_defaults(job: Object) -> Object:
 def _replica(spec: Object) -> Object:
     template = dict(spec.get("template") or {})
     pod = dict(template.get("spec") or {})
-    containers = [dict(one) for one in pod.get("containers") or ()]
+    containers = [dict(container) for container in pod.get("containers") or ()]
     if containers:
         main = main_container(containers)
         ports = list(main.get("ports") or ())
@@ -59,7 +59,7 @@ def _elastic(policy: Object, worker: Object) -> Object:
 
 def main_container(containers: list[Object]) -> Object:
     """The one called `pytorch`; the first where none is."""
-    return next((one for one in containers if one.get("name") == names.CONTAINER), containers[0])
+    return next((container for container in containers if container.get("name") == names.CONTAINER), containers[0])
 
 
 def job_port(replica: Object) -> int:

@@ -42,7 +42,7 @@ OTHER_SCHEDULER = "Another scheduler is specified when gang-scheduling is enable
 
 
 def not_valid(errs: Iterable[FieldError]) -> str:
-    return f"PyTorchJob failed validation because {'; '.join(str(one) for one in errs)}"
+    return f"PyTorchJob failed validation because {'; '.join(str(err) for err in errs)}"
 
 
 def created(name: str) -> str:
@@ -136,10 +136,10 @@ def not_deleted(why: str) -> str:
 
 
 def out_of_range(workers: int, least: int, most: int) -> str:
-    there = f"Worker.replicas is {workers}, but elasticPolicy."
+    prefix = f"Worker.replicas is {workers}, but elasticPolicy."
     if workers > most:
-        return f"{there}maxReplicas is {most}: no more take part, the others wait for a place"
-    return f"{there}minReplicas is {least}: training waits until there are as many"
+        return f"{prefix}maxReplicas is {most}: no more take part, the others wait for a place"
+    return f"{prefix}minReplicas is {least}: training waits until there are as many"
 
 
 def pod_hindered(pod: str, message: str) -> str:

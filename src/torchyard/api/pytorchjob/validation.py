@@ -61,7 +61,7 @@ def validate(job: Object) -> list[FieldError]:
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate(new)
-    before, after = (((one["spec"].get("runPolicy")) or {}).get("managedBy") for one in (old, new))
+    before, after = (((obj["spec"].get("runPolicy")) or {}).get("managedBy") for obj in (old, new))
     checks.immutable(after, before, f"{RUN_POLICY}.managedBy", errs)
     return errs
 
@@ -134,7 +134,7 @@ def _check_replica(kind: str, replica: Object | None, errs: list[FieldError]) ->
     for index, container in enumerate(containers):
         if not container.get("image"):
             errs.append(field_errors.required(f"{where}[{index}].image", "must be required"))
-    if not any(one.get("name") == names.CONTAINER for one in containers):
+    if not any(container.get("name") == names.CONTAINER for container in containers):
         errs.append(field_errors.required(where, f"must have at least one container with name {names.CONTAINER}"))
     count = replica.get("replicas")
     if kind == names.MASTER and count != 1:

@@ -10,7 +10,7 @@ def counts(quota_spec: Object, resource: str, obj: Object) -> bool:
     """Whether every scope of a quota holds for an object. Scopes other than of volumes are about pods only."""
     scopes = [{"scopeName": name, "operator": "Exists"} for name in quota_spec.get("scopes") or ()]
     scopes += (quota_spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return all(_holds(one, resource, obj) for one in scopes)
+    return all(_holds(scope, resource, obj) for scope in scopes)
 
 
 def _holds(scope: Object, resource: str, obj: Object) -> bool:
@@ -47,13 +47,13 @@ def _matches(scope: Object, value: str) -> bool:
 def _crosses_namespaces(affinity: Object) -> bool:
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
-        found = [
+        pod_terms = [
             *(terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()),
             *(
-                one.get("podAffinityTerm") or {}
-                for one in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+                preference.get("podAffinityTerm") or {}
+                for preference in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
             ),
         ]
-        if any(one.get("namespaces") or one.get("namespaceSelector") is not None for one in found):
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in pod_terms):
             return True
     return False

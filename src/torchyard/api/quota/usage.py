@@ -83,9 +83,9 @@ def _service_usage(spec: Object) -> Amounts:
             return {"services.nodeports": Quantity.of(len(ports))}
         case "LoadBalancer":
             allocated = ports if spec.get("allocateLoadBalancerNodePorts") is not False else ()
-            given = [one for one in ports if one.get("nodePort")]
+            with_node_port = [port for port in ports if port.get("nodePort")]
             return {
-                "services.nodeports": Quantity.of(len(allocated) or len(given)),
+                "services.nodeports": Quantity.of(len(allocated) or len(with_node_port)),
                 "services.loadbalancers": ONE,
             }
     return {}
@@ -95,8 +95,8 @@ def _claim_usage(claim: Object) -> Amounts:
     spec = claim.get("spec") or {}
     size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     # A claim that was given more than it asked for costs what it was given.
-    given = (((claim.get("status") or {}).get("allocatedResources")) or {}).get("storage")
-    amounts = [quantity.parse(text) for text in (size, given) if text is not None]
+    allocated = (((claim.get("status") or {}).get("allocatedResources")) or {}).get("storage")
+    amounts = [quantity.parse(text) for text in (size, allocated) if text is not None]
     name = (claim["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION) or spec.get("storageClassName")
     by_class = f"{name}.storageclass.storage.k8s.io/" if name else ""
     used: Amounts = {}
@@ -114,11 +114,11 @@ def undemanded(spec: Object, limited: set[str]) -> str:
     demanded = limited & _DEMANDED
     missing: dict[str, set[str]] = {}
     if spec.get("resources"):
-        asked = _compute_usage(pod_total(spec, "requests"), pod_total(spec, "limits"))
-        demanded -= asked.keys()
+        specified = _compute_usage(pod_total(spec, "requests"), pod_total(spec, "limits"))
+        demanded -= specified.keys()
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         alone = {"containers": [container]}
-        asked = _compute_usage(pod_total(alone, "requests"), pod_total(alone, "limits"))
-        for name in demanded - asked.keys():
+        specified = _compute_usage(pod_total(alone, "requests"), pod_total(alone, "limits"))
+        for name in demanded - specified.keys():
             missing.setdefault(name, set()).add(container["name"])
     return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))

@@ -107,7 +107,7 @@ def _check_selector(selector: Object, spec: Object, errs: list[FieldError]) -> N
 
 def validate_quota_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate_quota(new)
-    scopes, before = ((one.get("spec") or {}).get("scopes") or [] for one in (new, old))
+    scopes, before = ((obj.get("spec") or {}).get("scopes") or [] for obj in (new, old))
     if set(scopes) != set(before):
         errs.append(field_errors.invalid("spec.scopes", scopes or None, names.IMMUTABLE))
     return errs
@@ -157,11 +157,11 @@ def _check_type(kind: str, field: str, errs: list[FieldError]) -> None:
 
 def _check_limit(limit: Object, kind: str, at: str, errs: list[FieldError]) -> None:
     check = compute_resources.check_container_name if kind in ("Pod", "Container") else compute_resources.check_name
-    given: dict[str, dict[str, Quantity]] = {}
+    constraints: dict[str, dict[str, Quantity]] = {}
 
     def read(which: str) -> None:
-        given[which] = {name: quantity.parse(text) for name, text in (limit.get(which) or {}).items()}
-        for name in given[which]:
+        constraints[which] = {name: quantity.parse(text) for name, text in (limit.get(which) or {}).items()}
+        for name in constraints[which]:
             check(name, f"{at}.{which}[{name}]", errs)
 
     read("max")
@@ -173,12 +173,14 @@ def _check_limit(limit: Object, kind: str, at: str, errs: list[FieldError]) -> N
     else:
         read("default")
         read("defaultRequest")
-    if kind == "PersistentVolumeClaim" and "storage" not in given["min"] and "storage" not in given["max"]:
+    if kind == "PersistentVolumeClaim" and "storage" not in constraints["min"] and "storage" not in constraints["max"]:
         detail = "either minimum or maximum storage value is required, but neither was provided"
         errs.append(field_errors.required(f"{at}.limits", detail))
     read("maxLimitRequestRatio")
-    for name in sorted({name for one in given.values() for name in one}):
-        _check_order({which: one[name] for which, one in given.items() if name in one}, name, at, errs)
+    for name in sorted({name for quantities in constraints.values() for name in quantities}):
+        _check_order(
+            {which: quantities[name] for which, quantities in constraints.items() if name in quantities}, name, at, errs
+        )
 
 
 _ORDER = (
@@ -211,10 +213,10 @@ _ORDER = (
 
 
 def _check_order(values: dict[str, Quantity], name: str, at: str, errs: list[FieldError]) -> None:
-    for low, high, field, shown, sentence in _ORDER:
+    for low, high, field, label, sentence in _ORDER:
         if low in values and high in values and values[low] > values[high]:
             detail = sentence.format(low=values[low], high=values[high])
-            errs.append(field_errors.invalid(f"{at}.{field}[{name}]", str(values[shown]), detail))
+            errs.append(field_errors.invalid(f"{at}.{field}[{name}]", str(values[label]), detail))
     ratio = values.get("maxLimitRequestRatio")
     field = f"{at}.maxLimitRequestRatio[{name}]"
     if ratio is not None and ratio < Quantity.of(1):

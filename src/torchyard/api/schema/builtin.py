@@ -76,21 +76,21 @@ _definitions: dict[str, Type] = {}
 
 def definition(name: str) -> Type:
     """The type of a definition, with everything beneath it. Raises KeyError for an unknown name."""
-    found = _definitions.get(name)
-    if found is not None:
-        return found
+    known = _definitions.get(name)
+    if known is not None:
+        return known
     row = orjson.loads(_table().rows[name])
     if "type" in row:
         shape, format = _scalar(row["type"])
-        made = Type(shape, name=name, format=format)
-        _definitions[name] = made
-        return made
-    made = Type("object", name=name, required=tuple(row.get("required", ())), atomic_map=row.get("atomic", False))
+        type = Type(shape, name=name, format=format)
+        _definitions[name] = type
+        return type
+    type = Type("object", name=name, required=tuple(row.get("required", ())), atomic_map=row.get("atomic", False))
     # known before its fields are, since a JSON schema holds JSON schemas
-    _definitions[name] = made
+    _definitions[name] = type
     for field, spelled in row["fields"].items():
-        made.fields[field] = _field(spelled)
-    return made
+        type.fields[field] = _field(spelled)
+    return type
 
 
 def _field(spelled: Any) -> Type:
@@ -99,22 +99,22 @@ def _field(spelled: Any) -> Type:
         return _plain(spelled)
     row: dict[str, Any] = spelled
     if "items" in row:
-        made = Type("list", items=_field(row["items"]), list_type=row.get("list", "atomic"))
-        made.list_keys = tuple(row.get("keys", ()))
+        type = Type("list", items=_field(row["items"]), list_type=row.get("list", "atomic"))
+        type.list_keys = tuple(row.get("keys", ()))
     elif "values" in row:
-        made = Type("map", values=_field(row["values"]))
+        type = Type("map", values=_field(row["values"]))
     else:
-        made = _plain(row["type"])
-    made.zero = row.get("zero", "omit")
-    made.nullable = row.get("null", False)
-    made.enum = tuple(row.get("enum", ()))
-    made.go = row.get("go", made.go)
+        type = _plain(row["type"])
+    type.zero = row.get("zero", "omit")
+    type.nullable = row.get("null", False)
+    type.enum = tuple(row.get("enum", ()))
+    type.go = row.get("go", type.go)
     if "default" in row:
-        made.default, made.has_default = row["default"], True
-    made.atomic_map = row.get("atomic", made.atomic_map)
-    made.patch_strategy = tuple(row["strategy"].split(",")) if "strategy" in row else ()
-    made.patch_merge_key = row.get("merge", "")
-    return made
+        type.default, type.has_default = row["default"], True
+    type.atomic_map = row.get("atomic", type.atomic_map)
+    type.patch_strategy = tuple(row["strategy"].split(",")) if "strategy" in row else ()
+    type.patch_merge_key = row.get("merge", "")
+    return type
 
 
 def _plain(name: str) -> Type:

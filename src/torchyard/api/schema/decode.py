@@ -69,16 +69,16 @@ class _Mismatch(Exception):
         return f"json: cannot unmarshal {_json_type(self.value, self.go)} into Go {into} of type {self.go}"
 
     def unconverted(self) -> str:
-        given = _go_kind(self.value)
+        go_kind = _go_kind(self.value)
         if self.kind in ("slice", "map"):
-            return f"cannot restore {self.kind} from {given}"
+            return f"cannot restore {self.kind} from {go_kind}"
         if self.kind == "struct":
-            return f"cannot restore struct from: {given}"
+            return f"cannot restore struct from: {go_kind}"
         if not self.kind:
             return f"json: cannot unmarshal {_json_type(self.value, self.go)} into Go value of type {self.go}"
         # what Go could convert, but JSON does not let it
-        if (given, self.kind) in (("int64", "string"), ("float64", "int32"), ("float64", "int64")):
-            return f"cannot convert {given} to {self.go}"
+        if (go_kind, self.kind) in (("int64", "string"), ("float64", "int32"), ("float64", "int64")):
+            return f"cannot convert {go_kind} to {self.go}"
         return f"unrecognized type: {self.kind}"
 
 
@@ -174,28 +174,28 @@ def _object(type: Type) -> Decoder:
             raise _Mismatch(value, go, "struct")
         # Nearly all of it stays: copying and correcting is faster than building anew.
         decoded: dict[str, Any] = value.copy()
-        for key, given in value.items():
+        for key, item in value.items():
             field = table.get(key)
             if field is None:
                 unknown.append(True)
                 del decoded[key]
                 continue
-            plain, kept, decoder = field
-            if given.__class__ is plain:
-                if not given and not kept:
+            plain, name, decoder = field
+            if item.__class__ is plain:
+                if not item and not name:
                     del decoded[key]
-            elif given is None:
+            elif item is None:
                 if key not in nulls:
                     del decoded[key]
             else:
                 try:
-                    found = decoder(given, unknown)
+                    decoded_item = decoder(item, unknown)
                 except _Mismatch as mismatch:
                     mismatch.struct = mismatch.struct or struct
                     mismatch.path.append(key)
                     raise
-                if found or kept:
-                    decoded[key] = found
+                if decoded_item or name:
+                    decoded[key] = decoded_item
                 else:
                     del decoded[key]
         for key, constant in constants:
@@ -246,12 +246,12 @@ def _map(type: Type) -> Decoder:
     def decode_map(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
             raise _Mismatch(value, go, "map")
-        for given in value.values():
-            if given.__class__ is not plain:
+        for item in value.values():
+            if item.__class__ is not plain:
                 break
         else:
             return value
-        return {key: zero_of(values) if given is None else inner(given, unknown) for key, given in value.items()}
+        return {key: zero_of(values) if item is None else inner(item, unknown) for key, item in value.items()}
 
     return decode_map
 
@@ -266,12 +266,12 @@ def _list(type: Type) -> Decoder:
     def decode_list(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not list:
             raise _Mismatch(value, go, "slice")
-        for given in value:
-            if given.__class__ is not plain:
+        for item in value:
+            if item.__class__ is not plain:
                 break
         else:
             return value
-        return [zero_of(items) if given is None else inner(given, unknown) for given in value]
+        return [zero_of(items) if item is None else inner(item, unknown) for item in value]
 
     return decode_list
 

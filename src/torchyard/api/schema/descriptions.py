@@ -21,7 +21,7 @@ _NOTHING = Description("", {})
 @cache
 def descriptions() -> dict[str, Description]:
     """Definition -> its words. The fields that every kind has are found under the empty name."""
-    found: dict[str, Description] = {}
+    by_definition: dict[str, Description] = {}
     current = _NOTHING
     for line in (DATA / "descriptions.txt").read_text(encoding="utf-8").splitlines():
         if not line.strip() or line.startswith("#"):
@@ -31,8 +31,8 @@ def descriptions() -> dict[str, Description]:
             current.fields[name] = text
         else:
             current = Description(text, {})
-            found["" if name == _EVERY_KIND else name] = current
-    return found
+            by_definition["" if name == _EVERY_KIND else name] = current
+    return by_definition
 
 
 def describe(definition: str) -> Description:

@@ -31,17 +31,17 @@ def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValida
     """An object of a built-in kind from a JSON body."""
     obj, repeats = parse(body, gvk.kind)
     check_kind(obj, gvk)
-    decoded, found = _decoded(obj, gvk, type)
+    decoded, strict_errors = _decoded(obj, gvk, type)
     if repeats and validation != "Ignore":
-        found = errors_in(body, type)
-    return decoded, judged(found, gvk, validation)
+        strict_errors = errors_in(body, type)
+    return decoded, judged(strict_errors, gvk, validation)
 
 
 def read_object(obj: dict[str, Any], gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
     """An object of a built-in kind from a parsed document, which is used up."""
     check_kind(obj, gvk)
-    decoded, found = _decoded(obj, gvk, type)
-    return decoded, judged(found, gvk, validation)
+    decoded, strict_errors = _decoded(obj, gvk, type)
+    return decoded, judged(strict_errors, gvk, validation)
 
 
 def read_custom(body: bytes, gvk: GroupVersionKind) -> Read:
@@ -55,10 +55,10 @@ def read_custom(body: bytes, gvk: GroupVersionKind) -> Read:
 
 def check_custom_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
     """Refuse a document of another version or kind than the path's."""
-    said = obj.get("apiVersion") or ""
-    if said != gvk.api_version:
+    api_version = obj.get("apiVersion") or ""
+    if api_version != gvk.api_version:
         raise errors.bad_request(
-            f"the API version in the data ({said}) does not match the expected API version ({gvk.api_version})"
+            f"the API version in the data ({api_version}) does not match the expected API version ({gvk.api_version})"
         )
     kind = obj.get("kind") or ""
     if kind != gvk.kind:
@@ -89,11 +89,11 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
 def _unreadable_kind(obj: dict[str, Any]) -> str:
     """Why the kind an object claims to be cannot be read; empty if it can."""
     for name in ("apiVersion", "kind"):
-        said = obj.get(name)
-        if said.__class__ is not str and said is not None:
+        value = obj.get(name)
+        if value.__class__ is not str and value is not None:
             return (
                 "couldn't get version/kind; json parse error: "
-                f"json: cannot unmarshal {_no_text(said)} into Go struct field .{name} of type string"
+                f"json: cannot unmarshal {_no_text(value)} into Go struct field .{name} of type string"
             )
     if (obj.get("apiVersion") or "").count("/") > 1:
         return f"unexpected GroupVersion string: {obj['apiVersion']}"
@@ -131,9 +131,9 @@ def cannot_handle(gvk: GroupVersionKind, reason: str) -> errors.StatusError:
     return errors.bad_request(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {reason}')
 
 
-def strict_error(found: list[str]) -> str:
+def strict_error(strict_errors: list[str]) -> str:
     """What strict decoding says about unknown and repeated fields."""
-    return f"strict decoding error: {', '.join(found)}"
+    return f"strict decoding error: {', '.join(strict_errors)}"
 
 
 def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[dict[str, Any], list[str]]:
@@ -143,21 +143,21 @@ def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[di
         raise cannot_handle(gvk, error.message) from None
 
 
-def judged(found: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
+def judged(strict_errors: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
     """The warnings about unknown and repeated fields, where that is all that the client wants; raises a 400 if not."""
-    if found and validation == "Strict":
-        raise cannot_handle(gvk, strict_error(found))
-    return found if validation == "Warn" else []
+    if strict_errors and validation == "Strict":
+        raise cannot_handle(gvk, strict_error(strict_errors))
+    return strict_errors if validation == "Warn" else []
 
 
 def _unrecognized(body: bytes, kind: str, reason: str) -> errors.StatusError:
     if not body:
-        shown = "<empty>"
+        excerpt = "<empty>"
     elif body.lstrip()[:1] == b"{":
-        shown = body[:_SHOWN].decode("utf-8", "replace") + (" ..." if len(body) > _SHOWN else "")
+        excerpt = body[:_SHOWN].decode("utf-8", "replace") + (" ..." if len(body) > _SHOWN else "")
     else:
-        shown = body[:_SHOWN].hex() + (" ..." if len(body) > _SHOWN else "")
-    return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {reason} ({shown})")
+        excerpt = body[:_SHOWN].hex() + (" ..." if len(body) > _SHOWN else "")
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {reason} ({excerpt})")
 
 
 def _no_object(value: Any) -> str:

@@ -43,11 +43,11 @@ def moment(text: str) -> datetime:
 def _moment(text: str) -> datetime:
     rest, parts = text, []
     for name, pattern in _ELEMENTS:
-        found = re.match(pattern, rest, re.ASCII)
-        if found is None:
+        match = re.match(pattern, rest, re.ASCII)
+        if match is None:
             raise ValueError(f'parsing time "{text}" as "{_LAYOUT}": cannot parse "{rest}" as "{name}"')
-        parts.append(found[0])
-        rest = rest[found.end() :]
+        parts.append(match[0])
+        rest = rest[match.end() :]
     if rest:
         raise ValueError(f'parsing time "{text}": extra text: "{rest}"')
     date, clock, zone = "".join(parts[:5]), parts[6].rjust(2, "0") + ":" + parts[8], parts[11]
@@ -64,10 +64,10 @@ def _moment(text: str) -> datetime:
 
 def time(text: str) -> str:
     """Whole seconds in UTC, as metav1.Time is written."""
-    found = moment(text)
-    if found.microsecond == 0 and text[-1] == "Z" and len(text) == 20:
+    parsed = moment(text)
+    if parsed.microsecond == 0 and text[-1] == "Z" and len(text) == 20:
         return text
-    return f"{_utc(found):%Y-%m-%dT%H:%M:%S}Z"
+    return f"{_utc(parsed):%Y-%m-%dT%H:%M:%S}Z"
 
 
 def micro_time(text: str) -> str:
@@ -78,9 +78,9 @@ def micro_time(text: str) -> str:
         raise ValueError(str(error).replace(_LAYOUT, _MICRO_LAYOUT)) from None
 
 
-def _utc(found: datetime) -> datetime:
+def _utc(parsed: datetime) -> datetime:
     try:
-        return found.astimezone(UTC)
+        return parsed.astimezone(UTC)
     except OverflowError:
         raise ValueError("Time.MarshalJSON: year outside of range [0,9999]") from None
 

@@ -37,19 +37,19 @@ def errors_in(body: bytes, type: Type) -> list[str]:
 
 def duplicates_in(body: bytes) -> list[str]:
     """`duplicate field "y"` of a JSON text whose fields are not known here."""
-    found: dict[str, None] = {}
-    _walk_freely(json.loads(body, object_pairs_hook=Pairs), "", found)
-    return list(found)[:MOST_FAULTS]
+    errors: dict[str, None] = {}
+    _walk_freely(json.loads(body, object_pairs_hook=Pairs), "", errors)
+    return list(errors)[:MOST_FAULTS]
 
 
 def errors_of(document: Any, type: Type) -> list[str]:
     """The same for a parsed document, which cannot repeat a field."""
-    found: dict[str, None] = {}
-    _walk(document, type, "", found)
-    return list(found)[:MOST_FAULTS]
+    errors: dict[str, None] = {}
+    _walk(document, type, "", errors)
+    return list(errors)[:MOST_FAULTS]
 
 
-def _walk(node: Any, type: Type, path: str, found: dict[str, None]) -> None:
+def _walk(node: Any, type: Type, path: str, errors: dict[str, None]) -> None:
     match type.shape:
         case "object" | "map" if isinstance(node, dict | Pairs):
             seen: set[str] = set()
@@ -58,29 +58,29 @@ def _walk(node: Any, type: Type, path: str, found: dict[str, None]) -> None:
                 below = f"{path}.{key}" if path else key
                 if child is None:
                     if not type.preserve_unknown:
-                        found[f'unknown field "{below}"'] = None
+                        errors[f'unknown field "{below}"'] = None
                     continue
                 if key in seen:
-                    found[f'duplicate field "{below}"'] = None
+                    errors[f'duplicate field "{below}"'] = None
                 seen.add(key)
-                _walk(value, child, below, found)
+                _walk(value, child, below, errors)
         case "list" if isinstance(node, list) and type.items:
             for index, item in enumerate(node):
-                _walk(item, type.items, f"{path}[{index}]", found)
+                _walk(item, type.items, f"{path}[{index}]", errors)
 
 
-def _walk_freely(node: Any, path: str, found: dict[str, None]) -> None:
+def _walk_freely(node: Any, path: str, errors: dict[str, None]) -> None:
     if isinstance(node, Pairs):
         seen: set[str] = set()
         for key, value in node:
             below = f"{path}.{key}" if path else key
             if key in seen:
-                found[f'duplicate field "{below}"'] = None
+                errors[f'duplicate field "{below}"'] = None
             seen.add(key)
-            _walk_freely(value, below, found)
+            _walk_freely(value, below, errors)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            _walk_freely(item, f"{path}[{index}]", found)
+            _walk_freely(item, f"{path}[{index}]", errors)
 
 
 def _pairs(node: dict[str, Any] | Pairs) -> Iterable[tuple[str, Any]]:

@@ -28,8 +28,8 @@ def with_description(text: str, schema: Object) -> Object:
 
 
 def record(properties: Object, *required: str) -> Object:
-    made: Object = {"type": "object", "properties": properties}
-    return {**made, "required": list(required)} if required else made
+    schema: Object = {"type": "object", "properties": properties}
+    return {**schema, "required": list(required)} if required else schema
 
 
 def from_type(type: Type) -> Object:
@@ -47,13 +47,13 @@ def from_type(type: Type) -> Object:
         return QUANTITY
     if type.shape == "int-or-string":
         return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-    kept = type.format in ("int32", "int64", "date-time", "byte", "double")
-    return {"type": type.shape, "format": type.format} if kept else {"type": type.shape}
+    has_known_format = type.format in ("int32", "int64", "date-time", "byte", "double")
+    return {"type": type.shape, "format": type.format} if has_known_format else {"type": type.shape}
 
 
 def _optional(type: Type, required: bool) -> Object:
-    made = from_type(type)
-    return made if required else {**made, "nullable": True}
+    schema = from_type(type)
+    return schema if required else {**schema, "nullable": True}
 
 
 def template() -> Object:

@@ -67,11 +67,11 @@ def parse_fields(text: str) -> FieldSelector:
 def _split_terms(text: str) -> Iterable[str]:
     at = 0
     while at <= len(text):
-        found = _comma.match(text, at)
-        if found is None:
+        match = _comma.match(text, at)
+        if match is None:
             return
-        yield found.group(1)
-        at = found.end() + (found.end() == len(text) and not found.group(0).endswith(","))
+        yield match.group(1)
+        at = match.end() + (match.end() == len(text) and not match.group(0).endswith(","))
 
 
 def _unescaped(value: str) -> str:

@@ -41,17 +41,17 @@ class _Parser:
         return self._words[self._at]
 
     def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        parsed: list[Requirement] = []
         word = self._peek()
         if not word:
-            return found
+            return parsed
         if word != "!" and not _is_word(word):
             raise errors.bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
         while True:
-            found.append(self._requirement())
+            parsed.append(self._requirement())
             word = self._next()
             if not word:
-                return found
+                return parsed
             if word != ",":
                 raise errors.bad_request(f"found '{word}', expected: ',' or 'end of string'")
             word = self._peek()
@@ -120,14 +120,14 @@ class _Parser:
 
 def _words(text: str) -> Iterable[str]:
     at = 0
-    while found := _run.match(text, at):
-        run = found.group(1)
+    while match := _run.match(text, at):
+        run = match.group(1)
         if not run:
             return
         if run[0] in "=!(),<>":
             run = next(symbol for symbol in _SYMBOLS if run.startswith(symbol))
         yield run
-        at = found.start(1) + len(run)
+        at = match.start(1) + len(run)
 
 
 def _is_word(word: str) -> bool:
@@ -146,8 +146,8 @@ def _checked(requirement: Requirement) -> Requirement:
             problems.append(
                 str(field_errors.invalid(at, value, "for 'Gt', 'Lt' operators, the value must be an integer"))
             )
-        if told := names.label_value_problems(value):
-            problems.append(str(field_errors.invalid(f"{at}[{requirement.key}]", value, "; ".join(told))))
+        if value_problems := names.label_value_problems(value):
+            problems.append(str(field_errors.invalid(f"{at}[{requirement.key}]", value, "; ".join(value_problems))))
     if problems:
         raise _unparsed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
     return requirement

@@ -21,7 +21,7 @@ class LabelSelector:
     __slots__ = ("equalities", "matches", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
-        self.requirements = tuple(sorted(requirements, key=lambda one: one.key))
+        self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self.equalities = _equalities(self.requirements)
         self.matches: Callable[[Labels | None], bool] = _predicate(self.requirements)
 
@@ -30,7 +30,7 @@ class LabelSelector:
         return not self.requirements
 
     def __str__(self) -> str:
-        return ",".join(_written(one) for one in self.requirements)
+        return ",".join(_written(requirement) for requirement in self.requirements)
 
 
 class _Nothing(LabelSelector):
@@ -49,9 +49,9 @@ class _Nothing(LabelSelector):
 
 def _equalities(requirements: Iterable[Requirement]) -> dict[str, str]:
     return {
-        one.key: one.values[0]
-        for one in requirements
-        if one.operator == EQUALS or (one.operator == IN and len(one.values) == 1)
+        requirement.key: requirement.values[0]
+        for requirement in requirements
+        if requirement.operator == EQUALS or (requirement.operator == IN and len(requirement.values) == 1)
     }
 
 
@@ -59,13 +59,13 @@ def _predicate(requirements: tuple[Requirement, ...]) -> Callable[[Labels | None
     """The quickest test for the common shapes, a loop over tests for the rest."""
     if not requirements:
         return lambda _: True
-    if all(one.operator == EQUALS for one in requirements):
+    if all(requirement.operator == EQUALS for requirement in requirements):
         if len(requirements) == 1:
             key, _, (value,) = requirements[0]
             return lambda labels: labels is not None and labels.get(key) == value
-        pairs = {(one.key, one.values[0]) for one in requirements}
+        pairs = {(requirement.key, requirement.values[0]) for requirement in requirements}
         return lambda labels: labels is not None and pairs <= labels.items()
-    tests = [_test(one) for one in requirements]
+    tests = [_test(requirement) for requirement in requirements]
 
     def every(labels: Labels | None) -> bool:
         present = labels if labels is not None else _NO_LABELS
@@ -76,13 +76,13 @@ def _predicate(requirements: tuple[Requirement, ...]) -> Callable[[Labels | None
 
 def _test(requirement: Requirement) -> Callable[[Labels], bool]:
     key, operator, values = requirement
-    wanted = frozenset(values)
+    allowed = frozenset(values)
     # absent keys satisfy != and notin: None is in no set of values
     match operator:
         case "=" | "in":
-            return lambda labels: labels.get(key) in wanted
+            return lambda labels: labels.get(key) in allowed
         case "!=" | "notin":
-            return lambda labels: labels.get(key) not in wanted
+            return lambda labels: labels.get(key) not in allowed
         case "exists":
             return lambda labels: key in labels
         case "!":
@@ -131,12 +131,12 @@ def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
     expressions = selector.get("matchExpressions") or ()
     if not labels and not expressions:
         return EVERYTHING
-    found = [Requirement(key, EQUALS, (value,)) for key, value in labels.items()]
-    found += [
-        Requirement(one["key"], _OBJECT_OPERATORS[one["operator"]], tuple(one.get("values") or ()))
-        for one in expressions
+    requirements = [Requirement(key, EQUALS, (value,)) for key, value in labels.items()]
+    requirements += [
+        Requirement(expression["key"], _OBJECT_OPERATORS[expression["operator"]], tuple(expression.get("values") or ()))
+        for expression in expressions
     ]
-    return LabelSelector(found)
+    return LabelSelector(requirements)
 
 
 def from_map(labels: Labels | None) -> LabelSelector:

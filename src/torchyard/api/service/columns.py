@@ -32,20 +32,20 @@ def _service_cells(service: Object, now: datetime) -> list[Cell]:
         spec.get("type") or "",
         addresses[0] if addresses else NONE,
         _external(service, spec),
-        ",".join(_port(one) for one in spec.get("ports") or ()) or NONE,
+        ",".join(_port(port) for port in spec.get("ports") or ()) or NONE,
         age_of(service, now),
         format_labels(spec.get("selector")),
     ]
 
 
 def _external(service: Object, spec: Object) -> str:
-    given = spec.get("externalIPs") or []
+    external_ips = spec.get("externalIPs") or []
     match spec.get("type"):
         case "ClusterIP" | "NodePort":
-            return ",".join(given) or NONE
+            return ",".join(external_ips) or NONE
         case "LoadBalancer":
             balanced = load_balancer(service.get("status"))
-            return ",".join([*([balanced] if balanced else []), *given]) or "<pending>"
+            return ",".join([*([balanced] if balanced else []), *external_ips]) or "<pending>"
         case "ExternalName":
             return str(spec.get("externalName") or "")
     return UNKNOWN
@@ -72,16 +72,16 @@ SERVICES = Columns(
 
 def _endpoints_cells(endpoints: Object, now: datetime) -> list[Cell]:
     subsets = endpoints.get("subsets") or ()
-    found: list[str] = []
+    listed: list[str] = []
     for subset in subsets:
-        addresses = [one["ip"] for one in subset.get("addresses") or ()]
+        addresses = [address["ip"] for address in subset.get("addresses") or ()]
         ports = subset.get("ports")
         if not ports:
-            found += addresses
+            listed += addresses
             continue
         for port in ports:
-            found += [f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}" for ip in addresses]
-    text = truncate_list(found[:_SHOWN], len(found), "") if subsets else NONE
+            listed += [f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}" for ip in addresses]
+    text = truncate_list(listed[:_SHOWN], len(listed), "") if subsets else NONE
     return [name_of(endpoints), text, age_of(endpoints, now)]
 
 
@@ -89,8 +89,8 @@ ENDPOINTS = Columns((NAME, Column("Endpoints", description="Addresses behind the
 
 
 def _endpoint_slice_cells(slice_: Object, now: datetime) -> list[Cell]:
-    ports = [str(one.get("port") or one.get("name") or "*") for one in slice_.get("ports") or ()]
-    addresses = [address for one in slice_.get("endpoints") or () for address in one.get("addresses") or ()]
+    ports = [str(port.get("port") or port.get("name") or "*") for port in slice_.get("ports") or ()]
+    addresses = [address for endpoint in slice_.get("endpoints") or () for address in endpoint.get("addresses") or ()]
     return [
         name_of(slice_),
         slice_.get("addressType") or "",
@@ -114,7 +114,7 @@ ENDPOINT_SLICES = Columns(
 
 def _ingress_cells(ingress: Object, now: datetime) -> list[Cell]:
     spec = ingress.get("spec") or {}
-    hosts = [one["host"] for one in spec.get("rules") or () if one.get("host")]
+    hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
     return [
         name_of(ingress),
         spec.get("ingressClassName") or NONE,

@@ -48,20 +48,20 @@ class ServiceStrategy(StatusSubresourceStrategy):
 
     def warnings(self, obj: Object) -> list[str]:
         spec = obj["spec"]
-        found = []
+        warnings = []
         if "service.kubernetes.io/topology-aware-hints" in (obj["metadata"].get("annotations") or {}):
-            found.append(
+            warnings.append(
                 "annotation service.kubernetes.io/topology-aware-hints is deprecated, please use "
                 "service.kubernetes.io/topology-mode instead"
             )
         external = spec.get("type") == "ExternalName"
         if spec.get("externalName") and not external:
-            found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
+            warnings.append('spec.externalName is ignored when spec.type is not "ExternalName"')
         if spec.get("externalIPs") and external:
-            found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+            warnings.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
         if spec.get("clusterIP") == "None":
-            found += [f"{field} is ignored for headless services" for field in _ignored_when_headless(spec)]
-        return found
+            warnings += [f"{field} is ignored for headless services" for field in _ignored_when_headless(spec)]
+        return warnings
 
     def selectable(self, obj: Object) -> dict[str, str]:
         spec = obj.get("spec") or {}

@@ -221,8 +221,8 @@ def validate_service_status(new: Object, _old: Object) -> list[FieldError]:
     at = "status.loadBalancer.ingress"
     if ingress and new["spec"].get("type") != "LoadBalancer":
         return [field_errors.forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'")]
-    for index, one in enumerate(ingress):
-        address, mode, host = one.get("ip") or "", one.get("ipMode"), one.get("hostname") or ""
+    for index, entry in enumerate(ingress):
+        address, mode, host = entry.get("ip") or "", entry.get("ipMode"), entry.get("hostname") or ""
         if address:
             checks.ip(address, f"{at}[{index}].ip", errs)
         if mode is None:

@@ -36,13 +36,15 @@ def is_default(storage_class: Object) -> bool:
 
 def default_class(classes: Iterable[Object]) -> Object | None:
     """The default storage class."""
-    return newest_default(one for one in classes if is_default(one))
+    return newest_default(storage_class for storage_class in classes if is_default(storage_class))
 
 
 def newest_default(marked: Iterable[Object]) -> Object | None:
     """Of several classes marked as default the newest, and of those made at once the first by name."""
-    by_name = sorted(marked, key=lambda one: str(one["metadata"]["name"]))
-    return max(by_name, key=lambda one: str(one["metadata"].get("creationTimestamp") or ""), default=None)
+    by_name = sorted(marked, key=lambda storage_class: str(storage_class["metadata"]["name"]))
+    return max(
+        by_name, key=lambda storage_class: str(storage_class["metadata"].get("creationTimestamp") or ""), default=None
+    )
 
 
 def set_default_class(claim: Object, classes: Iterable[Object]) -> None:

@@ -117,8 +117,8 @@ STORAGE_CLASSES = Columns(
 )
 
 
-def _attributes_class_cells(found: Object, now: datetime) -> list[Cell]:
-    return [name_of(found), found.get("driverName") or "", age_of(found, now)]
+def _attributes_class_cells(attributes_class: Object, now: datetime) -> list[Cell]:
+    return [name_of(attributes_class), attributes_class.get("driverName") or "", age_of(attributes_class, now)]
 
 
 ATTRIBUTES_CLASSES = Columns(
@@ -153,7 +153,7 @@ ATTACHMENTS = Columns(
 
 def _csi_driver_cells(driver: Object, now: datetime) -> list[Cell]:
     spec = driver.get("spec") or {}
-    audiences = [one.get("audience") or "" for one in spec.get("tokenRequests") or ()]
+    audiences = [token_request.get("audience") or "" for token_request in spec.get("tokenRequests") or ()]
     return [
         name_of(driver),
         spec.get("attachRequired") is not False,

@@ -33,8 +33,8 @@ class PersistentVolumeStrategy(StatusSubresourceStrategy):
         defaults.default_volume(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        made = obj["metadata"].get("creationTimestamp")
-        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": made}
+        created = obj["metadata"].get("creationTimestamp")
+        obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": created}
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_volume(obj)
@@ -44,14 +44,14 @@ class PersistentVolumeStrategy(StatusSubresourceStrategy):
 
     def warnings(self, obj: Object) -> list[str]:
         spec = obj["spec"]
-        found = []
+        warnings = []
         if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
-            found.append(
+            warnings.append(
                 "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "
                 "recommended approach is to use dynamic provisioning."
             )
-        found += [f"spec.{kind}: {text}" for kind, text in _OLD_SOURCES.items() if spec.get(kind) is not None]
-        return found
+        warnings += [f"spec.{kind}: {text}" for kind, text in _OLD_SOURCES.items() if spec.get(kind) is not None]
+        return warnings
 
 
 class PersistentVolumeClaimStrategy(StatusSubresourceStrategy):

@@ -60,8 +60,8 @@ def _check_capacity(capacity: dict[str, Any], errs: list[FieldError]) -> None:
     if not capacity:
         errs.append(field_errors.required("spec.capacity"))
     if list(capacity) != ["storage"]:
-        shown = dict(sorted(capacity.items())) or None
-        errs.append(field_errors.not_supported("spec.capacity", shown, ("storage",)))
+        value = dict(sorted(capacity.items())) or None
+        errs.append(field_errors.not_supported("spec.capacity", value, ("storage",)))
     for name, text in capacity.items():
         amount, field = quantity.parse(text), f"spec.capacity[{name}]"
         if amount.value < 0:
@@ -77,12 +77,12 @@ def _check_source(spec: Object, errs: list[FieldError]) -> None:
         return
     kind = kinds[0]
     VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", errs)
-    for one in kinds[1:]:
-        if one == "flexVolume":
+    for extra in kinds[1:]:
+        if extra == "flexVolume":
             # upstream forgot to count it
-            VOLUME_SOURCES[one](spec[one], f"spec.{one}", errs)
+            VOLUME_SOURCES[extra](spec[extra], f"spec.{extra}", errs)
         else:
-            errs.append(field_errors.forbidden(f"spec.{REFUSED_AS.get(one, one)}", MORE_THAN_ONE))
+            errs.append(field_errors.forbidden(f"spec.{REFUSED_AS.get(extra, extra)}", MORE_THAN_ONE))
     if kind == "local" and spec.get("nodeAffinity") is None:
         errs.append(field_errors.required("spec.nodeAffinity", "Local volume requires node affinity"))
     root = (spec.get("hostPath") or {}).get("path")
@@ -94,7 +94,7 @@ def _check_source(spec: Object, errs: list[FieldError]) -> None:
 def validate_volume_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate_volume(new)
     spec, before = new["spec"], old["spec"]
-    source, source_before = ({kind: one.get(kind) for kind in VOLUME_SOURCES} for one in (spec, before))
+    source, source_before = ({kind: part.get(kind) for kind in VOLUME_SOURCES} for part in (spec, before))
     csi, csi_before = source.get("csi"), source_before.get("csi")
     if csi and csi_before and csi_before.get("controllerExpandSecretRef") is None:
         # this one secret may be added later
@@ -148,7 +148,7 @@ def validate_claim_update(new: Object, old: Object) -> list[FieldError]:
 
 def _check_class_change(new: Object, old: Object, compared: Object, errs: list[FieldError]) -> None:
     """A claim without a class may still be given one, by the old annotation or anew."""
-    annotations, was = (one["metadata"].get("annotations") or {} for one in (new, old))
+    annotations, was = (obj["metadata"].get("annotations") or {} for obj in (new, old))
     name, name_before = new["spec"].get("storageClassName"), old["spec"].get("storageClassName")
     annotated = was.get(_CLASS_ANNOTATION)
     moved = annotated is not None and name_before is None and name == annotated
@@ -167,7 +167,7 @@ def _storage(holder: Object | None) -> quantity.Quantity:
 
 
 def _check_shrink(new: Object, old: Object, errs: list[FieldError]) -> None:
-    size, before = (_storage((one["spec"].get("resources") or {}).get("requests")) for one in (new, old))
+    size, before = (_storage((obj["spec"].get("resources") or {}).get("requests")) for obj in (new, old))
     if size < before and size <= _storage((old.get("status") or {}).get("capacity")):
         field = "spec.resources.requests.storage"
         errs.append(field_errors.forbidden(field, "field can not be less than status.capacity"))
@@ -218,7 +218,7 @@ def validate_capacity_object(capacity: Object) -> list[FieldError]:
     for field in ("capacity", "maximumVolumeSize"):
         text = capacity.get(field)
         if text is not None and quantity.parse(text).nano < 0:
-            shown = "capacity" if field == "maximumVolumeSize" and capacity.get("capacity") is None else field
-            errs.append(field_errors.invalid(shown, quantity.canonical(text), names.NOT_NEGATIVE))
+            label = "capacity" if field == "maximumVolumeSize" and capacity.get("capacity") is None else field
+            errs.append(field_errors.invalid(label, quantity.canonical(text), names.NOT_NEGATIVE))
             break
     return errs

@@ -31,10 +31,10 @@ def default_autoscaler(autoscaler: Object) -> None:
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     for metric in spec["metrics"]:
         for source in SOURCES:
-            wanted: Object = (metric.get(source) or {}).get("target") or {}
+            metric_target: Object = (metric.get(source) or {}).get("target") or {}
             for name in ("value", "averageValue"):
-                if wanted.get(name) is not None:
-                    wanted[name] = quantity.canonical(wanted[name])
+                if metric_target.get(name) is not None:
+                    metric_target[name] = quantity.canonical(metric_target[name])
     strategy = spec.get("behavior")
     if strategy is not None:
         _default_rules(strategy, "scaleUp", {"stabilizationWindowSeconds": 0}, [_PODS, _PERCENT])

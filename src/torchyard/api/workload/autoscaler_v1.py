@@ -24,17 +24,17 @@ def to_v1(autoscaler: Object) -> Object:
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     carried: dict[str, Any] = {}
     metrics = spec.pop("metrics", None) or []
-    cpu = next((one for one in metrics if _is_cpu_use(one, "target")), None)
+    cpu = next((metric for metric in metrics if _is_cpu_use(metric, "target")), None)
     if cpu is not None:
         spec["targetCPUUtilizationPercentage"] = cpu["resource"]["target"]["averageUtilization"]
-    carried[_METRICS] = [_old_metric(one, "target") for one in metrics if one is not cpu]
+    carried[_METRICS] = [_old_metric(metric, "target") for metric in metrics if metric is not cpu]
     strategy = spec.pop("behavior", None)
     carried[_STRATEGY] = _capitalised(strategy) if strategy else None
     current = status.pop("currentMetrics", None) or []
-    used = next((one for one in current if _is_cpu_use(one, "current")), None)
+    used = next((metric for metric in current if _is_cpu_use(metric, "current")), None)
     if used is not None:
         status["currentCPUUtilizationPercentage"] = used["resource"]["current"]["averageUtilization"]
-    carried[_CURRENT] = [_old_metric(one, "current") for one in current]
+    carried[_CURRENT] = [_old_metric(metric, "current") for metric in current]
     carried[_CONDITIONS] = status.pop("conditions", None)
     annotations = dict(obj["metadata"].get("annotations") or {})
     annotations |= {key: json.dumps(value, separators=(",", ":")) for key, value in carried.items() if value}
@@ -49,7 +49,7 @@ def from_v1(autoscaler: Object) -> Object:
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     annotations = dict(obj["metadata"].get("annotations") or {})
     carried = {key: _read(annotations.pop(key)) for key in _OURS if key in annotations}
-    metrics = [_new_metric(one, "target") for one in carried.get(_METRICS) or ()]
+    metrics = [_new_metric(metric, "target") for metric in carried.get(_METRICS) or ()]
     use = spec.pop("targetCPUUtilizationPercentage", None)
     if use is not None:
         target = {"type": "Utilization", "averageUtilization": use}
@@ -60,7 +60,7 @@ def from_v1(autoscaler: Object) -> Object:
         spec["behavior"] = _uncapitalised(carried[_STRATEGY])
     status.pop("currentCPUUtilizationPercentage", None)
     if carried.get(_CURRENT):
-        status["currentMetrics"] = [_new_metric(one, "current") for one in carried[_CURRENT]]
+        status["currentMetrics"] = [_new_metric(metric, "current") for metric in carried[_CURRENT]]
     if carried.get(_CONDITIONS):
         status["conditions"] = carried[_CONDITIONS]
     if annotations:
@@ -136,12 +136,12 @@ def _new_metric(metric: Object, which: str) -> Object:
 def _capitalised(value: Any) -> Any:
     """The behaviour is kept in upstream's internal form, whose names begin with a capital."""
     if isinstance(value, dict):
-        return {f"{key[:1].upper()}{key[1:]}": _capitalised(one) for key, one in value.items()}
-    return [_capitalised(one) for one in value] if isinstance(value, list) else value
+        return {f"{key[:1].upper()}{key[1:]}": _capitalised(inner) for key, inner in value.items()}
+    return [_capitalised(item) for item in value] if isinstance(value, list) else value
 
 
 def _uncapitalised(value: Any) -> Any:
     if isinstance(value, dict):
-        pairs = {f"{key[:1].lower()}{key[1:]}": _uncapitalised(one) for key, one in value.items()}
-        return {key: one for key, one in pairs.items() if one is not None}
-    return [_uncapitalised(one) for one in value] if isinstance(value, list) else value
+        pairs = {f"{key[:1].lower()}{key[1:]}": _uncapitalised(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in pairs.items() if inner is not None}
+    return [_uncapitalised(item) for item in value] if isinstance(value, list) else value

@@ -134,7 +134,9 @@ DAEMON_SETS = Columns(
 
 
 def _controller_revision_cells(obj: Object, now: datetime) -> list[Cell]:
-    owner = next((one for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    owner = next(
+        (reference for reference in obj["metadata"].get("ownerReferences") or () if reference.get("controller")), None
+    )
     controller = NONE
     if owner is not None:
         group, _, _ = owner["apiVersion"].rpartition("/")
@@ -191,11 +193,11 @@ def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
 
 def _in_v2(obj: Object) -> Object:
     """The old version has the use of cpu apart from other metrics; people list it first."""
-    found = from_v1(obj)
+    converted = from_v1(obj)
     if "targetCPUUtilizationPercentage" in (obj.get("spec") or {}):
-        *others, cpu = found["spec"]["metrics"]
-        found["spec"]["metrics"] = [cpu, *others]
-    return found
+        *others, cpu = converted["spec"]["metrics"]
+        converted["spec"]["metrics"] = [cpu, *others]
+    return converted
 
 
 # How many metrics fit into a cell.
@@ -212,11 +214,11 @@ _METRIC_FIELDS = {
 def _metrics(specs: list[Object], statuses: list[Object]) -> str:
     if not specs:
         return NONE
-    shown = [
+    listed = [
         _metric(spec, statuses[index] if index < len(statuses) else {})
         for index, spec in enumerate(specs[:_SHOWN_METRICS])
     ]
-    text = ", ".join(shown)
+    text = ", ".join(listed)
     return f"{text} + {len(specs) - _SHOWN_METRICS} more..." if len(specs) > _SHOWN_METRICS else text
 
 
@@ -226,18 +228,18 @@ def _metric(spec: Object, status: Object) -> str:
     field = _METRIC_FIELDS.get(kind)
     if field is None:
         return "<unknown type>"
-    wanted = (spec.get(field) or {}).get("target") or {}
+    target = (spec.get(field) or {}).get("target") or {}
     current = (status.get(field) or {}).get("current") or {} if status.get("type") == kind else {}
     name = (spec.get(field) or {}).get("name")
     prefix = f"{name}: " if kind in ("Resource", "ContainerResource") else ""
-    if kind in ("Resource", "ContainerResource") and wanted.get("averageUtilization") is not None:
+    if kind in ("Resource", "ContainerResource") and target.get("averageUtilization") is not None:
         used = current.get("averageUtilization")
-        return f"{prefix}{'<unknown>' if used is None else f'{used}%'}/{wanted['averageUtilization']}%"
-    if kind in ("Resource", "ContainerResource", "Pods") or wanted.get("averageValue") is not None:
+        return f"{prefix}{'<unknown>' if used is None else f'{used}%'}/{target['averageUtilization']}%"
+    if kind in ("Resource", "ContainerResource", "Pods") or target.get("averageValue") is not None:
         average = current.get("averageValue") or "<unknown>"
         suffix = " (avg)" if kind in ("Object", "External") else ""
-        return f"{prefix}{average}/{wanted.get('averageValue', '<auto>')}{suffix}"
-    return f"{current.get('value') or '<unknown>'}/{wanted.get('value', '<auto>')}"
+        return f"{prefix}{average}/{target.get('averageValue', '<auto>')}{suffix}"
+    return f"{current.get('value') or '<unknown>'}/{target.get('value', '<auto>')}"
 
 
 AUTOSCALERS = Columns(

@@ -25,7 +25,7 @@ def _check_counts(
 
 
 def _check_collisions(new: Object, old: Object, errs: list[FieldError]) -> None:
-    count, before = ((one.get("status") or {}).get("collisionCount") for one in (new, old))
+    count, before = ((obj.get("status") or {}).get("collisionCount") for obj in (new, old))
     checks.nonnegative(count, "status.collisionCount", errs)
     if before is not None and (count is None or count < before):
         errs.append(field_errors.invalid("status.collisionCount", count or 0, "cannot be decremented"))

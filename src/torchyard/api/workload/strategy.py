@@ -54,7 +54,7 @@ class DeploymentStrategy(_TemplateStrategy):
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
         # annotations count too: deployments once kept what to roll back to there
-        annotations = (one["metadata"].get("annotations") or {} for one in (new, old))
+        annotations = (obj["metadata"].get("annotations") or {} for obj in (new, old))
         return super().is_new_generation(new, old) or next(annotations) != next(annotations)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -125,10 +125,10 @@ class StatefulSetStrategy(_TemplateStrategy):
         return status.validate_stateful_set_status(new, old)
 
     def warnings(self, obj: Object) -> list[str]:
-        found = super().warnings(obj)
+        warnings = super().warnings(obj)
         if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
-            found.append(_ALL_REVISIONS)
-        return found
+            warnings.append(_ALL_REVISIONS)
+        return warnings
 
 
 class DaemonSetStrategy(_TemplateStrategy):

@@ -43,8 +43,8 @@ def _check_labels(spec: Object, errs: list[FieldError]) -> None:
     own = (spec["template"].get("metadata") or {}).get("labels")
     selector = selectors.from_object(spec.get("selector"))
     if not selector.everything and not selector.matches(own):
-        shown = dict(sorted(own.items())) if own else None
-        errs.append(field_errors.invalid("spec.template.metadata.labels", shown, _NO_MATCH))
+        value = dict(sorted(own.items())) if own else None
+        errs.append(field_errors.invalid("spec.template.metadata.labels", value, _NO_MATCH))
 
 
 def _check_always(spec: Object, errs: list[FieldError], *, kind: str) -> None:
@@ -149,9 +149,9 @@ def _as_its_pods(spec: Object) -> Object:
     claims = spec.get("volumeClaimTemplates") or ()
     own = dict.fromkeys(claim.get("metadata", {}).get("name") or "" for claim in claims)
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in ("hostname", "subdomain")}
-    kept = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
-    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in own]
-    return {**template, "spec": {**pod, "volumes": [*made, *kept]}}
+    other_volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in own]
+    claim_volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in own]
+    return {**template, "spec": {**pod, "volumes": [*claim_volumes, *other_volumes]}}
 
 
 def _check_update_strategy(strategy: Object, errs: list[FieldError]) -> None:
@@ -170,7 +170,7 @@ def _check_update_strategy(strategy: Object, errs: list[FieldError]) -> None:
 
 def validate_stateful_set_update(new: Object, old: Object) -> list[FieldError]:
     errs = validate_stateful_set(new, claims=False)
-    spec, before = ({key: value for key, value in one["spec"].items() if key not in _MAY_CHANGE} for one in (new, old))
+    spec, before = ({key: value for key, value in obj["spec"].items() if key not in _MAY_CHANGE} for obj in (new, old))
     if not semantically_equal(before, spec):
         named = ", ".join(f"'{name}'" for name in _MAY_CHANGE[:-1])
         detail = f"updates to statefulset spec for fields other than {named} and '{_MAY_CHANGE[-1]}' are forbidden"
@@ -229,8 +229,8 @@ def validate_replication_controller(controller: Object) -> list[FieldError]:
         return errs
     own = (template.get("metadata") or {}).get("labels")
     if selector and not selectors.from_map(selector).matches(own):
-        shown = dict(sorted(own.items())) if own else None
-        errs.append(field_errors.invalid("spec.template.metadata.labels", shown, _NO_MATCH))
+        value = dict(sorted(own.items())) if own else None
+        errs.append(field_errors.invalid("spec.template.metadata.labels", value, _NO_MATCH))
     validate_template(template, "spec.template", errs)
     _check_always(spec, errs, kind="ReplicationController")
     return errs
