@@ -1,4 +1,4 @@
-"""`yard run`, as a person types it, on a plane with a node: exit codes, logs of all replicas, Ctrl-C, bad manifests."""
+"""`yard run` on a plane with a node: exit codes, logs of all replicas, Ctrl-C, bad manifests."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TIMEOUT = 240
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     need_network()
-    made = Yard(tmp_path_factory.mktemp("run"), controllers="*", flags=("--node",))
+    plane = Yard(tmp_path_factory.mktemp("run"), controllers="*", flags=("--node",))
     try:
-        made.start()
-        yield made
+        plane.start()
+        yield plane
     finally:
-        made.stop()
-        yard("down", state=made.state, timeout=120)
+        plane.stop()
+        yard("down", state=plane.state, timeout=120)
 
 
 def manifest(directory: Path, obj: Object) -> str:
@@ -54,7 +54,7 @@ def job(name: str, script: str) -> Object:
     }
 
 
-def started(plane: Yard, *arguments: str) -> subprocess.Popen[str]:
+def start_run(plane: Yard, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*_command(), "run", *arguments, "--kubeconfig", str(plane.kubeconfig)],
         stdout=subprocess.PIPE,
@@ -65,44 +65,45 @@ def started(plane: Yard, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def ran(plane: Yard, *arguments: str) -> tuple[int, str]:
-    with started(plane, *arguments) as process:
-        said, _ = process.communicate(timeout=TIMEOUT)
-    return process.returncode, said
+def run(plane: Yard, *arguments: str) -> tuple[int, str]:
+    """Run `yard run` to its end; return its exit code and its output."""
+    with start_run(plane, *arguments) as process:
+        output, _ = process.communicate(timeout=TIMEOUT)
+    return process.returncode, output
 
 
 def test_a_job_is_followed_with_the_logs_of_all_replicas(plane: Yard, tmp_path: Path) -> None:
     file = manifest(tmp_path, job("good", "echo I am $RANK of $WORLD_SIZE; sleep 1"))
-    code, said = ran(plane, file)
-    assert code == 0, said
-    assert said.startswith("pytorchjob.kubeflow.org/good applied\n")
+    code, output = run(plane, file)
+    assert code == 0, output
+    assert output.startswith("pytorchjob.kubeflow.org/good applied\n")
     for line in ("[master-0] I am 0 of 3", "[worker-0] I am 1 of 3", "[worker-1] I am 2 of 3"):
-        assert line in said.splitlines()
-    assert said.splitlines()[-1].startswith("pytorchjob.kubeflow.org/good Succeeded: ")
-    code, said = ran(plane, file)
+        assert line in output.splitlines()
+    assert output.splitlines()[-1].startswith("pytorchjob.kubeflow.org/good Succeeded: ")
+    code, output = run(plane, file)
     assert code == 1
-    assert "is there already and has ended (Succeeded)" in said
-    code, said = ran(plane, file, "--replace")
-    assert code == 0, said
+    assert "already exists and has finished (Succeeded)" in output
+    code, output = run(plane, file, "--replace")
+    assert code == 0, output
 
 
 def test_the_exit_code_is_that_of_the_container_that_failed_first(plane: Yard, tmp_path: Path) -> None:
     failing = 'if [ "$RANK" = 1 ]; then echo out of luck >&2; exit 3; fi; sleep 4; exit 1'
-    code, said = ran(plane, manifest(tmp_path, job("bad", failing)))
-    assert code == 3, said
-    assert "[worker-0] out of luck" in said.splitlines()
-    assert "first to fail: bad-worker-0, exit code 3 (Error)" in said
+    code, output = run(plane, manifest(tmp_path, job("bad", failing)))
+    assert code == 3, output
+    assert "[worker-0] out of luck" in output.splitlines()
+    assert "first to fail: bad-worker-0, exit code 3 (Error)" in output
 
 
 @pytest.mark.parametrize(
-    ("choice", "status", "words"),
-    [("leave", 200, "runs on; delete it with: kubectl"), ("delete", 404, "deleted")],
+    ("choice", "status", "message"),
+    [("leave", 200, "keeps running; delete it with: kubectl"), ("delete", 404, "deleted")],
 )
-def test_ctrl_c_leaves_the_pod_or_deletes_it_as_told(
-    plane: Yard, tmp_path: Path, choice: str, status: int, words: str
+def test_ctrl_c_leaves_or_deletes_the_pod_as_on_interrupt_says(
+    plane: Yard, tmp_path: Path, choice: str, status: int, message: str
 ) -> None:
     name, api = f"long-{choice}", plane.server().admin
-    with started(plane, manifest(tmp_path, pod(name, "echo up; sleep 600")), "--on-interrupt", choice) as process:
+    with start_run(plane, manifest(tmp_path, pod(name, "echo up; sleep 600")), "--on-interrupt", choice) as process:
         assert process.stdout is not None
         head = ""
         for line in process.stdout:
@@ -112,27 +113,27 @@ def test_ctrl_c_leaves_the_pod_or_deletes_it_as_told(
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=60)
     assert process.returncode == 130, head + rest
-    assert f"pod/{name} {words}" in rest
+    assert f"pod/{name} {message}" in rest
     path = f"/api/v1/namespaces/default/pods/{name}"
-    eventually(lambda: api.get(path).status == status, f"{name} to be as told")
+    eventually(lambda: api.get(path).status == status, f"status {status} for {name}")
 
 
 def test_a_pod_that_cannot_start_says_why(plane: Yard, tmp_path: Path) -> None:
-    wanted = pod("unknown", "true")
-    wanted["spec"]["containers"][0]["image"] = "nobody/knows:1"
-    with started(plane, manifest(tmp_path, wanted)) as process:
+    unknown = pod("unknown", "true")
+    unknown["spec"]["containers"][0]["image"] = "example/unknown:1"
+    with start_run(plane, manifest(tmp_path, unknown)) as process:
         assert process.stdout is not None
-        words = next(line for line in process.stdout if "waits" in line)
+        line = next(line for line in process.stdout if "is waiting" in line)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert "unknown waits: " in words
-    assert "ErrImagePull: " in words  # at once, or after the first back-off
-    assert "yard image build" in words
+    assert "unknown is waiting: " in line
+    assert "ErrImagePull: " in line  # at once, or after the first back-off
+    assert "yard image build" in line
 
 
-def test_a_manifest_without_indentation_is_explained(plane: Yard, tmp_path: Path) -> None:
+def test_a_manifest_without_indentation_gets_an_error_that_names_the_line(plane: Yard, tmp_path: Path) -> None:
     (tmp_path / "printed.yaml").write_text(PRINTED)
-    code, said = ran(plane, str(tmp_path / "printed.yaml"))
+    code, output = run(plane, str(tmp_path / "printed.yaml"))
     assert code == 1
-    assert 'line 4: "name" stands beside "metadata" of line 3 instead of below it' in said
-    assert "hint: put 2 spaces before line 4" in said
+    assert 'line 4: "name" stands beside "metadata" of line 3 instead of below it' in output
+    assert "hint: put 2 spaces before line 4" in output

@@ -1,4 +1,4 @@
-"""The `yard` command as a person meets it: what it prints, and how it ends."""
+"""The `yard` command: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def plane(tmp_path: Path) -> Iterator[Path]:
     yard("down", state=state, timeout=60)
 
 
-def test_a_plane_is_started_looked_at_and_stopped(plane: Path) -> None:
-    shown = yard("status", state=plane)
-    assert shown.returncode == 0
-    assert "address:    https://127.0.0.1:" in shown.stdout
+def test_up_status_kubeconfig_and_down(plane: Path) -> None:
+    status = yard("status", state=plane)
+    assert status.returncode == 0
+    assert "address:    https://127.0.0.1:" in status.stdout
     path = yard("kubeconfig", "--path", state=plane).stdout.strip()
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600
     stopped = yard("down", state=plane, timeout=60)
     assert stopped.stdout.startswith("stopped process ")
-    gone = yard("status", state=plane)
-    assert (gone.returncode, gone.stdout) == (1, f"not running (state: {plane})\n")
+    status = yard("status", state=plane)
+    assert (status.returncode, status.stdout) == (1, f"not running (state: {plane})\n")
     assert yard("down", state=plane).stdout == f"no plane is running on {plane}\n"
 
 
 @pytest.mark.parametrize(("host", "address"), [("127.0.0.2", "127.0.0.2"), ("localhost", "127.0.0.1")])
-def test_a_plane_is_reached_wherever_it_listens(host: str, address: str, tmp_path: Path) -> None:
+def test_commands_reach_the_plane_on_any_listen_address(host: str, address: str, tmp_path: Path) -> None:
     started = yard("up", "--detach", "--port", "0", "--no-node", "--host", host, state=tmp_path, timeout=120)
     assert started.returncode == 0, started.stderr
     assert started.stdout.startswith((f"Torchyard is up at https://{address}:", "Torchyard is up at https://[::1]:"))
@@ -53,21 +53,21 @@ def test_a_plane_is_reached_wherever_it_listens(host: str, address: str, tmp_pat
     assert (listed.returncode, listed.stderr) == (0, "")
 
 
-def test_a_plane_needs_no_operator_and_says_so(plane: Path) -> None:
+def test_doctor_and_install_recognise_a_plane(plane: Path) -> None:
     config = str(plane / "kubeconfig")
 
-    def is_told() -> bool:
-        said = _run("doctor", "--kubeconfig", config)
-        return "operator:                this plane looks after PyTorchJobs and queues itself" in said
+    def is_recognised() -> bool:
+        report = _run("doctor", "--kubeconfig", config)
+        return "operator:                this plane " in report
 
-    eventually(is_told, "the pod that stands for its controllers", 60)
-    refused = _ended("install", "--kubeconfig", config, "--image", "any")
-    assert (refused.returncode, refused.stderr.startswith("error: this is a plane, which looks")) == (1, True)
+    eventually(is_recognised, "the mirror pod of the controllers", 60)
+    refused = _run_unchecked("install", "--kubeconfig", config, "--image", "any")
+    assert (refused.returncode, refused.stderr.startswith("error: this is a plane; it runs")) == (1, True)
 
 
-def test_a_second_plane_on_the_same_state_says_so_and_leaves_the_first_alone(plane: Path) -> None:
-    for more in ((), ("--detach",)):
-        second = yard("up", "--port", "0", *more, state=plane, timeout=60)
+def test_a_second_plane_on_the_same_state_fails_and_does_not_touch_the_first(plane: Path) -> None:
+    for flags in ((), ("--detach",)):
+        second = yard("up", "--port", "0", *flags, state=plane, timeout=60)
         assert second.returncode == 1
         assert second.stderr.startswith(f"error: a plane is already running on {plane} at https://127.0.0.1:")
         assert "hint: use it, stop it with `yard down`" in second.stderr
@@ -86,48 +86,51 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("up", "--controllers", "nonsense"), "error: --controllers names 'nonsense', which does not exist"),
-        (("up", "--fsync", "sometimes"), "error: --fsync 'sometimes' is not known"),
+        (("up", "--fsync", "sometimes"), "error: --fsync 'sometimes' is not a valid mode"),
         (("kubeconfig",), "error: there is no kubeconfig in"),
         (("backup", "x.db"), "error: there is no store in"),
         (("restore", "missing.db"), "does not exist"),
         (("image", "build", "-t", "x", "."), "error: there is no Dockerfile at"),
-        (("image", "inspect", "nobody"), "error: no image named nobody was built here"),
+        (("image", "inspect", "missing"), "error: no image named missing was built here"),
         (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
         (("restore", "/"), "error: cannot read /: Is a directory"),
         (("restore", "/bin/true"), "is not a Torchyard store\nhint: name a file that `yard backup` wrote\n"),
-        (("image", "save", "nobody", "-o", "x.tar"), 'error: "docker.io/library/nobody:latest" is not here, and this'),
+        (
+            ("image", "save", "missing", "-o", "x.tar"),
+            'error: "docker.io/library/missing:latest" is not here, and this',
+        ),
         (("up", "--no-node", "--host", "no.such.host.invalid"), "error: cannot listen on no.such.host.invalid: "),
         (("up", "--node-name", "Bad Name"), "error: --node-name: a lowercase RFC 1123 subdomain must consist of"),
         (("up", "--assume-gpu-product", "a b"), "error: --assume-gpu-product: a valid label must be"),
         (("up", "--python", "/bin/true"), "error: /bin/true is no working Python interpreter: "),
         (("run", "missing.yaml"), "error: cannot read missing.yaml: No such file or directory\n"),
-        (("run", sys.executable), f"error: cannot read {sys.executable}: it is no text"),
+        (("run", sys.executable), f"error: cannot read {sys.executable}: it is not a text file"),
         (
             ("up", "--no-node", "--host", "198.51.100.7"),
             "error: cannot listen on 198.51.100.7:6550: this machine has no such",
         ),
     ],
 )
-def test_a_mistake_is_one_sentence_and_a_hint(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_a_mistake_gets_one_message_and_no_traceback(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     done = yard(*arguments, state=tmp_path / "state", timeout=60)
     assert done.returncode == 1
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("more", [(), ("--detach",)])
-def test_a_plane_that_does_not_start_says_why_in_the_same_words_in_the_background(
-    more: tuple[str, ...], tmp_path: Path
+@pytest.mark.parametrize("flags", [(), ("--detach",)])
+def test_a_failed_start_prints_the_same_error_in_the_foreground_and_in_the_background(
+    flags: tuple[str, ...], tmp_path: Path
 ) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         yard("up", "--detach", "--controllers", "nonsense", state=tmp_path, timeout=60)  # an older failure in the log
-        done = yard("up", "--no-node", "--port", port, *more, state=tmp_path, timeout=60)
+        done = yard("up", "--no-node", "--port", port, *flags, state=tmp_path, timeout=60)
     hint = "hint: choose another with --port (0 takes a free one)\n"
     assert done.stderr.endswith(f"error: cannot listen on 127.0.0.1:{port}: the port is in use\n{hint}")
     assert (done.returncode, "nonsense" in done.stderr) == (1, False)
@@ -135,7 +138,7 @@ def test_a_plane_that_does_not_start_says_why_in_the_same_words_in_the_backgroun
 
 @pytest.mark.parametrize("command", ["up", "up --detach", "restore {copy}", "image ls", "status", "kubeconfig"])
 @pytest.mark.parametrize("where", ["file", "proc"])
-def test_what_cannot_be_a_state_directory_is_named(command: str, where: str, tmp_path: Path) -> None:
+def test_an_unusable_state_directory_is_named_in_the_error(command: str, where: str, tmp_path: Path) -> None:
     state = {"file": tmp_path / "file", "proc": Path("/proc/nothing")}[where]
     copy = tmp_path / "copy.db"
     (tmp_path / "file").write_text("something else")
@@ -146,11 +149,11 @@ def test_what_cannot_be_a_state_directory_is_named(command: str, where: str, tmp
     assert "Traceback" not in done.stderr
 
 
-def test_the_version_is_said() -> None:
+def test_version_prints_the_version() -> None:
     assert _run("--version") == f"yard {torchyard.__version__}\n"
 
 
-def test_images_are_built_listed_tagged_and_removed(tmp_path: Path) -> None:
+def test_image_build_ls_tag_inspect_and_rm(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(
         'FROM python:3.11\nWORKDIR /app\nCOPY a.py .\nENTRYPOINT ["python3", "a.py"]\n'
     )
@@ -163,32 +166,32 @@ def test_images_are_built_listed_tagged_and_removed(tmp_path: Path) -> None:
     listed = yard("image", "ls", state=state).stdout
     assert "library/a:1" in listed
     assert "library/b:2" in listed
-    shown = json.loads(yard("image", "inspect", "b:2", state=state).stdout)
-    assert shown["config"]["Entrypoint"] == ["python3", "a.py"]
+    config = json.loads(yard("image", "inspect", "b:2", state=state).stdout)
+    assert config["config"]["Entrypoint"] == ["python3", "a.py"]
     assert "Untagged" in yard("image", "rm", "a:1", state=state).stdout
     assert "library/a:1" not in yard("image", "ls", state=state).stdout
 
 
-def test_the_doctor_names_what_it_looked_at() -> None:
-    said = _run("doctor")
-    for what in ("python:", "training environment:", "sandbox:", "pod network:"):
-        assert what in said
+def test_doctor_reports_every_subject() -> None:
+    report = _run("doctor")
+    for subject in ("python:", "training environment:", "sandbox:", "pod network:"):
+        assert subject in report
 
 
 def test_elastic_is_the_runtimes_own_command_line() -> None:
-    said = _run("elastic", "--help")
-    assert said.startswith("usage: yard elastic ")
+    usage = _run("elastic", "--help")
+    assert usage.startswith("usage: yard elastic ")
     for verb in ("run", "scale", "checkpoints"):
-        assert verb in said
+        assert verb in usage
 
 
 def _run(*arguments: str) -> str:
-    done = _ended(*arguments)
+    done = _run_unchecked(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def _ended(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _run_unchecked(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "torchyard.cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)

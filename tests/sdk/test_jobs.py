@@ -1,4 +1,4 @@
-"""The SDK as a program uses it, on the one-machine plane with real pods, and on a real API server by its context."""
+"""The SDK on a plane with real pods, and on a real API server selected by its context."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from torchyard.sdk import JobFailed, Yard
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     need_network()
-    made = Plane(tmp_path_factory.mktemp("sdk"), controllers="*", flags=("--node",))
+    plane = Plane(tmp_path_factory.mktemp("sdk"), controllers="*", flags=("--node",))
     try:
-        made.start()
-        yield made
+        plane.start()
+        yield plane
     finally:
-        made.stop()
-        command("down", state=made.state, timeout=120)
+        plane.stop()
+        command("down", state=plane.state, timeout=120)
 
 
 @pytest.fixture
 def yard(plane: Plane) -> Iterator[Yard]:
-    with Yard(kubeconfig=plane.kubeconfig) as made:
-        yield made
+    with Yard(kubeconfig=plane.kubeconfig) as connection:
+        yield connection
 
 
 def training(name: str, script: str, *, workers: int = 1) -> Object:
@@ -50,22 +50,22 @@ def training(name: str, script: str, *, workers: int = 1) -> Object:
     }
 
 
-def test_a_job_is_submitted_followed_and_waited_for(yard: Yard, tmp_path: Path) -> None:
+def test_submit_logs_wait_and_delete(yard: Yard, tmp_path: Path) -> None:
     manifest = tmp_path / "job.yaml"
     manifest.write_text(yaml.safe_dump(training("good", "echo rank $RANK; echo of $WORLD_SIZE")))
     job = yard.submit(manifest)
     assert list(job.logs(follow=True)) == ["rank 0", "of 2"]
     assert job.wait(seconds=120).succeeded
-    # a job ends with its master: a worker may still have something to say
+    # a job finishes with its master; a worker may still be printing
     assert list(job.logs("worker-0", follow=True)) == ["rank 1", "of 2"]
-    assert [one.name for one in yard.jobs()] == ["good"] and yard.job("good").outcome().state == "Succeeded"
+    assert [listed.name for listed in yard.jobs()] == ["good"] and yard.job("good").outcome().state == "Succeeded"
     job.delete()
     job.delete()
     with pytest.raises(StatusError, match="not found"):
         yard.job("good")
 
 
-def test_a_failure_names_who_failed_first(yard: Yard) -> None:
+def test_job_failed_names_the_first_container_that_failed(yard: Yard) -> None:
     job = yard.submit(training("bad", "[ $RANK = 0 ] && exec sleep 600; exit 3"))
     with pytest.raises(JobFailed, match="first to fail: bad-worker-0, exit code 3") as failed:
         job.wait(seconds=120)
@@ -73,7 +73,7 @@ def test_a_failure_names_who_failed_first(yard: Yard) -> None:
     job.delete()
 
 
-def test_a_job_is_scaled_suspended_resumed_and_not_waited_for_for_ever(yard: Yard) -> None:
+def test_scale_suspend_resume_and_the_timeout_of_wait(yard: Yard) -> None:
     job = yard.submit(training("long", "echo here; exec sleep 600"))
     assert next(job.logs("worker-0", follow=True)) == "here"
     job.scale(2)
@@ -85,21 +85,21 @@ def test_a_job_is_scaled_suspended_resumed_and_not_waited_for_for_ever(yard: Yar
     job.resume()
     assert yard.job("long").object["spec"]["runPolicy"]["suspend"] is False
     job.delete()
-    with pytest.raises(YardError, match="was deleted meanwhile"):
+    with pytest.raises(YardError, match="was deleted while it ran"):
         job.wait(seconds=120)
 
 
-def test_what_runs_nothing_or_several_things_is_refused(yard: Yard, tmp_path: Path) -> None:
+def test_a_manifest_must_have_exactly_one_job(yard: Yard, tmp_path: Path) -> None:
     two = tmp_path / "two.yaml"
     two.write_text(yaml.safe_dump_all([training("a", "true"), training("b", "true")]))
-    with pytest.raises(YardError, match="2 objects here run pods"):
+    with pytest.raises(YardError, match="has 2 PyTorchJobs, Jobs and Pods"):
         yard.submit(two)
-    with pytest.raises(YardError, match="0 objects here run pods"):
+    with pytest.raises(YardError, match="has 0 PyTorchJobs, Jobs and Pods"):
         yard.submit({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
     assert yard.jobs() == []
 
 
-def test_it_works_where_a_loop_runs_already(yard: Yard) -> None:
+def test_the_sdk_works_inside_a_running_event_loop(yard: Yard) -> None:
     async def in_a_notebook() -> int:
         return len(yard.jobs())
 
@@ -107,7 +107,7 @@ def test_it_works_where_a_loop_runs_already(yard: Yard) -> None:
 
 
 @pytest.mark.cluster
-async def test_a_real_server_is_named_by_its_context(kube: Server) -> None:
+async def test_a_context_selects_a_real_server(kube: Server) -> None:
     async with installation(kube) as installed:
         namespace = await installed.namespace("by-sdk")
         async with running(installed):

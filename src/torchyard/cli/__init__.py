@@ -1,4 +1,19 @@
-"""The `yard` command line: parses, calls, prints. Decides nothing."""
+"""The `yard` command line. It parses arguments, calls the layers below and prints; it decides nothing.
+
+Modules in reading order:
+
+- `main`: the commands, and how errors are printed
+- `options`: options that several commands share
+- `target`: which cluster a command talks to
+- `plane`: `yard up`, `down`, `status`, `kubeconfig`
+- `store`: `yard backup`, `restore`
+- `run`, `apply`, `follow`, `screen`: `yard run`, in the order of its steps
+- `images`: `yard image`
+- `queue`: `yard queue`
+- `operator`: `yard operator`, `install`, `uninstall`
+- `doctor`: `yard doctor`
+- `elastic`: `yard elastic`, the training runtime's own command line
+"""
 
 from torchyard.cli.main import main
 

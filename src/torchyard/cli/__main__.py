@@ -1,4 +1,4 @@
-"""`python -m torchyard.cli`: the same as `yard`."""
+"""`python -m torchyard.cli` is the same as `yard`."""
 
 from torchyard.cli.main import main
 

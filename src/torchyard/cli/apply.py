@@ -1,4 +1,4 @@
-"""Applies one object of a manifest, as `kubectl apply --server-side` would."""
+"""Applies one object of a manifest, as `kubectl apply --server-side` does."""
 
 from __future__ import annotations
 
@@ -13,38 +13,40 @@ from torchyard.kube.discovery import find_resource
 
 
 async def apply(client: Client, obj: Object, namespace: str, *, replace: bool) -> tuple[GroupVersionResource, Object]:
-    """Server-side apply, as this command; an object without a name is created."""
-    ref = await find_resource(client, obj["apiVersion"], obj["kind"])
+    """Apply an object on the server; create it if it has only a `generateName`."""
+    gvr = await find_resource(client, obj["apiVersion"], obj["kind"])
     metadata = obj["metadata"]
-    where = (metadata.get("namespace") or namespace) if ref.namespaced else ""
+    target = (metadata.get("namespace") or namespace) if gvr.namespaced else ""
     if "name" not in metadata:
-        made = await client.create(ref, obj, where)
+        applied = await client.create(gvr, obj, target)
     else:
-        await _make_room(client, ref, metadata["name"], where, replace=replace)
-        made = await client.patch(ref, metadata["name"], obj, where, kind="apply", force=True)
-    return ref, {"kind": obj["kind"], **made}
+        await _remove_finished(client, gvr, metadata["name"], target, replace=replace)
+        applied = await client.patch(gvr, metadata["name"], obj, target, kind="apply", force=True)
+    return gvr, {"kind": obj["kind"], **applied}
 
 
-async def _make_room(client: Client, ref: GroupVersionResource, name: str, namespace: str, *, replace: bool) -> None:
-    """A job that has ended does not run again by being applied again."""
-    there = await client.find(ref, name, namespace)
-    if there is None or there["kind"] not in RUNNABLE or not outcome(there).done:
+async def _remove_finished(
+    client: Client, gvr: GroupVersionResource, name: str, namespace: str, *, replace: bool
+) -> None:
+    """Delete a finished job of this name: applying it again would not run it again."""
+    existing = await client.find(gvr, name, namespace)
+    if existing is None or existing["kind"] not in RUNNABLE or not outcome(existing).done:
         return
     if not replace:
         raise YardError(
-            f"{called(ref, there)} is there already and has ended ({outcome(there).state})",
-            hint="--replace deletes it first; or give the new one another name",
+            f"{qualified_name(gvr, existing)} already exists and has finished ({outcome(existing).state})",
+            hint="use --replace to delete it first, or choose another name",
             code="AlreadyExists",
         )
-    await client.delete(ref, name, namespace, uid=there["metadata"]["uid"], propagation="Foreground")
-    since = there["metadata"]["resourceVersion"]
-    async with aclosing(client.watch(ref, namespace, since=since, fields=f"metadata.name={name}")) as changes:
+    await client.delete(gvr, name, namespace, uid=existing["metadata"]["uid"], propagation="Foreground")
+    since = existing["metadata"]["resourceVersion"]
+    async with aclosing(client.watch(gvr, namespace, since=since, fields=f"metadata.name={name}")) as changes:
         async for change, _ in changes:
             if change == "DELETED":
                 return
 
 
-def called(ref: GroupVersionResource, obj: Object) -> str:
-    """As kubectl names an object: `job.batch/mnist`."""
+def qualified_name(gvr: GroupVersionResource, obj: Object) -> str:
+    """Return an object's name as kubectl prints it: `job.batch/mnist`."""
     kind = obj["kind"].lower()
-    return f"{kind}.{ref.group}/{obj['metadata']['name']}" if ref.group else f"{kind}/{obj['metadata']['name']}"
+    return f"{kind}.{gvr.group}/{obj['metadata']['name']}" if gvr.group else f"{kind}/{obj['metadata']['name']}"

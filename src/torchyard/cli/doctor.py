@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from torchyard.cli.options import say
-from torchyard.cli.target import Context, Kubeconfig, ask
+from torchyard.cli.target import Context, Kubeconfig, run_with_client
 
 
 def doctor(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
-    """Say in plain words what works on this machine, or on the cluster that is named, what does not, and why."""
+    """Report what works on this machine, or on a cluster with --context, what does not, and why."""
     if kubeconfig is not None or context:
         from torchyard.kube.kubeconfig import load
-        from torchyard.operator.report import findings as of_cluster
+        from torchyard.operator import report
 
         connection = load(kubeconfig, context=context)
-        found = ask(connection, lambda client: of_cluster(client, connection.namespace))
+        findings = run_with_client(connection, lambda client: report.findings(client, connection.namespace))
     else:
-        from torchyard.yard.machine import findings
+        from torchyard.yard import machine
 
-        found = findings()
-    for what, works, words in found:
-        say(f"{'✓' if works else '✗'} {what + ':':<24} {words}")
+        findings = machine.findings()
+    for subject, works, detail in findings:
+        say(f"{'✓' if works else '✗'} {subject + ':':<24} {detail}")

@@ -1,4 +1,4 @@
-"""`yard elastic`: the training runtime's own command line, under ours."""
+"""`yard elastic`: the training runtime's own command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 
 def elastic(context: typer.Context) -> None:
-    """Train with workers that may come and go: run, status, scale, events, checkpoints."""
+    """Train with workers that may join and leave: run, status, scale, events, checkpoints."""
     from torchyard.elastic.cli import main
 
     raise typer.Exit(main(context.args, prog="yard elastic"))

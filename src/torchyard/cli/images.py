@@ -1,4 +1,4 @@
-"""`yard image`: images built and kept without a container engine."""
+"""`yard image`: builds and stores images without a container engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Build and manage images without a container engine.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="An image's name, such as mnist:1.0.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an image, such as mnist:1.0.")]
 
 
 def _store(state: Path | None) -> ImageStore:
@@ -29,10 +29,16 @@ def _store(state: Path | None) -> ImageStore:
 
 @app.command("build")
 def build(
-    context: Annotated[Path, typer.Argument(metavar="DIR", help="The directory COPY and ADD read from.")],
-    tag: Annotated[str, typer.Option("-t", "--tag", metavar="NAME", help="What to call the image.")],
-    file: Annotated[Path | None, typer.Option("-f", "--file", help="The Dockerfile. Default: DIR/Dockerfile.")] = None,
-    build_arg: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A value for an ARG.")] = None,
+    context: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Build context: the directory that COPY and ADD read from.")
+    ],
+    tag: Annotated[str, typer.Option("-t", "--tag", metavar="NAME", help="Name of the new image.")],
+    file: Annotated[
+        Path | None, typer.Option("-f", "--file", help="Path of the Dockerfile. Default: DIR/Dockerfile.")
+    ] = None,
+    build_arg: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Value of an ARG. May be repeated.")
+    ] = None,
     state: State = None,
 ) -> None:
     """Build an image from a Dockerfile."""
@@ -42,21 +48,20 @@ def build(
 
     dockerfile = file or context / "Dockerfile"
     if not dockerfile.is_file():
-        raise YardError(f"there is no Dockerfile at {dockerfile}", hint="name it with -f")
-    # as docker has it, a name alone stands for this shell's own variable
-    given = (one if "=" in one else f"{one}={os.environ.get(one, '')}" for one in build_arg or ())
-    arguments = dict(one.split("=", 1) for one in given)
+        raise YardError(f"there is no Dockerfile at {dockerfile}", hint="pass its path with -f")
+    # as in docker, a name without a value takes the value of the environment variable
+    pairs = (arg if "=" in arg else f"{arg}={os.environ.get(arg, '')}" for arg in build_arg or ())
+    arguments = dict(pair.split("=", 1) for pair in pairs)
     builder = ImageBuilder(_store(state), context, arguments=arguments, say=say)
     say(f"built {asyncio.run(builder.build(dockerfile, tag))} as {tag}")
 
 
 @app.command("ls")
 def list_images(state: State = None) -> None:
-    """List the images that were built here."""
-    found = _store(state).ls()
+    """List the images in the state directory."""
     say(f"{'NAME':<48} ID")
-    for one in found:
-        say(f"{one['name']:<48} {one['id'].removeprefix('sha256:')[:12]}")
+    for image in _store(state).ls():
+        say(f"{image['name']:<48} {image['id'].removeprefix('sha256:')[:12]}")
 
 
 @app.command("inspect")
@@ -73,46 +78,50 @@ def tag(source: Name, name: Name, state: State = None) -> None:
 
 @app.command("rm")
 def remove(name: Name, state: State = None) -> None:
-    """Remove a name, and the image if it was its last."""
+    """Remove a name of an image; remove the image with its last name."""
     for line in _store(state).remove(name):
         say(line)
 
 
 @app.command("map")
 def map_name(
-    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Names such as registry.example.com/*.")],
-    goal: Name,
+    pattern: Annotated[
+        str, typer.Argument(metavar="PATTERN", help="Pattern of names, such as registry.example.com/*.")
+    ],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="Name of the image to run instead.")],
     state: State = None,
 ) -> None:
-    """Run another image wherever a name matches."""
-    _store(state).map(pattern, goal)
+    """Run IMAGE for every image name that matches PATTERN."""
+    _store(state).map(pattern, image)
 
 
 @app.command("save")
 def save(
     name: Name,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The archive to write.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Path of the archive to write.")],
     state: State = None,
 ) -> None:
-    """Write an image as an OCI archive that containerd and docker load."""
+    """Write an image to an OCI archive, for containerd and docker to load."""
     from torchyard.node.images.save import save as write
 
     store = _store(state)
-    store.resolve(name)  # what is not here is said at once
-    say(f"packing {name}; programs of this machine that it stands on are packed along, which may take minutes")
+    store.resolve(name)  # report a missing image before the long part
+    say(f"packing {name} with the programs of this machine that it uses; this may take minutes")
     say(f"saved {name} to {write(store, name, output.absolute())}")
 
 
 @app.command("load")
 def load(
-    archive: Annotated[Path, typer.Argument(metavar="FILE", help="An OCI archive, or what docker or podman saved.")],
+    archive: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An OCI archive, or an archive of docker save or podman save.")
+    ],
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="What to call it. Default: as it calls itself.")
+        str, typer.Option("--name", metavar="NAME", help="Name of the image. Default: the name in the archive.")
     ] = "",
     state: State = None,
 ) -> None:
-    """Take in a real image from an archive, without an engine."""
+    """Load an image from an archive, without a container engine."""
     from torchyard.node.images.load import load as read
 
-    for one in read(_store(state), archive, name=name):
-        say(f"loaded {one}")
+    for loaded in read(_store(state), archive, name=name):
+        say(f"loaded {loaded}")

@@ -1,4 +1,4 @@
-"""The root of the command line: commands, and how an error looks to a person."""
+"""The root of the command line: the commands, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"yard {__version__}")
         raise typer.Exit
 
@@ -29,7 +29,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def root(
     _: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """PyTorch training the Kubernetes way, on one machine or on a cluster."""
@@ -48,7 +48,7 @@ app.command("uninstall")(operator.uninstall)
 app.command("run")(run.run)
 app.add_typer(images.app, name="image")
 app.add_typer(queue.app, name="queue")
-# Everything after `elastic` is for the runtime's own parser, its --help included.
+# The runtime's own parser handles everything after `elastic`, including --help.
 app.command(
     "elastic",
     add_help_option=False,
@@ -57,18 +57,18 @@ app.command(
 
 
 def main() -> None:
-    """Run the command line; a known error is one sentence and its hint, never a traceback."""
+    """Run the command line. A known error prints its message and a hint, never a traceback."""
     try:
         app()
     except YardError as error:
-        _end(error.message, error.hint)
+        _exit_with_error(error.message, error.hint)
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise
-        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
+        _exit_with_error(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
 
 
-def _end(message: str, hint: str = "") -> NoReturn:
+def _exit_with_error(message: str, hint: str = "") -> NoReturn:
     sys.stderr.write(f"error: {message}\n")
     if hint:
         sys.stderr.write(f"hint: {hint}\n")

@@ -1,4 +1,4 @@
-"""`yard operator`, `install`, `uninstall`: the controllers on a real Kubernetes."""
+"""`yard operator`, `install`, `uninstall`: the controllers on a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import say
-from torchyard.cli.target import Context, Kubeconfig, ask
-from torchyard.operator import settings as names
+from torchyard.cli.target import Context, Kubeconfig, run_with_client
+from torchyard.operator import settings as defaults
 
 if TYPE_CHECKING:
     from torchyard.kube.client import Client
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Gang = Annotated[
     str,
     typer.Option(
-        "--gang-scheduler-name", metavar="NAME", help="volcano, or a scheduler with scheduler-plugins; default: none."
+        "--gang-scheduler-name", metavar="NAME", help="volcano, or a scheduler with scheduler-plugins. Default: none."
     ),
 ]
 
@@ -32,40 +32,53 @@ def operator(
     kubeconfig: Kubeconfig = None,
     context: Context = "",
     namespace: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Look after this namespace only; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Reconcile jobs of this namespace only. May be repeated.")
     ] = None,
-    selector: Annotated[str, typer.Option(metavar="LABELS", help="Look after jobs with these labels only.")] = "",
+    selector: Annotated[str, typer.Option(metavar="LABELS", help="Reconcile jobs with these labels only.")] = "",
     gang_scheduler_name: Gang = "",
     pytorch_init_container_image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Image in which workers wait for the master.")
+        str, typer.Option(metavar="IMAGE", help="Image of the init container in which workers wait for the master.")
     ] = "alpine:3.10",
-    pytorch_init_container_max_tries: Annotated[int, typer.Option(metavar="N", min=1)] = 100,
+    pytorch_init_container_max_tries: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Attempts of the init container to resolve the master.")
+    ] = 100,
     controller_threads: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Jobs worked on at the same time.")
-    ] = names.WORKERS,
+        int, typer.Option(metavar="N", min=1, help="Number of jobs reconciled concurrently.")
+    ] = defaults.WORKERS,
     most_requests: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Requests under way at once; fewer when the server complains.")
-    ] = names.MOST_REQUESTS,
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Maximum number of concurrent requests; the operator lowers it when the server throttles.",
+        ),
+    ] = defaults.MOST_REQUESTS,
     own_namespace: Annotated[
-        str, typer.Option(metavar="NAME", help="Where the operator's lease and certificates are kept.")
-    ] = names.NAMESPACE,
-    leader_elect: Annotated[bool, typer.Option(help="Act only while holding the lease.")] = True,
-    webhook: Annotated[bool, typer.Option(help="Answer admission reviews of PyTorchJobs.")] = True,
+        str, typer.Option(metavar="NAME", help="Namespace of the operator's lease and certificates.")
+    ] = defaults.NAMESPACE,
+    leader_elect: Annotated[bool, typer.Option(help="Reconcile only while holding the lease.")] = True,
+    webhook: Annotated[bool, typer.Option(help="Serve the validating webhook for PyTorchJobs.")] = True,
     beside_upstream: Annotated[
-        bool, typer.Option("--beside-upstream", help="Start even if another training operator runs.")
+        bool, typer.Option("--beside-upstream", help="Start even if another training operator is running.")
     ] = False,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = names.HOST,
-    metrics_port: Annotated[int, typer.Option(metavar="N", min=0, max=65535)] = names.METRICS_PORT,
-    health_port: Annotated[int, typer.Option(metavar="N", min=0, max=65535)] = names.HEALTH_PORT,
-    webhook_port: Annotated[int, typer.Option(metavar="N", min=0, max=65535)] = names.WEBHOOK_PORT,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = defaults.HOST,
+    metrics_port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of /metrics.")
+    ] = defaults.METRICS_PORT,
+    health_port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of /healthz and /readyz.")
+    ] = defaults.HEALTH_PORT,
+    webhook_port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of the webhook.")
+    ] = defaults.WEBHOOK_PORT,
 ) -> None:
-    """Look after the PyTorchJobs of a cluster. Runs until it is stopped."""
+    """Reconcile the PyTorchJobs of a cluster until stopped."""
     from torchyard.kube.kubeconfig import load
     from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
     from torchyard.operator.logs import set_up
     from torchyard.operator.operator import Operator
 
-    settings = names.Settings(
+    settings = defaults.Settings(
         namespaces=tuple(namespace or ()),
         selector=selector,
         gang_scheduler=gang_scheduler_name,
@@ -84,7 +97,7 @@ def operator(
     )
     set_up()
     connection = load(kubeconfig, context=context)
-    logging.getLogger(__name__).info("%s looks after %s", settings.identity, connection.server)
+    logging.getLogger(__name__).info("operator started: identity=%s server=%s", settings.identity, connection.server)
 
     async def run() -> None:
         tune_garbage_collector()
@@ -97,29 +110,32 @@ def operator(
 def install(
     kubeconfig: Kubeconfig = None,
     context: Context = "",
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the operator runs.")] = names.NAMESPACE,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the operator.")] = defaults.NAMESPACE,
     watch_namespace: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Look after this namespace only, with rights there only; may be repeated."),
+        typer.Option(metavar="NAME", help="Reconcile jobs of this namespace only, with a Role there. May be repeated."),
     ] = None,
-    image: Annotated[str, typer.Option(metavar="IMAGE", help="The operator's image.")] = names.IMAGE,
-    replicas: Annotated[int, typer.Option(metavar="N", min=1, help="Copies; one acts at a time.")] = 2,
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="Image of the operator.")] = defaults.IMAGE,
+    replicas: Annotated[int, typer.Option(metavar="N", min=1, help="Number of replicas; one is the leader.")] = 2,
     gang_scheduler_name: Gang = "",
     queues: Annotated[
-        bool | None, typer.Option(help="Bring jobs into Kueue's queues; default: where Kueue leaves them to us.")
+        bool | None,
+        typer.Option(help="Create Workloads for Kueue. Default: if Kueue runs and does not do so for PyTorchJobs."),
     ] = None,
-    crds_only: Annotated[bool, typer.Option("--crds-only", help="Only make PyTorchJobs known to the cluster.")] = False,
+    crds_only: Annotated[
+        bool, typer.Option("--crds-only", help="Install only the CustomResourceDefinition of PyTorchJobs.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the manifests and change nothing.")] = False,
 ) -> None:
-    """Install the operator on a cluster, or bring it up to date."""
+    """Install or upgrade the operator on a cluster."""
     from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
-    from torchyard.operator import install as installing
+    from torchyard.operator import install as installer
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
     from torchyard.operator.queues import look
     from torchyard.operator.report import is_plane
 
-    to = Installation(
+    installation = Installation(
         image,
         namespace,
         replicas=replicas,
@@ -128,47 +144,50 @@ def install(
         queues=bool(queues),
     )
     if dry_run:
-        say(as_yaml([*definitions(), *([] if crds_only else objects(to))]).rstrip())
+        say(as_yaml([*definitions(), *([] if crds_only else objects(installation))]).rstrip())
         return
 
     async def work(client: Client) -> None:
         if await is_plane(client):
-            said = "this is a plane, which looks after PyTorchJobs itself; nothing is to be installed"
-            raise YardError(said, hint="name a cluster with --context or --kubeconfig")
+            raise YardError(
+                "this is a plane; it runs the controllers itself and needs no operator",
+                hint="select a cluster with --context or --kubeconfig",
+            )
         if crds_only:
-            await installing.install(client, None, say)
+            await installer.install(client, None, say)
             return
-        wanted = (await look(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
-        await installing.install(client, replace(to, queues=wanted), say)
+        with_queues = (await look(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
+        await installer.install(client, replace(installation, queues=with_queues), say)
 
-    ask(load(kubeconfig, context=context), work)
+    run_with_client(load(kubeconfig, context=context), work)
 
 
 def uninstall(
     kubeconfig: Kubeconfig = None,
     context: Context = "",
-    namespace: Annotated[str, typer.Option(metavar="NAME", help="Where the operator runs.")] = names.NAMESPACE,
+    namespace: Annotated[str, typer.Option(metavar="NAME", help="Namespace of the operator.")] = defaults.NAMESPACE,
     with_jobs: Annotated[
-        bool, typer.Option("--with-jobs", help="Delete the definition of PyTorchJobs too, and with it every job.")
+        bool,
+        typer.Option("--with-jobs", help="Also delete the CustomResourceDefinition, and with it every PyTorchJob."),
     ] = False,
 ) -> None:
-    """Remove the operator from a cluster. Jobs, and what they are defined by, stay unless asked."""
+    """Remove the operator from a cluster. Jobs and the CustomResourceDefinition stay, unless --with-jobs is set."""
     from torchyard.kube.kubeconfig import load
-    from torchyard.operator import install as installing
+    from torchyard.operator import install as installer
     from torchyard.operator.manifests import Installation
 
-    to = Installation("", namespace)
-    ask(
+    installation = Installation("", namespace)
+    run_with_client(
         load(kubeconfig, context=context),
-        lambda client: installing.uninstall(client, to, say, with_definitions=with_jobs),
+        lambda client: installer.uninstall(client, installation, say, with_definitions=with_jobs),
     )
 
 
 async def _until_signal(run: Callable[[], Awaitable[None]]) -> None:
-    """A pod that is told to go gives its lease back first."""
+    """Run until SIGTERM or SIGINT, then cancel, so that the operator releases its lease."""
     task = asyncio.ensure_future(run())
     loop = asyncio.get_running_loop()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(one, task.cancel)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         await task

@@ -12,12 +12,12 @@ State = Annotated[
     typer.Option(
         "--state",
         metavar="DIR",
-        readable=False,  # who may not read it is told more than that
+        readable=False,  # our own error for an unreadable directory says more than typer's
         help="State directory of the plane. Default: $XDG_STATE_HOME/torchyard or ~/.local/state/torchyard.",
     ),
 ]
 
 
 def say(line: str) -> None:
-    """One line for a person."""
+    """Print one line on standard output."""
     typer.echo(line)

@@ -14,13 +14,15 @@ from torchyard.yard.settings import DEFAULT_PORT, Settings, default_node_name, d
 
 def up(
     state: State = None,
-    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: a free one.")] = (
-        DEFAULT_PORT
-    ),
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0 chooses a free one.")
+    ] = (DEFAULT_PORT),
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0: all of this machine.")
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; 0.0.0.0 listens on all.")
     ] = "127.0.0.1",
-    detach: Annotated[bool, typer.Option("--detach", help="Go on in the background once the plane answers.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background; return when the plane is ready.")
+    ] = False,
     token_auth_file: Annotated[
         Path | None,
         typer.Option(metavar="CSV", help='Static tokens in kube-apiserver\'s format: token,user,uid,"group1,group2".'),
@@ -28,45 +30,45 @@ def up(
     controllers: Annotated[
         str,
         typer.Option(
-            metavar="LIST", help="Controllers to run, as kube-controller-manager has it: '*', '*,-name', '-*'."
+            metavar="LIST", help="Controllers to run, in kube-controller-manager's syntax: '*', '*,-name', '-*'."
         ),
     ] = "*",
     node: Annotated[bool, typer.Option("--node/--no-node", help="Run pods on this machine.")] = True,
-    node_name: Annotated[
-        str, typer.Option(metavar="NAME", help="What the node is called; default: the host name.")
-    ] = "",
+    node_name: Annotated[str, typer.Option(metavar="NAME", help="Name of the node. Default: the host name.")] = "",
     local_queues: Annotated[
         bool,
         typer.Option(
             "--local-queues/--no-local-queues",
-            help="With a node: a ClusterQueue from what the machine has, and queues in every namespace.",
+            help="With a node, create a ClusterQueue of its resources and a LocalQueue in every namespace.",
         ),
     ] = True,
     queue_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Kueue's Configuration: its waitForPodsReady is what our queues go by."),
+        typer.Option(metavar="FILE", help="Kueue's Configuration file; its waitForPodsReady applies to the queues."),
     ] = None,
     assume_gpu_product: Annotated[
-        str, typer.Option(metavar="NAME", help="Label the node's GPUs as this product, for manifests that select one.")
+        str, typer.Option(metavar="NAME", help="Label the node with this GPU product, for manifests that select one.")
     ] = "",
     python: Annotated[
-        str, typer.Option(metavar="PATH", help="Interpreter for well-known images; default: the active environment.")
+        str, typer.Option(metavar="PATH", help="Interpreter for well-known images. Default: the active environment.")
     ] = "",
     engine: Annotated[
         bool,
         typer.Option(
-            "--engine", help="Run every image that podman or docker holds in it, not only those unknown here."
+            "--engine",
+            help="Run every image that podman or docker has in that engine, not only images unknown to the node.",
         ),
     ] = False,
     keep_pods: Annotated[
-        bool, typer.Option("--keep-pods", help="When told to stop, let pods run on; the next `yard up` adopts them.")
+        bool,
+        typer.Option("--keep-pods", help="Keep pods running on Ctrl-C and SIGTERM; the next `yard up` adopts them."),
     ] = False,
     fsync: Annotated[
         str,
-        typer.Option(metavar="MODE", help="normal: writes survive a crash of the plane; full: also a power cut."),
+        typer.Option(metavar="MODE", help="normal: writes survive a crash of the plane; full: also a power failure."),
     ] = "normal",
 ) -> None:
-    """Start the plane: an API server for kubectl and the SDKs, and the controllers behind it."""
+    """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""
     from torchyard.yard import process
 
     settings = Settings(
@@ -87,22 +89,22 @@ def up(
     )
     if detach:
         holder = process.start_detached(settings)
-        _welcome(settings, holder.url)
+        _print_address(settings, holder.url)
         return
-    pods = process.run(settings, lambda url: _welcome(settings, url))
-    more = f" and {_count(pods)}" if pods else "; pods run on" if keep_pods else ""
-    say(f"stopped the plane{more}")
+    pods = process.run(settings, lambda url: _print_address(settings, url))
+    suffix = f" and {_count(pods)}" if pods else "; pods keep running" if keep_pods else ""
+    say(f"stopped the plane{suffix}")
 
 
-def _fsync(said: str) -> Literal["normal", "full"]:
-    if said == "normal":
+def _fsync(mode: str) -> Literal["normal", "full"]:
+    if mode == "normal":
         return "normal"
-    if said == "full":
+    if mode == "full":
         return "full"
-    raise YardError(f"--fsync {said!r} is not known", hint="use normal or full")
+    raise YardError(f"--fsync {mode!r} is not a valid mode", hint="use normal or full")
 
 
-def _welcome(settings: Settings, url: str) -> None:
+def _print_address(settings: Settings, url: str) -> None:
     say(f"Torchyard is up at {url}")
     say(f"  export KUBECONFIG={settings.kubeconfig}")
     say("  kubectl get nodes,pods -A")
@@ -111,19 +113,20 @@ def _welcome(settings: Settings, url: str) -> None:
 def down(
     state: State = None,
     keep_pods: Annotated[
-        bool, typer.Option("--keep-pods", help="Let pods run on; the next `yard up` adopts them.")
+        bool, typer.Option("--keep-pods", help="Keep pods running; the next `yard up` adopts them.")
     ] = False,
 ) -> None:
-    """Stop the plane and its pods. What it stored stays."""
+    """Stop the plane and its pods. The stored objects stay."""
     from torchyard.yard import process
 
-    where = (state or default_state()).absolute()
-    pid = process.stop(where)
-    pods = 0 if keep_pods else process.stop_pods(where)
+    directory = (state or default_state()).absolute()
+    pid = process.stop(directory)
+    pods = 0 if keep_pods else process.stop_pods(directory)
     if pid:
         say(f"stopped process {pid}" + (f" and {_count(pods)}" if pods else ""))
     else:
-        say(f"no plane is running on {where}" + (f"; stopped {_count(pods)} that ran on without one" if pods else ""))
+        suffix = f"; stopped {_count(pods)} that had kept running" if pods else ""
+        say(f"no plane is running on {directory}{suffix}")
 
 
 def _count(pods: int) -> str:
@@ -131,29 +134,29 @@ def _count(pods: int) -> str:
 
 
 def status(state: State = None) -> None:
-    """Say whether the plane runs, where it answers and what it holds. Exits 1 if it does not run."""
+    """Show whether the plane is running, its address and its node. Exits with 1 if it is not running."""
     from torchyard.yard import process
 
-    where = (state or default_state()).absolute()
-    found = process.inspect(where)
-    if found is None:
-        say(f"not running (state: {where})")
+    directory = (state or default_state()).absolute()
+    details = process.inspect(directory)
+    if details is None:
+        say(f"not running (state: {directory})")
         raise typer.Exit(1)
-    for name, value in found.items():
+    for name, value in details.items():
         say(f"{name + ':':<12}{value}")
 
 
 def kubeconfig(
     state: State = None,
-    path: Annotated[bool, typer.Option("--path", help="Print the file's path instead of its contents.")] = False,
+    path: Annotated[bool, typer.Option("--path", help="Print the path of the file instead of its contents.")] = False,
     merge: Annotated[
-        bool, typer.Option("--merge", help="Add the context `torchyard` to your own kubeconfig and make it current.")
+        bool, typer.Option("--merge", help="Add the context `torchyard` to your kubeconfig and make it current.")
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="With --merge: overwrite a context `torchyard` that is not ours.")
+        bool, typer.Option("--replace", help="With --merge, overwrite a context `torchyard` of another origin.")
     ] = False,
 ) -> None:
-    """Print the kubeconfig of the plane, or its path, or merge it into yours."""
+    """Print the kubeconfig of the plane or its path, or merge it into your kubeconfig."""
     from torchyard.kube import kubeconfig_entry
     from torchyard.kube.kubeconfig import parse_file
 

@@ -16,7 +16,7 @@ import typer
 from torchyard.api.errors import YardError
 from torchyard.api.queue import messages, names
 from torchyard.cli.options import State, say
-from torchyard.cli.target import Context, Kubeconfig, ask, chosen
+from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
 
 if TYPE_CHECKING:
     from torchyard.core.queue.visibility import Place
@@ -56,12 +56,12 @@ def choose(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
 
 def _run(state: Path | None, work: Callable[[Client], Awaitable[T]]) -> T:
     """Ask the plane of this state directory, or the cluster that was named."""
-    return ask(chosen(*_NAMED.get(), state), work)
+    return run_with_client(choose_connection(*_NAMED.get(), state), work)
 
 
 def _here(state: Path | None) -> str:
     """The namespace that the context names, as kubectl has it."""
-    return chosen(*_NAMED.get(), state).namespace
+    return choose_connection(*_NAMED.get(), state).namespace
 
 
 async def _places(client: Client) -> list[Place]:

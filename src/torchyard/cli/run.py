@@ -1,4 +1,4 @@
-"""`yard run FILE`: apply a manifest, follow what it starts, and end as that ends."""
+"""`yard run FILE`: applies a manifest, follows the jobs it starts, and exits with their exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchyard.api import manifests
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.objects import Object
 from torchyard.cli.options import State
-from torchyard.cli.target import Context, Kubeconfig, chosen
+from torchyard.cli.target import Context, Kubeconfig, choose_connection
 
 if TYPE_CHECKING:
     from torchyard.api.group_version import GroupVersionResource
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchyard.kube.client import Client
     from torchyard.kube.kubeconfig import Connection
 
-INTERRUPTED = 130  # what a shell shows for a program that Ctrl-C ended
+INTERRUPTED = 130  # the exit code that shells report after Ctrl-C
 
 
 class OnInterrupt(StrEnum):
@@ -33,22 +33,25 @@ class OnInterrupt(StrEnum):
 
 def run(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A manifest with a PyTorchJob, Job or Pod; - reads stdin.")
+        str, typer.Argument(metavar="FILE", help="Manifest with a PyTorchJob, Job or Pod; - reads standard input.")
     ],
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Where objects go that name no namespace.")] = "",
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Namespace of objects that do not name one.")
+    ] = "",
     kubeconfig: Kubeconfig = None,
     context: Context = "",
     on_interrupt: Annotated[
-        OnInterrupt, typer.Option(help="What Ctrl-C does with the job: leave it running, or delete it.")
+        OnInterrupt, typer.Option(help="On Ctrl-C, leave the job running or delete it.")
     ] = OnInterrupt.leave,
-    replace: Annotated[bool, typer.Option("--replace", help="Delete a job of this name that has ended.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="First delete a finished job of the same name.")] = False,
     state: State = None,
 ) -> None:
-    """Apply FILE, show how it goes with the logs of all replicas, and exit as the job does."""
+    """Apply FILE, follow the job with the logs of all replicas, and exit with the job's exit code."""
     text = _read(file)
     objects = manifests.read(text, "standard input" if file == "-" else file)
-    found = chosen(kubeconfig, context, state)
-    raise typer.Exit(asyncio.run(_run(found, objects, text, namespace, on_interrupt=on_interrupt, replace=replace)))
+    connection = choose_connection(kubeconfig, context, state)
+    exit_code = asyncio.run(_run(connection, objects, text, namespace, on_interrupt=on_interrupt, replace=replace))
+    raise typer.Exit(exit_code)
 
 
 def _read(file: str) -> str:
@@ -57,20 +60,26 @@ def _read(file: str) -> str:
     except OSError as error:
         raise YardError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError:
-        raise YardError(f"cannot read {file}: it is no text", hint="name a manifest, in YAML or JSON") from None
+        raise YardError(f"cannot read {file}: it is not a text file", hint="pass a manifest in YAML or JSON") from None
 
 
 async def _run(
-    found: Connection, objects: list[Object], text: str, namespace: str, *, on_interrupt: OnInterrupt, replace: bool
+    connection: Connection,
+    objects: list[Object],
+    text: str,
+    namespace: str,
+    *,
+    on_interrupt: OnInterrupt,
+    replace: bool,
 ) -> int:
-    from torchyard.cli.screen import screen as make_screen
+    from torchyard.cli.screen import create_screen
     from torchyard.kube.connect import open_client
 
     running: list[tuple[GroupVersionResource, Object]] = []
-    async with open_client(found, "yard-run") as client:
-        screen = make_screen()
+    async with open_client(connection, "yard-run") as client:
+        screen = create_screen()
         work = asyncio.ensure_future(
-            _apply_and_follow(client, objects, namespace or found.namespace, running, screen, replace)
+            _apply_and_follow(client, objects, namespace or connection.namespace, running, screen, replace)
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -78,7 +87,7 @@ async def _run(
         try:
             return await work
         except asyncio.CancelledError:
-            await _interrupted(client, running, screen, on_interrupt)
+            await _handle_interrupt(client, running, screen, on_interrupt)
             return INTERRUPTED
         except StatusError as error:
             shifts = manifests.find_misplaced_lines(text)
@@ -99,39 +108,40 @@ async def _apply_and_follow(
     screen: Screen,
     replace: bool,
 ) -> int:
-    from torchyard.cli.apply import apply, called
+    from torchyard.cli.apply import apply, qualified_name
     from torchyard.cli.follow import Follower
     from torchyard.core.run.outcome import RUNNABLE, exit_code
 
     for obj in objects:
-        ref, made = await apply(client, obj, namespace, replace=replace)
-        screen.note(f"{called(ref, made)} applied")
-        if made["kind"] in RUNNABLE:
-            running.append((ref, made))
+        gvr, applied = await apply(client, obj, namespace, replace=replace)
+        screen.note(f"{qualified_name(gvr, applied)} applied")
+        if applied["kind"] in RUNNABLE:
+            running.append((gvr, applied))
     if not running:
-        screen.note("nothing here runs pods: there is nothing to wait for")
+        screen.note("the manifest has no PyTorchJob, Job or Pod to wait for")
         return 0
-    ends = await asyncio.gather(*(Follower(client, ref, obj, screen).run() for ref, obj in running))
+    results = await asyncio.gather(*(Follower(client, gvr, obj, screen).run() for gvr, obj in running))
     code = 0
-    for (ref, obj), (result, failure) in zip(running, ends, strict=True):
-        words = f": {result.message}" if result.message else ""
-        screen.note(f"{called(ref, obj)} {result.state}{words}")
+    for (gvr, obj), (result, failure) in zip(running, results, strict=True):
+        message = f": {result.message}" if result.message else ""
+        screen.note(f"{qualified_name(gvr, obj)} {result.state}{message}")
         if failure is not None:
-            why = f" ({failure.reason})" if failure.reason else ""
-            screen.note(f"first to fail: {failure.pod}, exit code {failure.exit_code}{why} at {failure.at}")
+            reason = f" ({failure.reason})" if failure.reason else ""
+            screen.note(f"first to fail: {failure.pod}, exit code {failure.exit_code}{reason} at {failure.at}")
         code = code or exit_code(result, failure)
     return code
 
 
-async def _interrupted(
+async def _handle_interrupt(
     client: Client, running: list[tuple[GroupVersionResource, Object]], screen: Screen, on_interrupt: OnInterrupt
 ) -> None:
-    from torchyard.cli.apply import called
+    from torchyard.cli.apply import qualified_name
 
-    for ref, obj in running:
+    for gvr, obj in running:
         name, namespace = obj["metadata"]["name"], obj["metadata"].get("namespace", "")
         if on_interrupt is OnInterrupt.delete:
-            await client.delete(ref, name, namespace, uid=obj["metadata"]["uid"])
-            screen.note(f"{called(ref, obj)} deleted")
+            await client.delete(gvr, name, namespace, uid=obj["metadata"]["uid"])
+            screen.note(f"{qualified_name(gvr, obj)} deleted")
         else:
-            screen.note(f"{called(ref, obj)} runs on; delete it with: kubectl delete -n {namespace} {called(ref, obj)}")
+            command = f"kubectl delete -n {namespace} {qualified_name(gvr, obj)}"
+            screen.note(f"{qualified_name(gvr, obj)} keeps running; delete it with: {command}")

@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: on a terminal the log above a table of replicas; elsewhere a line at a time."""
+"""The output of `yard run`: on a terminal the log above a table of the replicas; elsewhere one line at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One line of the table."""
+    """One row of the table."""
 
     name: str
     status: str
@@ -28,24 +28,24 @@ class Replica:
 
 class Screen(Protocol):
     def note(self, text: str) -> None:
-        """Something about the job as a whole."""
+        """Show a message about the whole job."""
 
     def log(self, replica: str, line: str) -> None:
-        """A line that a replica wrote."""
+        """Show a log line of a replica."""
 
     def show(self, state: str, replicas: list[Replica]) -> None:
-        """How the job and its replicas stand now."""
+        """Show the state of the job and of its replicas."""
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the output."""
 
 
-class Plain:
-    """For pipes and files: every line whole, nothing rewritten."""
+class PlainScreen:
+    """For pipes and files: writes whole lines and rewrites nothing."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._told: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     def note(self, text: str) -> None:
         self._out.write(f"{text}\n")
@@ -55,17 +55,17 @@ class Plain:
         self.note(f"[{replica}] {line}" if replica else line)
 
     def show(self, state: str, replicas: list[Replica]) -> None:
-        for name, word in (("", state), *((one.name, one.status) for one in replicas)):
-            if self._told.get(name) != word:
-                self._told[name] = word
-                self.note(f"-- {name or 'the job'} is {word}")
+        for name, status in (("", state), *((replica.name, replica.status) for replica in replicas)):
+            if self._shown.get(name) != status:
+                self._shown[name] = status
+                self.note(f"-- {name or 'the job'} is {status}")
 
     def close(self) -> None:
         pass
 
 
-class Terminal:
-    """For people: the table stays below the log and is taken away at the end."""
+class TerminalScreen:
+    """For terminals: the table stays below the log and disappears at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -83,11 +83,11 @@ class Terminal:
         table = Table(title=state, title_justify="left", box=None, pad_edge=False)
         for heading in ("REPLICA", "STATUS", "PROGRESS", ""):
             table.add_column(heading)
-        for one in replicas:
-            bar = ProgressBar(total=100, completed=one.progress.percent, width=30) if one.progress else ""
-            table.add_row(
-                Text(one.name, style=self._colour(one.name)), one.status, bar, str(one.progress) if one.progress else ""
-            )
+        for replica in replicas:
+            progress = replica.progress
+            bar = ProgressBar(total=100, completed=progress.percent, width=30) if progress else ""
+            name = Text(replica.name, style=self._colour(replica.name))
+            table.add_row(name, replica.status, bar, str(progress) if progress else "")
         self._live.update(table)
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Terminal:
         return _COLOURS[self._order.index(name) % len(_COLOURS)]
 
 
-def screen() -> Screen:
-    """The one that suits where the output goes."""
+def create_screen() -> Screen:
+    """Return the screen that fits standard output."""
     console = Console(highlight=False)
-    return Terminal(console) if console.is_terminal else Plain(sys.stdout)
+    return TerminalScreen(console) if console.is_terminal else PlainScreen(sys.stdout)

@@ -14,7 +14,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup file.")]
 
 
 def backup(file: File, state: State = None) -> None:
-    """Write the store into a file, while the plane goes on or while it is stopped."""
+    """Write the store to a file. The plane may be running."""
     from torchyard.yard import backups
 
     revision = backups.backup((state or default_state()).absolute(), file.absolute())
@@ -24,9 +24,11 @@ def backup(file: File, state: State = None) -> None:
 def restore(
     file: File,
     state: State = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Put the present store aside and use the backup.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Rename the present store and put the backup in its place.")
+    ] = False,
 ) -> None:
-    """Make a stopped plane's store what a backup holds."""
+    """Restore the store of a stopped plane from a backup."""
     from torchyard.yard import backups
 
     revision = backups.restore((state or default_state()).absolute(), file.absolute(), replace=replace)

@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Kubeconfig = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Default: as kubectl chooses it, or the pod's own account.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Kubeconfig file. Default: kubectl's, or the service account of the pod."),
 ]
-Context = Annotated[str, typer.Option(metavar="NAME", help="Context of the kubeconfig; default: the current one.")]
+Context = Annotated[str, typer.Option(metavar="NAME", help="Context of the kubeconfig. Default: the current one.")]
 
 
-def chosen(kubeconfig: Path | None, context: str, state: Path | None) -> Connection:
-    """As told; else kubectl's choice; else the plane of this machine."""
+def choose_connection(kubeconfig: Path | None, context: str, state: Path | None) -> Connection:
+    """Return what the options name, else kubectl's choice, else the plane of this machine."""
     from torchyard.yard import target
 
     return target.chosen(kubeconfig, context, state)
 
 
-def ask(connection: Connection, work: Callable[[Client], Awaitable[T]]) -> T:
-    """What `work` answers when it is given a client."""
+def run_with_client(connection: Connection, work: Callable[[Client], Awaitable[T]]) -> T:
+    """Connect, run `work` with the client, and return its result."""
     from torchyard.kube.connect import open_client
 
     async def run() -> T:

@@ -1,4 +1,4 @@
-"""One job, from its beginning to its end: what it does, what its replicas print, how it ended and why."""
+"""One job: its state, the logs of its replicas, how it finished and why."""
 
 from __future__ import annotations
 
@@ -15,27 +15,33 @@ from torchyard.core.run.lines import Lines
 from torchyard.core.run.outcome import Failure, Outcome, first_failure, outcome, pods_of
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
-from torchyard.sdk.background import Background
+from torchyard.sdk.event_loop_thread import EventLoopThread
 
 
 class JobFailed(YardError):
-    """The job ended, and not well. `outcome` says how, `first` which container failed before all others."""
+    """A job finished without success.
+
+    `outcome` holds the job's state and message, `first` the container that failed before all others, if there is one.
+    """
 
     code = "JobFailed"
 
     def __init__(self, job: str, result: Outcome, first: Failure | None) -> None:
-        said = f"{job} {result.state}" + (f": {result.message}" if result.message else "")
+        message = f"{job} {result.state}" + (f": {result.message}" if result.message else "")
         if first is not None:
-            said += f"; first to fail: {first.pod}, exit code {first.exit_code}"
-        super().__init__(said)
+            message += f"; first to fail: {first.pod}, exit code {first.exit_code}"
+        super().__init__(message)
         self.outcome, self.first = result, first
 
 
 class Job:
-    """`object` is what was last seen of it; every method asks the server."""
+    """A PyTorchJob, Job or Pod on a cluster.
 
-    def __init__(self, client: Client, background: Background, ref: GroupVersionResource, obj: Object) -> None:
-        self._client, self._background, self._ref = client, background, ref
+    `object` is the state last read; every method sends a request to the server.
+    """
+
+    def __init__(self, client: Client, loop: EventLoopThread, gvr: GroupVersionResource, obj: Object) -> None:
+        self._client, self._loop, self._gvr = client, loop, gvr
         self.object = obj
         self.name: str = obj["metadata"]["name"]
         self.namespace: str = obj["metadata"].get("namespace", "")
@@ -44,65 +50,75 @@ class Job:
         return f"Job({self.namespace}/{self.name}: {outcome(self.object).state})"
 
     def outcome(self) -> Outcome:
-        """How it stands now."""
-        self.object = self._background.run(self._client.get(self._ref, self.name, self.namespace))
+        """Read the object and return its state."""
+        self.object = self._loop.run(self._client.get(self._gvr, self.name, self.namespace))
         return outcome(self.object)
 
     def pods(self) -> list[Object]:
-        return self._background.run(self._pods())
+        """Return the pods of the job, sorted by name."""
+        return self._loop.run(self._pods())
 
     def wait(self, *, seconds: float | None = None) -> Outcome:
-        """Until it has ended. Raises JobFailed when that was no success, and TimeoutError when it takes longer."""
-        return self._background.run(self._wait(seconds))
+        """Wait until the job has finished.
+
+        Raises JobFailed if it did not succeed, and TimeoutError if it has not finished after `seconds`.
+        """
+        return self._loop.run(self._wait(seconds))
 
     def logs(self, replica: str = "", *, container: str = "", follow: bool = False) -> Iterator[str]:
-        """The lines of one replica, such as `master-0`; by default of the first. `follow` waits until it runs."""
-        return self._background.each(self._lines(replica, container, follow=follow))
+        """Yield the log lines of one replica.
+
+        `replica` is a name such as `master-0`; the default is the first replica. With `follow`, wait until the replica
+        runs and yield its lines until it ends. `container` is needed only for pods with several containers.
+        """
+        return self._loop.iterate(self._lines(replica, container, follow=follow))
 
     def scale(self, workers: int) -> None:
-        """Change the number of a PyTorchJob's workers."""
+        """Set the number of workers of a PyTorchJob."""
         patch = {"spec": {"replicas": workers}}
-        self._background.run(self._client.patch(self._ref, self.name, patch, self.namespace, subresource="scale"))
+        self._loop.run(self._client.patch(self._gvr, self.name, patch, self.namespace, subresource="scale"))
 
     def suspend(self) -> None:
-        self._suspend(suspended=True)
+        """Set `suspend`: the controller deletes the pods and keeps the job."""
+        self._set_suspend(suspended=True)
 
     def resume(self) -> None:
-        self._suspend(suspended=False)
+        """Clear `suspend`."""
+        self._set_suspend(suspended=False)
 
     def delete(self) -> None:
-        """With its pods. One that is gone already is no error."""
+        """Delete the job and its pods. A job that no longer exists is not an error."""
 
-        async def go() -> None:
+        async def delete() -> None:
             try:
-                await self._client.delete(self._ref, self.name, self.namespace, uid=self.object["metadata"]["uid"])
+                await self._client.delete(self._gvr, self.name, self.namespace, uid=self.object["metadata"]["uid"])
             except StatusError as error:
                 if error.status not in (404, 409):
                     raise
 
-        self._background.run(go())
+        self._loop.run(delete())
 
-    def _suspend(self, *, suspended: bool) -> None:
-        inner = {"suspend": suspended}
-        patch = {"spec": {"runPolicy": inner} if self.object["kind"] == names.KIND else inner}
-        self._background.run(self._client.patch(self._ref, self.name, patch, self.namespace))
+    def _set_suspend(self, *, suspended: bool) -> None:
+        policy = {"suspend": suspended}
+        patch = {"spec": {"runPolicy": policy} if self.object["kind"] == names.KIND else policy}
+        self._loop.run(self._client.patch(self._gvr, self.name, patch, self.namespace))
 
     async def _pods(self) -> list[Object]:
         labels, fields = pods_of(self.object)
-        found = (await self._client.list(PODS, self.namespace, labels=labels, fields=fields)).items
-        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+        pods = (await self._client.list(PODS, self.namespace, labels=labels, fields=fields)).items
+        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
     async def _wait(self, seconds: float | None) -> Outcome:
         kind, uid = self.object["kind"], self.object["metadata"]["uid"]
 
-        def ended(found: Object | None) -> bool:
-            if found is None or found["metadata"]["uid"] != uid:
-                raise YardError(f"{kind} {self.namespace}/{self.name} was deleted meanwhile", code="Gone")
-            return outcome({"kind": kind, **found}).done
+        def has_finished(obj: Object | None) -> bool:
+            if obj is None or obj["metadata"]["uid"] != uid:
+                raise YardError(f"{kind} {self.namespace}/{self.name} was deleted while it ran", code="Gone")
+            return outcome({"kind": kind, **obj}).done
 
         async with asyncio.timeout(seconds):
-            found = await self._until(self._ref, self.name, ended)
-        self.object = {"kind": kind, **(found or {})}
+            last = await self._wait_for(self._gvr, self.name, has_finished)
+        self.object = {"kind": kind, **(last or {})}
         result = outcome(self.object)
         if not result.succeeded:
             raise JobFailed(
@@ -111,9 +127,9 @@ class Job:
         return result
 
     async def _lines(self, replica: str, container: str, *, follow: bool) -> AsyncGenerator[str, None]:
-        pod = await self._pod_of(replica)
+        pod = await self._pod_name(replica)
         if follow:
-            await self._until(PODS, pod, lambda found: found is not None and _has_begun(found))
+            await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
         lines = Lines()
         pieces = self._client.logs(PODS, pod, self.namespace, container=container, follow=follow)
         async with aclosing(pieces) as stream:
@@ -123,35 +139,35 @@ class Job:
         if lines.rest:
             yield lines.rest
 
-    async def _pod_of(self, replica: str) -> str:
+    async def _pod_name(self, replica: str) -> str:
         if replica or self.object["kind"] == "Pod":
             return f"{self.name}-{replica}" if replica else self.name
         if self.object["kind"] == names.KIND:
             specs = self.object["spec"]["pytorchReplicaSpecs"]
             return names.replica_name(self.name, names.MASTER if names.MASTER in specs else names.WORKER, 0)
-        found = await self._pods()
-        if not found:
+        pods = await self._pods()
+        if not pods:
             raise YardError(f"{self.object['kind']} {self.namespace}/{self.name} has no pods yet")
-        return str(found[0]["metadata"]["name"])
+        return str(pods[0]["metadata"]["name"])
 
-    async def _until(
-        self, ref: GroupVersionResource, name: str, claim: Callable[[Object | None], bool]
+    async def _wait_for(
+        self, gvr: GroupVersionResource, name: str, condition: Callable[[Object | None], bool]
     ) -> Object | None:
-        """The first state of an object, None for none, of which the claim holds."""
+        """Return the first state of an object for which the condition holds; None stands for a missing object."""
         changed = asyncio.Event()
-        informer = Informer(self._client, ref, namespace=self.namespace, fields=f"metadata.name={name}")
+        informer = Informer(self._client, gvr, namespace=self.namespace, fields=f"metadata.name={name}")
         informer.on_change(lambda *_: changed.set())
         watching = asyncio.ensure_future(informer.run())
         try:
             await informer.synced.wait()
-            while not claim(found := informer.get(self.namespace, name)):
+            while not condition(obj := informer.get(self.namespace, name)):
                 await changed.wait()
                 changed.clear()
-            return found
+            return obj
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
 
 
-def _has_begun(pod: Object) -> bool:
+def _has_started(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")

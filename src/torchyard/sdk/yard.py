@@ -1,68 +1,77 @@
-"""A cluster, as a program sees it: what runs there, and what is to run."""
+"""A cluster, as a program sees it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from torchyard.api import manifests
 from torchyard.api.errors import YardError
+from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.core.run.outcome import RUNNABLE
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
 from torchyard.kube.http import HttpTransport
-from torchyard.sdk.background import Background
+from torchyard.sdk.event_loop_thread import EventLoopThread
 from torchyard.sdk.job import Job
 from torchyard.yard.target import chosen
 
 
 class Yard:
-    """Any kubeconfig's context; by default as kubectl chooses it, and where that finds none the plane of this machine.
+    """A connection to a cluster. Use it in a `with` statement, or call `close`.
 
-    Use it in a `with` statement, or `close` it.
+    kubeconfig: path of a kubeconfig file; by default kubectl's, and if there is none, that of this machine's plane.
+    context: a context of the kubeconfig; by default the current one.
+    namespace: the namespace of jobs that do not name one; by default that of the context.
     """
 
     def __init__(self, *, kubeconfig: str | Path | None = None, context: str = "", namespace: str = "") -> None:
         connection = chosen(Path(kubeconfig) if kubeconfig else None, context)
         self.namespace = namespace or connection.namespace
         self._client = Client(HttpTransport(connection, user_agent="torchyard-sdk"), manager="torchyard-sdk")
-        self._background = Background()
+        self._loop = EventLoopThread()
 
     def submit(self, manifest: str | Path | Object) -> Job:
-        """Create everything in a manifest (a file, or one object); answers with the one job, Job or Pod in it."""
+        """Create every object of a manifest and return the one PyTorchJob, Job or Pod among them.
+
+        `manifest` is the path of a file, or one object as a dict.
+        """
         objects = (
             [manifest] if isinstance(manifest, dict) else manifests.read(Path(manifest).read_text(), str(manifest))
         )
-        running = [one for one in objects if one.get("kind") in RUNNABLE]
-        if len(running) != 1:
-            raise YardError(f"{len(running)} objects here run pods; submit takes one at a time", code="BadManifest")
-        return self._background.run(self._submit(objects, running[0]))
+        runnable = [obj for obj in objects if obj.get("kind") in RUNNABLE]
+        if len(runnable) != 1:
+            raise YardError(
+                f"the manifest has {len(runnable)} PyTorchJobs, Jobs and Pods; it must have exactly one",
+                code="BadManifest",
+            )
+        return self._loop.run(self._submit(objects, runnable[0]))
 
     def job(self, name: str, *, kind: str = names.KIND, api_version: str = names.API_VERSION) -> Job:
-        """A job that is there already."""
+        """Return an existing job by name."""
 
-        async def find() -> Job:
-            ref = await find_resource(self._client, api_version, kind)
-            return self._job(ref, await self._client.get(ref, name, self.namespace))
+        async def get() -> Job:
+            gvr = await find_resource(self._client, api_version, kind)
+            return self._job(gvr, await self._client.get(gvr, name, self.namespace))
 
-        return self._background.run(find())
+        return self._loop.run(get())
 
     def jobs(self, *, labels: str = "") -> list[Job]:
-        """The PyTorchJobs of the namespace."""
+        """Return the PyTorchJobs of the namespace that match a label selector."""
 
-        async def find() -> list[Job]:
-            ref = await find_resource(self._client, names.API_VERSION, names.KIND)
-            found = (await self._client.list(ref, self.namespace, labels=labels)).items
-            return [self._job(ref, {"kind": names.KIND, **one}) for one in found]
+        async def list_jobs() -> list[Job]:
+            gvr = await find_resource(self._client, names.API_VERSION, names.KIND)
+            items = (await self._client.list(gvr, self.namespace, labels=labels)).items
+            return [self._job(gvr, {"kind": names.KIND, **item}) for item in items]
 
-        return self._background.run(find())
+        return self._loop.run(list_jobs())
 
     def close(self) -> None:
-        self._background.run(self._client.close())
-        self._background.close()
+        """Close the connection."""
+        self._loop.run(self._client.close())
+        self._loop.close()
 
     def __enter__(self) -> Yard:
         return self
@@ -72,16 +81,16 @@ class Yard:
     ) -> None:
         self.close()
 
-    async def _submit(self, objects: list[Object], running: Object) -> Job:
+    async def _submit(self, objects: list[Object], runnable: Object) -> Job:
         job: Job | None = None
         for obj in objects:
-            ref = await find_resource(self._client, obj["apiVersion"], obj["kind"])
-            where = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if ref.namespaced else ""
-            made = await self._client.create(ref, obj, where)
-            if obj is running:
-                job = self._job(ref, made)
+            gvr = await find_resource(self._client, obj["apiVersion"], obj["kind"])
+            namespace = ((obj.get("metadata") or {}).get("namespace") or self.namespace) if gvr.namespaced else ""
+            created = await self._client.create(gvr, obj, namespace)
+            if obj is runnable:
+                job = self._job(gvr, created)
         assert job is not None
         return job
 
-    def _job(self, ref: Any, obj: Object) -> Job:
-        return Job(self._client, self._background, ref, obj)
+    def _job(self, gvr: GroupVersionResource, obj: Object) -> Job:
+        return Job(self._client, self._loop, gvr, obj)
