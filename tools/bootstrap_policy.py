@@ -18,7 +18,7 @@ def main() -> None:
     items = [item for item in json.load(sys.stdin)["items"] if "kubernetes.io/bootstrapping" in labels(item)]
     bindings = [item for item in items if item["kind"].endswith("Binding")]
     lines = ["# Written by tools/bootstrap_policy.py. A role, then its rules: verbs | API groups | resources | names,"]
-    lines.append("# or verbs | URLs; then whom it is bound to.")
+    lines.append("# or verbs | URLs; then the subjects it is bound to.")
     for item in items:
         if item["kind"].endswith("Binding"):
             continue

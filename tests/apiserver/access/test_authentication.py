@@ -159,10 +159,10 @@ def test_a_token_file_is_read_in_kube_apiservers_format(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("t1,alice", "line 1: at least 3 columns are needed .*, found 2"),
+        ("t1,alice", "line 1: expected at least 3 columns .*, got 2"),
         ("t1,a,1\n,bob,2", "line 2: the token is empty"),
         ("t1,,1", "line 1: the user name is empty"),
-        ("t1,a,1\nt1,b,2", "line 2: the token of user 'b' is already that of 'a'"),
+        ("t1,a,1\nt1,b,2", "line 2: user 'b' has the same token as user 'a'"),
     ],
 )
 def test_a_bad_token_file_is_refused_with_the_line(tmp_path: Path, text: str, message: str) -> None:
@@ -179,7 +179,7 @@ def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path, content: byte
     path = tmp_path / "tokens.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(YardError, match=rf"the token file .*tokens\.csv cannot be read: {why}"):
+    with pytest.raises(YardError, match=rf"cannot read the token file .*tokens\.csv: {why}"):
         read_token_file(path)
 
 

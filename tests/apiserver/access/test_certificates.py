@@ -124,7 +124,7 @@ def test_an_authority_without_its_key_is_refused_and_left_alone(tmp_path: Path) 
     ensure(tmp_path, now=NOW)
     (tmp_path / "ca.key").unlink()
     before = contents(tmp_path)
-    with pytest.raises(YardError, match=r"private key .*ca\.key is not"):
+    with pytest.raises(YardError, match=r"private key .*ca\.key is missing"):
         ensure(tmp_path, now=NOW)
     assert contents(tmp_path) == before
 

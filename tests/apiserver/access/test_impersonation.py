@@ -52,7 +52,7 @@ def test_impersonation_carries_uid_and_extra(authorizer: Authorizer) -> None:
         ({"Impersonate-User": "carol", "Impersonate-Uid": "7"}, 'uids.authentication.k8s.io "7" is forbidden'),
         ({"Impersonate-User": "carol", "Impersonate-Extra-A": "v"}, '"userextras/a" in API group'),
         ({"Impersonate-User": "system:serviceaccount:ns:x"}, 'serviceaccounts "x" is forbidden'),
-        ({"Impersonate-Group": "x"}, "need Impersonate-User"),
+        ({"Impersonate-Group": "x"}, "require Impersonate-User"),
     ],
 )
 def test_impersonation_needs_the_right_to(authorizer: Authorizer, headers: dict[str, str], message: str) -> None:

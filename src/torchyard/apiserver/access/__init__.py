@@ -1,1 +1,17 @@
-"""Who may ask and for what: certificates, users, RBAC and built-in admission. Knows nothing of HTTP or the store."""
+"""Authentication, authorization and admission of requests. Does not depend on HTTP or the store.
+
+Read in this order:
+
+- `authentication`: client certificates and bearer tokens become a `User`.
+- `service_account_tokens`: issues and verifies service account tokens (TokenRequest, JWKS).
+- `impersonation`: the `Impersonate-*` headers.
+- `access_control`: the three above together with the authorizer; the server calls this.
+- `lister`: the read-only view of the store that all decisions use.
+- `rbac`: the RBAC authorizer.
+- `escalation`: who may write roles and bindings.
+- `reviews`: SubjectAccessReview and its relatives.
+- `bootstrap_policy`: the default roles and bindings, from `policy.txt`.
+- `certificates`, `tls`: the certificate authority, its certificates, and the server's TLS context.
+- `admission/`: the built-in admission plugins.
+- `webhooks/`: admission webhooks and ValidatingAdmissionPolicies.
+"""

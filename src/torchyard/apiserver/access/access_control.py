@@ -1,4 +1,4 @@
-"""The server's door: who a request comes from, and what they may do."""
+"""Authentication and authorization of a request, in one place for the server."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class AccessControl:
     service_account_tokens: ServiceAccountTokens
 
     def authenticate(self, headers: MultiMapping[str], certificate: bytes | None) -> User:
-        """The user a request is made as; 401 for credentials that nobody knows."""
+        """The user of a request, impersonation included. Raises 401 for unknown credentials."""
         user = self.authenticator.authenticate(headers, certificate)
         return impersonate(user, headers, self.authorizer)

@@ -1,8 +1,8 @@
-"""Who is asking: a request's bearer token or client certificate becomes a `User`.
+"""Authentication: the bearer token or client certificate of a request becomes a `User`.
 
-Authenticators are asked in turn, as in kube-apiserver: certificate, then tokens. Credentials that nobody knows end in
-401; a request without any is `system:anonymous`, who may see no more than RBAC's bootstrap policy lets it. What a user
-may do is not decided here.
+As in kube-apiserver, the client certificate is tried first, then each token authenticator. Unknown credentials result
+in 401. A request without credentials is `system:anonymous`, which RBAC's bootstrap policy allows very little. This
+module does not decide what a user may do.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
 
     def info(self) -> dict[str, Any]:
-        """As `authentication.k8s.io/v1` UserInfo."""
+        """The user as an `authentication.k8s.io/v1` UserInfo."""
         info: dict[str, Any] = {"username": self.name}
         if self.uid:
             info["uid"] = self.uid
@@ -77,37 +77,37 @@ def split_service_account_username(username: str) -> tuple[str, str] | None:
 
 
 def with_authenticated_group(user: User) -> User:
-    """The user as a member of `system:authenticated`, unless it is already or is anonymous."""
+    """The user with the group `system:authenticated`, unless it has it already or is anonymous."""
     if user.name == ANONYMOUS_NAME or ALL_AUTHENTICATED in user.groups or ALL_UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, ALL_AUTHENTICATED))
 
 
 class AuthenticationResponse(NamedTuple):
-    """A token's user, and whom the token is meant for."""
+    """The user of a token, and the audiences the token is valid for."""
 
     user: User
     audiences: tuple[str, ...]
 
 
 class TokenAuthenticator(Protocol):
-    """One source of users that come with a bearer token."""
+    """Authenticates one kind of bearer token."""
 
     def authenticate(self, token: str) -> AuthenticationResponse | None:
-        """None when the token is not of this source. Raises `TokenRejected` when it is, but is good no more."""
+        """None when the token is of another kind. Raises `TokenRejected` when it is of this kind but invalid."""
         ...
 
 
 class TokenRejected(Exception):
-    """A known kind of token that must not be accepted; the message is for TokenReview."""
+    """A token of a known kind that is not valid; the message appears in TokenReviews."""
 
 
 class StaticTokenAuthenticator:
-    """Tokens known beforehand: the admin's own, and those of a token file. Good for this server only."""
+    """Static tokens: the administrator's and those of a token file. They are valid for this server only."""
 
     def __init__(self, users: Mapping[str, User], audiences: Sequence[str]) -> None:
-        # A dict compares keys of equal hash only, and a text's hash is keyed with a secret of the process: the time a
-        # wrong token takes says nothing about the right ones.
+        # A dict compares only keys with equal hashes, and Python keys string hashes with a secret of the process.
+        # The time to reject a token therefore reveals nothing about the valid ones.
         self._responses = {
             token: AuthenticationResponse(with_authenticated_group(user), tuple(audiences))
             for token, user in users.items()
@@ -122,49 +122,49 @@ def read_token_file(path: Path) -> dict[str, User]:
     try:
         rows = list(csv.reader(io.StringIO(path.read_text())))
     except OSError as error:
-        raise YardError(f"the token file {path} cannot be read: {error.strerror}") from error
+        raise YardError(f"cannot read the token file {path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise YardError(f"the token file {path} cannot be read: {error}") from error
+        raise YardError(f"cannot read the token file {path}: {error}") from error
     users: dict[str, User] = {}
     for number, row in enumerate(rows, 1):
         if not row:
             continue
-        where = f"{path}, line {number}"
+        location = f"{path}, line {number}"
         if len(row) < 3:
             raise YardError(
-                f"{where}: at least 3 columns are needed (token, user name, user uid), found {len(row)}",
-                hint='a line reads: token,user,uid,"group1,group2"',
+                f"{location}: expected at least 3 columns (token, user name, user uid), got {len(row)}",
+                hint='write each line as: token,user,uid,"group1,group2"',
             )
         token, name, uid = (cell.strip() for cell in row[:3])
         if not token or not name:
-            raise YardError(f"{where}: the {'user name' if token else 'token'} is empty")
+            raise YardError(f"{location}: the {'user name' if token else 'token'} is empty")
         if token in users:
-            raise YardError(f"{where}: the token of user {name!r} is already that of {users[token].name!r}")
+            raise YardError(f"{location}: user {name!r} has the same token as user {users[token].name!r}")
         groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
         users[token] = User(name, uid, groups)
     return users
 
 
 class CertificateAuthenticator:
-    """Users of client certificates: CN is the name, every O a group. Only those our authority signed."""
+    """Authenticates client certificates of the plane's authority: CN is the user name, every O a group."""
 
     _LIMIT = 1024
 
     def __init__(self, authority: bytes) -> None:
         self._authority = x509.load_pem_x509_certificate(authority)
-        self._known: dict[bytes, tuple[User, x509.Certificate]] = {}
+        self._cache: dict[bytes, tuple[User, x509.Certificate]] = {}
 
     def authenticate(self, der: bytes, now: datetime | None = None) -> User | None:
-        """The certificate's user; None when it is not ours, not for clients, or not valid now."""
-        found = self._known.get(der)
-        if found is None:
-            found = self._read(der)
-            if found is None:
+        """The certificate's user; None when it is of another authority, not for clients, or not valid now."""
+        entry = self._cache.get(der)
+        if entry is None:
+            entry = self._read(der)
+            if entry is None:
                 return None
-            if len(self._known) >= self._LIMIT:
-                self._known.clear()
-            self._known[der] = found
-        user, certificate = found
+            if len(self._cache) >= self._LIMIT:
+                self._cache.clear()
+            self._cache[der] = entry
+        user, certificate = entry
         return user if is_valid_at(certificate, now or datetime.now(UTC)) else None
 
     def _read(self, der: bytes) -> tuple[User, x509.Certificate] | None:
@@ -172,8 +172,13 @@ class CertificateAuthenticator:
             certificate = x509.load_der_x509_certificate(der)
             if not is_signed_by(certificate, self._authority) or not _is_for_clients(certificate):
                 return None
-            names = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-            groups = [str(one.value) for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+            names = [
+                str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            ]
+            groups = [
+                str(attribute.value)
+                for attribute in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+            ]
         except ValueError:
             return None
         if not names or not names[-1]:
@@ -192,7 +197,7 @@ def _is_for_clients(certificate: x509.Certificate) -> bool:
 
 
 class RequestAuthenticator:
-    """All the ways into this server, in order. `audiences` are the names this server goes by in tokens."""
+    """Authenticates requests: certificate first, then tokens. `audiences` are this server's names in tokens."""
 
     def __init__(
         self,
@@ -213,9 +218,9 @@ class RequestAuthenticator:
             return user
         token = bearer_token(headers)
         if token is not None:
-            found, _ = self._authenticate_token(token, self._audiences)
-            if found is not None:
-                return found.user
+            response, _ = self._authenticate_token(token, self._audiences)
+            if response is not None:
+                return response.user
         if certificate is None and token is None and self._anonymous:
             return ANONYMOUS
         raise unauthorized()
@@ -225,35 +230,36 @@ class RequestAuthenticator:
         token = spec.get("token")
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
-        wanted = tuple(spec.get("audiences") or self._audiences)
-        found, errors = self._authenticate_token(token, wanted)
-        if found is None:
+        audiences = tuple(spec.get("audiences") or self._audiences)
+        response, errors = self._authenticate_token(token, audiences)
+        if response is None:
             reasons = ["invalid bearer token", *errors]
             return {"user": {}, "error": reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"}
-        common = [one for one in wanted if one in found.audiences]
-        return {"authenticated": True, "user": found.user.info(), "audiences": common}
+        common = [audience for audience in audiences if audience in response.audiences]
+        return {"authenticated": True, "user": response.user.info(), "audiences": common}
 
     def _authenticate_token(
-        self, token: str, wanted: tuple[str, ...]
+        self, token: str, audiences: tuple[str, ...]
     ) -> tuple[AuthenticationResponse | None, list[str]]:
         errors = []
         for source in self._tokens:
             try:
-                found = source.authenticate(token)
+                response = source.authenticate(token)
             except TokenRejected as rejected:
                 errors.append(str(rejected))
                 continue
-            if found is None:
+            if response is None:
                 continue
-            if not set(wanted).isdisjoint(found.audiences):
-                return found, errors
+            if not set(audiences).isdisjoint(response.audiences):
+                return response, errors
             errors.append(
-                f"token audiences {_quoted(found.audiences)} is invalid for the target audiences {_quoted(wanted)}"
+                f"token audiences {_quote_all(response.audiences)} is invalid"
+                f" for the target audiences {_quote_all(audiences)}"
             )
         return None, errors
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _quote_all(names: Iterable[str]) -> str:
     return "[" + " ".join(f'"{name}"' for name in names) + "]"
 
 
@@ -270,5 +276,5 @@ def bearer_token(headers: MultiMapping[str]) -> str | None:
             try:
                 return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
             except (binascii.Error, UnicodeDecodeError):
-                return ""  # nobody's token: ends in 401
+                return ""  # matches no token and results in 401
     return None

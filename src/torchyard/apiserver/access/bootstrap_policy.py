@@ -1,6 +1,6 @@
-"""The roles and bindings every Kubernetes starts with, read from `policy.txt`.
+"""The default roles and bindings of every Kubernetes cluster, read from `policy.txt`.
 
-The server creates those that are missing when it starts. What somebody changed later is left alone.
+The server creates the missing ones when it starts. It does not overwrite later changes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 
 @cache
 def bootstrap_policy() -> tuple[Object, ...]:
-    """Every bootstrap ClusterRole, Role and binding; aggregated roles have their rules filled in."""
+    """Every default ClusterRole, Role and binding; aggregated roles have their rules filled in."""
     text = files(__package__).joinpath("policy.txt").read_text()
     objects = list(_objects(text))
-    cluster_roles = [one for one in objects if one["kind"] == "ClusterRole"]
+    cluster_roles = [obj for obj in objects if obj["kind"] == "ClusterRole"]
     for role in cluster_roles:
         if "aggregationRule" in role:
             role["rules"] = aggregated_rules(role, cluster_roles)
@@ -46,13 +46,13 @@ def _objects(text: str) -> Iterator[Object]:
 
 
 def _role(words: list[str]) -> Object:
-    kind, *where = (word for word in words if "=" not in word)
-    into = [word.removeprefix("into=") for word in words if word.startswith("into=")]
-    selected = [word.removeprefix("from=") for word in words if word.startswith("from=")]
-    role = _object(kind, where[-1], where[0] if kind == "Role" else "")
-    role["metadata"]["labels"] |= {f"{AGGREGATE_LABEL}{name}": "true" for name in into}
-    if selected:
-        selectors = [{"matchLabels": {f"{AGGREGATE_LABEL}{name}": "true"}} for name in selected]
+    kind, *position = (word for word in words if "=" not in word)
+    aggregate_to = [word.removeprefix("into=") for word in words if word.startswith("into=")]
+    aggregate_from = [word.removeprefix("from=") for word in words if word.startswith("from=")]
+    role = _object(kind, position[-1], position[0] if kind == "Role" else "")
+    role["metadata"]["labels"] |= {f"{AGGREGATE_LABEL}{name}": "true" for name in aggregate_to}
+    if aggregate_from:
+        selectors = [{"matchLabels": {f"{AGGREGATE_LABEL}{name}": "true"}} for name in aggregate_from]
         role["aggregationRule"] = {"clusterRoleSelectors": selectors}
     role["rules"] = []
     return role
@@ -75,8 +75,8 @@ def _rule(line: str) -> Object:
 
 def _binding(role: Object, words: list[str]) -> Object:
     name, namespace = role["metadata"]["name"], role["metadata"].get("namespace", "")
-    said = dict(word.split("=", 1) for word in words if word.startswith("as="))
-    binding = _object(f"{role['kind']}Binding", said.get("as", name), namespace)
+    options = dict(word.split("=", 1) for word in words if word.startswith("as="))
+    binding = _object(f"{role['kind']}Binding", options.get("as", name), namespace)
     subjects = [_subject(*word.split("=", 1)) for word in words if not word.startswith("as=")]
     if subjects:
         binding["subjects"] = subjects

@@ -1,8 +1,8 @@
 """The plane's own certificate authority, the certificates it signs, and the key that signs service-account tokens.
 
-Everything lies in one directory, readable by its owner only, and is reused on the next start. A certificate is made
-anew when it is missing, damaged, signed by another authority, lacks a name, or comes near its end; keys are kept, so
-that a kubeconfig with the old authority in it goes on working. Nothing here decides what a certificate's owner may do.
+All files are in one directory, readable by its owner only, and are reused on the next start. A certificate is issued
+again when it is missing, damaged, signed by another authority, lacks a name, or is about to expire. Keys are kept, so
+that a kubeconfig with the old authority still works. This module does not decide what a certificate's owner may do.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from torchyard.api.service.cidr import KUBERNETES_SERVICE_IP
 
 AUTHORITY_LIFE = timedelta(days=3650)
 CERTIFICATE_LIFE = timedelta(days=365)
-# A certificate is replaced when less than this part of its life is left.
+# A certificate is renewed when less than this share of its lifetime is left.
 RENEWAL_SHARE = 1 / 5
-# The other side's clock may be a little behind ours.
+# A client's clock may be slightly behind.
 CLOCK_SKEW = timedelta(minutes=5)
 
 SERVICE_NAMES = (
@@ -51,7 +51,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class CertificateDir:
-    """Where the plane's certificates and keys lie; the files exist and are current."""
+    """The directory of the plane's certificates and keys; the files exist and are current."""
 
     directory: Path
 
@@ -73,7 +73,7 @@ class CertificateDir:
         return self.directory / "service-accounts.key"
 
     def load(self, name: str) -> KeyPair:
-        """The pair called `name`: `ca`, `server`, `admin` or whatever was issued by `ensure_client`."""
+        """The key pair called `name`: `ca`, `server`, `admin`, or one that `ensure_client` issued."""
         return KeyPair(
             (self.directory / f"{name}.crt").read_bytes(),
             (self.directory / f"{name}.key").read_bytes(),
@@ -81,10 +81,10 @@ class CertificateDir:
 
 
 def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> CertificateDir:
-    """Make the directory hold a current authority, server certificate, admin certificate and token key.
+    """Ensure a current authority, server certificate, admin certificate and token key in the directory.
 
-    `names` are further host names or addresses that clients will use for the server. Calling it again is cheap and
-    is also how certificates are rotated: see `tls.keep_current`.
+    `names` are further host names or addresses that clients use for the server. Calling it again is cheap, and is also
+    how certificates are renewed: see `tls.renew_certificates`.
     """
     now = now or datetime.now(UTC)
     credentials = ensure_server(directory, names=[*_own_names(), *names], now=now)
@@ -94,7 +94,7 @@ def ensure(directory: Path, *, names: Iterable[str] = (), now: datetime | None =
 
 
 def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None = None) -> CertificateDir:
-    """Make the directory hold a current authority and a certificate for a server of these names."""
+    """Ensure a current authority and a certificate for a server with these names in the directory."""
     now = now or datetime.now(UTC)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
@@ -107,7 +107,7 @@ def ensure_server(directory: Path, *, names: Iterable[str], now: datetime | None
 def ensure_client(
     credentials: CertificateDir, name: str, *, user: str, groups: Sequence[str] = (), now: datetime | None = None
 ) -> KeyPair:
-    """A client certificate kept as `name`.crt and `name`.key: the user is its CN, the groups its Os."""
+    """A client certificate stored as `name`.crt and `name`.key; the user is its CN, the groups its Os."""
     _ensure_leaf(credentials, name, _client_request(user, groups), now or datetime.now(UTC))
     return credentials.load(name)
 
@@ -115,7 +115,7 @@ def ensure_client(
 def issue_client(
     authority: KeyPair, *, user: str, groups: Sequence[str] = (), life: timedelta = CERTIFICATE_LIFE, now: datetime
 ) -> KeyPair:
-    """A client certificate that is not kept."""
+    """A client certificate that is not stored."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _sign(_client_request(user, groups), key.public_key(), authority, life=life, now=now)
     return KeyPair(_certificate_pem(certificate), _key_pem(key))
@@ -123,7 +123,7 @@ def issue_client(
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a certificate is to say."""
+    """The contents of a certificate to be issued."""
 
     subject: x509.Name
     usage: x509.ObjectIdentifier
@@ -136,10 +136,10 @@ class _Request:
         if certificate.subject != self.subject:
             return False
         try:
-            said = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            present = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
             return not self.names
-        return self.alternatives() <= set(said)
+        return self.alternatives() <= set(present)
 
 
 def _server_request(names: Iterable[str]) -> _Request:
@@ -151,7 +151,7 @@ def _client_request(user: str, groups: Sequence[str]) -> _Request:
 
 
 def _subject(common_name: str, organizations: Sequence[str] = ()) -> x509.Name:
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, one) for one in organizations]
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
@@ -170,8 +170,8 @@ def _ensure_authority(credentials: CertificateDir, now: datetime) -> None:
     path, key_path = credentials.authority, credentials.authority.with_suffix(".key")
     if path.exists() and not key_path.exists():
         raise YardError(
-            f"{path} is there, but its private key {key_path} is not",
-            hint="put the key back, or move the certificate away to start with a new authority",
+            f"{path} exists, but its private key {key_path} is missing",
+            hint="restore the key, or move the certificate away to start with a new authority",
         )
     key = _key(key_path)
     current = _read_certificate(path)
@@ -270,7 +270,7 @@ def _is_current(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:
-    """The certificate at `path`; None when it is missing or is not one."""
+    """The certificate at `path`; None when it is missing or invalid."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -278,7 +278,7 @@ def _read_certificate(path: Path) -> x509.Certificate | None:
 
 
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The private key at `path`, made when missing."""
+    """The private key at `path`, generated when missing."""
     try:
         return _load_key(path.read_bytes())
     except FileNotFoundError:
@@ -288,7 +288,7 @@ def _key(path: Path) -> ec.EllipticCurvePrivateKey:
     except (ValueError, TypeError) as error:
         raise YardError(
             f"{path} is not a private key: {error}",
-            hint="put the right file back, or move it away to have a new one made",
+            hint="restore the right file, or move it away so that a new key is generated",
         ) from error
 
 
@@ -300,7 +300,7 @@ def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    # SEC1 ("EC PRIVATE KEY") is what Kubernetes' own tools read everywhere a key file is named.
+    # SEC1 ("EC PRIVATE KEY") is the format that all Kubernetes tools read.
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
@@ -311,7 +311,7 @@ def _certificate_pem(certificate: x509.Certificate) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Put the whole content in place at once, readable by the owner only."""
+    """Write the file atomically, readable by the owner only."""
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(content)

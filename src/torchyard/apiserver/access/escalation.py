@@ -1,7 +1,7 @@
-"""Nobody gives away rights they do not hold: the checks on writing roles and bindings.
+"""Privilege escalation checks for writes of roles and bindings: a user can grant only permissions it holds.
 
-Mirrors kube-apiserver's rules: the writer needs every right the role holds, or the verb `escalate` on the role, or for
-a binding the verb `bind` on the role it refers to. `system:masters` may do it all.
+As in kube-apiserver, the writer needs every permission in the role, or the verb `escalate` on the role, or for a
+binding the verb `bind` on the referenced role. `system:masters` may write any role.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torchyard.apiserver.access.rbac import (
 
 
 def check_role(user: User, resource: str, role: Object, authorizer: Authorizer) -> None:
-    """Before a Role or ClusterRole is created or changed."""
+    """Check the create or update of a Role or ClusterRole."""
     if MASTERS in user.groups:
         return
     metadata = role["metadata"]
@@ -39,7 +39,7 @@ def check_role(user: User, resource: str, role: Object, authorizer: Authorizer) 
 
 
 def check_binding(user: User, resource: str, binding: Object, authorizer: Authorizer, lister: Lister) -> None:
-    """Before a RoleBinding or ClusterRoleBinding is created or changed."""
+    """Check the create or update of a RoleBinding or ClusterRoleBinding."""
     if MASTERS in user.groups:
         return
     metadata, ref = binding["metadata"], binding.get("roleRef") or {}
@@ -67,27 +67,27 @@ def _check_held(
     missing = list(uncovered(held, rules))
     if not missing:
         return
-    groups = _quoted(user.groups)
-    why = (
+    groups = _quote_all(user.groups)
+    reason = (
         f'user "{user.name}" (groups={groups}) is attempting to grant RBAC permissions not currently held:\n'
-        + "\n".join(sorted({_shown(rule) for rule in _compacted(missing)}))
+        + "\n".join(sorted({_format_rule(rule) for rule in _compact(missing)}))
     )
     if missing_roles:
-        why += f"; resolution errors: [{aggregate_errors(missing_roles)}]"
-    raise forbidden(resource, GROUP, name, why)
+        reason += f"; resolution errors: [{aggregate_errors(missing_roles)}]"
+    raise forbidden(resource, GROUP, name, reason)
 
 
-def uncovered(held: Iterable[Mapping[str, Any]], wanted: Iterable[Mapping[str, Any]]) -> Iterator[Object]:
-    """The single rights of `wanted` that no rule of `held` contains."""
+def uncovered(held: Iterable[Mapping[str, Any]], rules: Iterable[Mapping[str, Any]]) -> Iterator[Object]:
+    """The permissions in `rules` that no rule of `held` covers, one verb on one target each."""
     held = list(held)
-    for rule in wanted:
+    for rule in rules:
         for right in _single_rights(rule):
             if not any(_covers(owned, right) for owned in held):
                 yield right
 
 
 def _single_rights(rule: Mapping[str, Any]) -> Iterator[Object]:
-    """A rule as rules of one group, resource, name and verb each."""
+    """Break a rule down into rules of one group, resource, name and verb each."""
     verbs = rule.get("verbs") or ()
     for group in rule.get("apiGroups") or ():
         for resource in rule.get("resources") or ():
@@ -122,12 +122,12 @@ def _has(values: Sequence[str] | None, value: str) -> bool:
     return values is not None and ("*" in values or value in values)
 
 
-def _url_covers(owned: str, wanted: str) -> bool:
-    return owned == wanted or (owned.endswith("*") and wanted.startswith(owned.rstrip("*")))
+def _url_covers(owned: str, url: str) -> bool:
+    return owned == url or (owned.endswith("*") and url.startswith(owned.rstrip("*")))
 
 
-def _compacted(rights: Iterable[Object]) -> list[Object]:
-    """Rights on the same resource and name become one rule with several verbs."""
+def _compact(rights: Iterable[Object]) -> list[Object]:
+    """Merge permissions on the same resource and name into one rule with several verbs."""
     rules: list[Object] = []
     by_target: dict[tuple[str, ...], Object] = {}
     for right in rights:
@@ -135,15 +135,15 @@ def _compacted(rights: Iterable[Object]) -> list[Object]:
             rules.append(right)
             continue
         target = (right["apiGroups"][0], right["resources"][0], *right.get("resourceNames", ()))
-        known = by_target.get(target)
-        if known is None:
-            by_target[target] = known = {**right, "verbs": []}
-            rules.append(known)
-        known["verbs"].extend(verb for verb in right["verbs"] if verb not in known["verbs"])
+        merged = by_target.get(target)
+        if merged is None:
+            by_target[target] = merged = {**right, "verbs": []}
+            rules.append(merged)
+        merged["verbs"].extend(verb for verb in right["verbs"] if verb not in merged["verbs"])
     return rules
 
 
-_SHOWN = {
+_FIELD_LABELS = {
     "apiGroups": "APIGroups",
     "resources": "Resources",
     "nonResourceURLs": "NonResourceURLs",
@@ -152,10 +152,10 @@ _SHOWN = {
 }
 
 
-def _shown(rule: Mapping[str, Any]) -> str:
-    parts = (f"{label}:{_quoted(rule[field])}" for field, label in _SHOWN.items() if rule.get(field))
+def _format_rule(rule: Mapping[str, Any]) -> str:
+    parts = (f"{label}:{_quote_all(rule[field])}" for field, label in _FIELD_LABELS.items() if rule.get(field))
     return "{" + ", ".join(parts) + "}"
 
 
-def _quoted(values: Iterable[str]) -> str:
+def _quote_all(values: Iterable[str]) -> str:
     return "[" + " ".join(f'"{value}"' for value in values) + "]"

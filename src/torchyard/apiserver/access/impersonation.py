@@ -1,4 +1,4 @@
-"""Acting as somebody else: the Impersonate-* headers, and whether the asker may use them."""
+"""User impersonation: the `Impersonate-*` headers, and whether the user may send them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AUTHENTICATION_GROUP = "authentication.k8s.io"
 
 
 def impersonate(user: User, headers: MultiMapping[str], authorizer: Authorizer) -> User:
-    """The user a request is really made as. Raises 403 when `user` may not act as it."""
+    """The user that the request acts as. Raises 403 when `user` may not impersonate it."""
     if not any(key[: len(PREFIX)].lower() == PREFIX for key in headers):
         return user
     name = headers.get("Impersonate-User", "")
@@ -32,14 +32,17 @@ def impersonate(user: User, headers: MultiMapping[str], authorizer: Authorizer) 
     extra = _extra(headers)
     if not name:
         if groups or uid or extra:
-            raise bad_request("the headers Impersonate-Group, -Uid and -Extra need Impersonate-User beside them")
+            raise bad_request("the headers Impersonate-Group, -Uid and -Extra require Impersonate-User")
         return user
-    account = split_service_account_username(name)
-    if account is not None:
+    service_account = split_service_account_username(name)
+    if service_account is not None:
         authorizer.check(
-            user, AuthorizerAttributes("impersonate", "", "serviceaccounts", namespace=account[0], name=account[1])
+            user,
+            AuthorizerAttributes(
+                "impersonate", "", "serviceaccounts", namespace=service_account[0], name=service_account[1]
+            ),
         )
-        groups = groups or service_account_groups(account[0])
+        groups = groups or service_account_groups(service_account[0])
     else:
         authorizer.check(user, AuthorizerAttributes("impersonate", "", "users", name=name))
     for group in headers.getall("Impersonate-Group", ()):
@@ -66,7 +69,7 @@ def _extra(headers: MultiMapping[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _with_standing(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """The groups with the one that says whether the user is authenticated, unless they say so themselves."""
+    """The groups plus `system:authenticated` or `system:unauthenticated`, unless one of them is already there."""
     if ALL_AUTHENTICATED in groups or ALL_UNAUTHENTICATED in groups:
         return groups
     return (*groups, ALL_UNAUTHENTICATED if name == ANONYMOUS_NAME else ALL_AUTHENTICATED)

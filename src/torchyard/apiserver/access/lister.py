@@ -1,4 +1,4 @@
-"""What access decisions may read: the latest stored objects, and how new they are. Never writes."""
+"""Read-only access to stored objects for authorization and admission."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api.objects import Object
 
 
 class Lister(Protocol):
-    """A read-only view of the store. Objects are shared with it and must not be changed."""
+    """A read-only view of the store, like client-go's listers. The objects are shared and must not be changed."""
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
         """One object; `namespace` is empty for cluster-scoped resources."""
@@ -20,14 +20,14 @@ class Lister(Protocol):
         ...
 
     def revision(self, group: str, resource: str) -> int:
-        """The revision of the last write to any object of the resource: equal means nothing changed."""
+        """The revision of the last write to any object of the resource; an equal revision means no change."""
         ...
 
 
 class CachingLister:
-    """A lookup that remembers what it read of the few kinds every write asks about, until they change.
+    """Caches parsed objects of the few resources that every write reads, until one of them changes.
 
-    The store keeps bytes; without this each pod would have its namespace and account parsed anew.
+    The store keeps bytes; without this cache every pod create would parse its namespace and service account again.
     """
 
     KINDS = frozenset(
@@ -45,35 +45,35 @@ class CachingLister:
 
     def __init__(self, lister: Lister) -> None:
         self._lister = lister
-        # resource -> (revision, what was asked -> what was found)
-        self._read: dict[str, tuple[int, dict[tuple[str, ...], Any]]] = {}
+        # resource -> (revision, arguments of get or list -> result)
+        self._cache: dict[str, tuple[int, dict[tuple[str, ...], Any]]] = {}
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
         if resource not in self.KINDS:
             return self._lister.get(group, resource, namespace, name)
-        known = self._known(group, resource)
+        cached = self._cache_of(group, resource)
         key = (namespace, name)
-        if key not in known:
-            known[key] = self._lister.get(group, resource, namespace, name)
-        found: Object | None = known[key]
-        return found
+        if key not in cached:
+            cached[key] = self._lister.get(group, resource, namespace, name)
+        obj: Object | None = cached[key]
+        return obj
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Object]:
         if resource not in self.KINDS:
             return self._lister.list(group, resource, namespace)
-        known = self._known(group, resource)
+        cached = self._cache_of(group, resource)
         key = (namespace,)
-        if key not in known:
-            known[key] = tuple(self._lister.list(group, resource, namespace))
-        found: tuple[Object, ...] = known[key]
-        return found
+        if key not in cached:
+            cached[key] = tuple(self._lister.list(group, resource, namespace))
+        objects: tuple[Object, ...] = cached[key]
+        return objects
 
     def revision(self, group: str, resource: str) -> int:
         return self._lister.revision(group, resource)
 
-    def _known(self, group: str, resource: str) -> dict[tuple[str, ...], Any]:
+    def _cache_of(self, group: str, resource: str) -> dict[tuple[str, ...], Any]:
         revision = self._lister.revision(group, resource)
-        kept = self._read.get(resource)
-        if kept is None or kept[0] != revision:
-            kept = self._read[resource] = (revision, {})
-        return kept[1]
+        entry = self._cache.get(resource)
+        if entry is None or entry[0] != revision:
+            entry = self._cache[resource] = (revision, {})
+        return entry[1]

@@ -1,7 +1,7 @@
-"""What a user may do: RBAC over the stored roles and bindings.
+"""The RBAC authorizer over the stored roles and bindings.
 
-Mirrors kube-apiserver's RBAC authoriser: rules only ever allow, `system:masters` may do everything, and a refusal says
-who cannot do what and where. The stored roles are read again only when one of them changed.
+As in kube-apiserver, rules only allow, `system:masters` may do everything, and a denial names the user, the verb and
+the resource. The stored roles are read again only after one of them changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVERYTHING: tuple[Object, ...] = (
 
 
 class AuthorizerAttributes(NamedTuple):
-    """One thing somebody wants to do: a verb on a resource, or on a bare path."""
+    """What a request wants to do: a verb on a resource, or on a non-resource path."""
 
     verb: str
     group: str = ""
@@ -40,17 +40,17 @@ class AuthorizerAttributes(NamedTuple):
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     def forbidden_error(self, user: User, reason: str = "") -> StatusError:
-        why = f'User "{user.name}" cannot {self.verb} '
+        message = f'User "{user.name}" cannot {self.verb} '
         if self.path:
-            return StatusError(403, "Forbidden", f'forbidden: {why}path "{self.path}"', details={})
-        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        why += f'resource "{self.full_resource}" in API group "{self.group}" {where}'
-        return forbidden(self.resource, self.group, self.name, f"{why}: {reason}" if reason else why)
+            return StatusError(403, "Forbidden", f'forbidden: {message}path "{self.path}"', details={})
+        scope = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        message += f'resource "{self.full_resource}" in API group "{self.group}" {scope}'
+        return forbidden(self.resource, self.group, self.name, f"{message}: {reason}" if reason else message)
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerDecision:
-    """Whether something is allowed, and by which binding; or why it was not found to be."""
+    """Whether a request is allowed, and by which binding, or why no binding could be evaluated."""
 
     allowed: bool
     reason: str = ""
@@ -61,7 +61,7 @@ _ALLOWED = AuthorizerDecision(True)
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The rules one binding gives to one subject; `namespace` is empty for all namespaces."""
+    """The rules that one binding grants to one subject; `namespace` is empty for a ClusterRoleBinding."""
 
     namespace: str
     rules: tuple[Object, ...]
@@ -94,7 +94,7 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 
 class Authorizer:
-    """Decides by the roles and bindings in the store."""
+    """Authorizes requests by the roles and bindings in the store."""
 
     _LIMIT = 8192
 
@@ -105,7 +105,7 @@ class Authorizer:
         self._decisions: dict[tuple[str, tuple[str, ...], AuthorizerAttributes], AuthorizerDecision] = {}
 
     def check(self, user: User, access: AuthorizerAttributes) -> None:
-        """Raises 403 unless the user may."""
+        """Raise 403 unless the user is allowed."""
         decision = self.authorize(user, access)
         if not decision.allowed:
             raise access.forbidden_error(user, decision.reason)
@@ -124,11 +124,11 @@ class Authorizer:
         return decision
 
     def rules_for(self, user: User, namespace: str = "") -> tuple[list[Object], list[str]]:
-        """The rules that hold for a user in a namespace (empty: cluster-wide only), and the roles that are missing."""
+        """The user's rules in a namespace (empty: cluster-wide only), and errors for roles that do not exist."""
         self._refresh()
         rules: list[Object] = []
         missing = []
-        for grant in self._of(user, namespace):
+        for grant in self._grants_of(user, namespace):
             rules.extend(grant.rules)
             if grant.missing:
                 missing.append(grant.missing)
@@ -136,22 +136,22 @@ class Authorizer:
 
     def _authorize(self, user: User, access: AuthorizerAttributes) -> AuthorizerDecision:
         missing = []
-        for grant in self._of(user, access.namespace):
+        for grant in self._grants_of(user, access.namespace):
             if any(rule_allows(rule, access) for rule in grant.rules):
                 return AuthorizerDecision(True, f"RBAC: allowed by {grant.description}")
             if grant.missing:
                 missing.append(grant.missing)
         return AuthorizerDecision(False, f"RBAC: {aggregate_errors(missing)}" if missing else "")
 
-    def _of(self, user: User, namespace: str) -> Iterator[Grant]:
+    def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
         """The user's grants, cluster-wide ones first."""
-        found = [
+        grants = [
             grant
             for subject in (("User", user.name), *(("Group", group) for group in user.groups))
             for grant in self._grants.get(subject, ())
             if not grant.namespace or grant.namespace == namespace
         ]
-        yield from sorted(found, key=lambda grant: bool(grant.namespace))
+        yield from sorted(grants, key=lambda grant: bool(grant.namespace))
 
     def _refresh(self) -> None:
         revision = tuple(self._lister.revision(GROUP, resource) for resource in RESOURCES)
@@ -162,7 +162,7 @@ class Authorizer:
 
 
 def aggregate_errors(errors: list[str]) -> str:
-    """Several errors as one, the way Go prints an aggregate."""
+    """Several errors as one text, as Go prints an aggregate error."""
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
@@ -172,7 +172,7 @@ def role_rules(lister: Lister, role_ref: Mapping[str, Any], namespace: str) -> t
         role = lister.get(GROUP, "clusterroles", "", role_ref.get("name", ""))
         if role is None:
             return None
-        # Computed here rather than waiting for a controller to write the union into the role.
+        # Computed here instead of waiting for a controller to write the union into the role.
         return tuple(aggregated_rules(role, lister.list(GROUP, "clusterroles") if "aggregationRule" in role else ()))
     role = lister.get(GROUP, "roles", namespace, role_ref.get("name", ""))
     return None if role is None else tuple(role.get("rules") or ())
@@ -190,14 +190,14 @@ def _grants(lister: Lister) -> dict[tuple[str, str], list[Grant]]:
         full_name = f"{name}/{namespace}" if namespace else name
         missing = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found' if rules is None else ""
         for subject in binding.get("subjects") or ():
-            key, shown = _subject(subject, namespace)
-            said = f'{kind} "{full_name}" of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{shown}"'
-            grants.setdefault(key, []).append(Grant(namespace, rules or (), said, missing))
+            key, subject_name = _subject(subject, namespace)
+            description = f'{kind} "{full_name}" of {ref["kind"]} "{ref["name"]}" to {subject["kind"]} "{subject_name}"'
+            grants.setdefault(key, []).append(Grant(namespace, rules or (), description, missing))
     return grants
 
 
 def _subject(subject: Mapping[str, Any], namespace: str) -> tuple[tuple[str, str], str]:
-    """What the subject is found by, and how messages name it."""
+    """The key of a subject in the index, and its name in messages."""
     kind, name = subject["kind"], subject["name"]
     if kind == "ServiceAccount":
         namespace = subject.get("namespace") or namespace

@@ -1,6 +1,6 @@
-"""The review kinds: clients ask who they are and what they, or others, may do. Nothing is stored.
+"""The review kinds (SelfSubjectReview, SubjectAccessReview, ...), which are answered and not stored.
 
-Every function takes the review as it was sent and returns its status; the server puts it into the answer.
+Every function takes the review as the client sent it and returns its status.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ def self_subject_review(user: User) -> Object:
 
 
 def self_subject_access_review(review: Object, user: User, authorizer: Authorizer) -> Object:
-    return _status(authorizer, user, _access(review.get("spec") or {}))
+    return _status(authorizer, user, _attributes(review.get("spec") or {}))
 
 
 def subject_access_review(review: Object, authorizer: Authorizer) -> Object:
     spec = review.get("spec") or {}
-    return _status(authorizer, _subject(spec), _access(spec))
+    return _status(authorizer, _subject(spec), _attributes(spec))
 
 
 def local_subject_access_review(review: Object, namespace: str, authorizer: Authorizer) -> Object:
     """A SubjectAccessReview confined to the namespace of its path."""
     spec = review.get("spec") or {}
     if spec.get("nonResourceAttributes"):
-        shown = _go_shown(spec["nonResourceAttributes"])
-        raise _invalid("spec.nonResourceAttributes", shown, "disallowed on this kind of request")
-    subject, access = _subject(spec), _access(spec)
+        value = _go_value(spec["nonResourceAttributes"])
+        raise _invalid("spec.nonResourceAttributes", value, "disallowed on this kind of request")
+    subject, access = _subject(spec), _attributes(spec)
     if access.namespace != namespace:
         raise _invalid("spec.resourceAttributes.namespace", access.namespace, "must match metadata.namespace")
     return _status(authorizer, subject, access)
@@ -70,18 +70,18 @@ def _subject(spec: Mapping[str, Any]) -> User:
     return User(spec.get("user", ""), spec.get("uid", ""), groups, extra)
 
 
-def _access(spec: Mapping[str, Any]) -> AuthorizerAttributes:
+def _attributes(spec: Mapping[str, Any]) -> AuthorizerAttributes:
     on_resource, on_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if on_resource is not None and on_path is not None:
-        shown = _go_shown(on_path)
+        value = _go_value(on_path)
         raise _invalid(
-            "spec.nonResourceAttributes", shown, "cannot be specified in combination with resourceAttributes"
+            "spec.nonResourceAttributes", value, "cannot be specified in combination with resourceAttributes"
         )
     if on_path is not None:
         return AuthorizerAttributes(on_path.get("verb", ""), path=on_path.get("path", ""))
     if on_resource is None:
-        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        raise _invalid("spec.resourceAttributes", None, why)
+        reason = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise _invalid("spec.resourceAttributes", None, reason)
     return AuthorizerAttributes(
         on_resource.get("verb", ""),
         on_resource.get("group", ""),
@@ -92,11 +92,11 @@ def _access(spec: Mapping[str, Any]) -> AuthorizerAttributes:
     )
 
 
-def _go_shown(attributes: Mapping[str, Any]) -> Object:
-    """As the real server shows its internal struct in a message."""
+def _go_value(attributes: Mapping[str, Any]) -> Object:
+    """The attributes as the real server prints its internal struct in a message."""
     return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
 
 
-def _invalid(field: str, value: Any, why: str) -> StatusError:
+def _invalid(field: str, value: Any, reason: str) -> StatusError:
     # The real server names no kind here, only the group.
-    return invalid("", GROUP, "", [field_errors.invalid(field, value, why)])
+    return invalid("", GROUP, "", [field_errors.invalid(field, value, reason)])

@@ -1,7 +1,8 @@
-"""Service-account tokens: issuing them (TokenRequest), and finding the account behind one.
+"""Service account tokens: issues them (TokenRequest) and authenticates them.
 
-A token is a JWT signed with ES256, with kube-apiserver's claims. It is good until it expires or until the account, pod,
-secret or node it is bound to goes away: signatures are checked once and remembered, existence is checked each time.
+A token is a JWT signed with ES256, with kube-apiserver's claims. It is valid until it expires or until the service
+account, pod, secret or node it is bound to is deleted. A signature is verified once and cached; existence is checked
+on every use.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ ISSUER = "https://kubernetes.default.svc"
 # What kube-controller-manager writes into Secrets of type kubernetes.io/service-account-token.
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
-DEFAULT_LIFE = 3600
-SHORTEST_LIFE = 600
-LONGEST_LIFE = 1 << 32
+DEFAULT_LIFETIME = 3600
+MIN_LIFETIME = 600
+MAX_LIFETIME = 1 << 32
 # Objects a token can be bound to, by kind: (plural, namespaced).
 BINDABLE = {"Pod": ("pods", True), "Secret": ("secrets", True), "Node": ("nodes", False)}
 
@@ -51,7 +52,7 @@ _COORDINATE = 32  # bytes of each half of an ES256 signature
 
 @dataclass(frozen=True, slots=True)
 class _Claims:
-    """What a token with a good signature says."""
+    """The claims of a token with a valid signature."""
 
     namespace: str
     account: str
@@ -59,13 +60,13 @@ class _Claims:
     audiences: tuple[str, ...]
     expires: float | None
     not_before: float
-    # (plural, namespace, name, uid) of what must still exist
+    # (plural, namespace, name, uid) of the objects that must still exist
     bound_to: tuple[tuple[str, str, str, str], ...]
     extra: dict[str, tuple[str, ...]]
 
 
 class ServiceAccountTokens:
-    """Issues and recognises tokens with the plane's signing key."""
+    """Issues and authenticates tokens with the plane's signing key."""
 
     _LIMIT = 4096
 
@@ -80,24 +81,24 @@ class ServiceAccountTokens:
         self._key_id = _key_id(self._public)
         self._lister = lister
         self._clock = clock
-        self._read: dict[str, _Claims] = {}
+        self._verified_claims: dict[str, _Claims] = {}
         self.issuer = issuer
 
     def request(self, namespace: str, name: str, review: Object) -> Object:
-        """Answer a TokenRequest for an account: the request with its metadata, spec and status filled in."""
+        """The response to a TokenRequest: the request with its metadata, spec and status filled in."""
         account = self._lister.get("", "serviceaccounts", namespace, name)
         if account is None:
             raise not_found("serviceaccounts", "", name)
         spec = dict(review.get("spec") or {})
-        said = review.get("metadata") or {}
-        _check_request(said, spec, namespace, name)
-        life = spec.get("expirationSeconds")
-        life = DEFAULT_LIFE if life is None else life
+        metadata = review.get("metadata") or {}
+        _check_request(metadata, spec, namespace, name)
+        lifetime = spec.get("expirationSeconds")
+        lifetime = DEFAULT_LIFETIME if lifetime is None else lifetime
         audiences = list(spec.get("audiences") or [self.issuer])
         reference = spec.get("boundObjectRef")
         bound = self._bound(namespace, name, reference) if reference else {}
-        token, expires = self.issue(account, audiences=audiences, life=life, bound=bound)
-        metadata = {
+        token, expires = self.issue(account, audiences=audiences, lifetime=lifetime, bound=bound)
+        response_metadata = {
             "name": name,
             "namespace": namespace,
             "uid": account["metadata"].get("uid", ""),
@@ -105,13 +106,18 @@ class ServiceAccountTokens:
         }
         return {
             **review,
-            "metadata": metadata,
-            "spec": {"audiences": audiences, "expirationSeconds": life, "boundObjectRef": reference or None},
+            "metadata": response_metadata,
+            "spec": {"audiences": audiences, "expirationSeconds": lifetime, "boundObjectRef": reference or None},
             "status": {"token": token, "expirationTimestamp": _timestamp(expires)},
         }
 
     def issue(
-        self, account: Object, *, audiences: Sequence[str] = (), life: int = DEFAULT_LIFE, bound: Object | None = None
+        self,
+        account: Object,
+        *,
+        audiences: Sequence[str] = (),
+        lifetime: int = DEFAULT_LIFETIME,
+        bound: Object | None = None,
     ) -> tuple[str, float]:
         """A signed token of an account and when it expires. `bound` holds claims such as {"pod": {"name", "uid"}}."""
         metadata = account["metadata"]
@@ -119,7 +125,7 @@ class ServiceAccountTokens:
         now = int(self._clock())
         claims = {
             "aud": list(audiences) or [self.issuer],
-            "exp": now + life,
+            "exp": now + lifetime,
             "iat": now,
             "iss": self.issuer,
             "jti": str(uuid.uuid4()),
@@ -131,10 +137,10 @@ class ServiceAccountTokens:
             "nbf": now,
             "sub": service_account_username(namespace, name),
         }
-        return self._sign(claims), now + life
+        return self._sign(claims), now + lifetime
 
     def issue_for_secret(self, account: Object, secret: str) -> str:
-        """The older kind of token: it lives as long as the secret that holds it."""
+        """A legacy token, which is valid as long as the secret that holds it exists."""
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         claims = {
@@ -148,16 +154,16 @@ class ServiceAccountTokens:
         return self._sign(claims)
 
     def authenticate(self, token: str) -> AuthenticationResponse | None:
-        """The account behind a token; None when the token is not one of ours."""
-        claims = self._read.get(token)
+        """The service account of a token; None when this server did not issue the token."""
+        claims = self._verified_claims.get(token)
         if claims is None:
-            claims = self._verified(token)
+            claims = self._verify(token)
             if claims is None:
                 return None
-            if len(self._read) >= self._LIMIT:
-                self._read.clear()
-            self._read[token] = claims
-        self._check_alive(claims)
+            if len(self._verified_claims) >= self._LIMIT:
+                self._verified_claims.clear()
+            self._verified_claims[token] = claims
+        self._check_valid(claims)
         user = User(
             service_account_username(claims.namespace, claims.account),
             claims.account_uid,
@@ -167,7 +173,7 @@ class ServiceAccountTokens:
         return AuthenticationResponse(with_authenticated_group(user), claims.audiences)
 
     def key_set(self) -> Object:
-        """The JSON Web Key Set others need to check our tokens: /openid/v1/jwks."""
+        """The JSON Web Key Set that verifies the tokens: /openid/v1/jwks."""
         numbers = self._public.public_numbers()
         key = {
             "use": "sig",
@@ -198,24 +204,24 @@ class ServiceAccountTokens:
         if not name:
             raise bad_request("Name parameter required.")
         plural, namespaced = BINDABLE[kind]
-        found = self._lister.get("", plural, namespace if namespaced else "", name)
-        if found is None:
+        obj = self._lister.get("", plural, namespace if namespaced else "", name)
+        if obj is None:
             raise not_found(plural, "", name)
-        if kind == "Pod" and found["spec"].get("serviceAccountName") != account:
+        if kind == "Pod" and obj["spec"].get("serviceAccountName") != account:
             raise bad_request(
                 f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
             )
-        uid, wanted = found["metadata"].get("uid", ""), reference.get("uid")
-        if wanted and wanted != uid:
+        uid, expected_uid = obj["metadata"].get("uid", ""), reference.get("uid")
+        if expected_uid and expected_uid != uid:
             raise conflict(
                 kind,
                 "",
                 name,
-                f"the UID in the bound object reference ({wanted}) does not match the UID in record."
+                f"the UID in the bound object reference ({expected_uid}) does not match the UID in record."
                 " The object might have been deleted and then recreated",
             )
         bound: Object = {kind.lower(): {"name": name, "uid": uid}}
-        node_name = found["spec"].get("nodeName") if kind == "Pod" else None
+        node_name = obj["spec"].get("nodeName") if kind == "Pod" else None
         if node_name:
             node = self._lister.get("", "nodes", "", node_name)
             bound["node"] = {"name": node_name, **({"uid": node["metadata"].get("uid", "")} if node else {})}
@@ -227,8 +233,8 @@ class ServiceAccountTokens:
         r, s = decode_dss_signature(self._key.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
         return f"{text}.{_encode(r.to_bytes(_COORDINATE, 'big') + s.to_bytes(_COORDINATE, 'big'))}"
 
-    def _verified(self, token: str) -> _Claims | None:
-        """The claims of a token that we signed; None for any other text."""
+    def _verify(self, token: str) -> _Claims | None:
+        """The claims of a token that this server signed; None for any other text."""
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
         try:
@@ -261,7 +267,7 @@ class ServiceAccountTokens:
                 extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (claim["name"],)
                 extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (claim.get("uid", ""),)
             if kind == "Node" and "pod" in private:
-                continue  # the pod's node is told, not demanded
+                continue  # the node of a bound pod is information only; it need not exist
             bound_to.append((plural, namespace if namespaced else "", claim["name"], claim.get("uid", "")))
         return _Claims(
             namespace=namespace,
@@ -288,7 +294,7 @@ class ServiceAccountTokens:
             extra={},
         )
 
-    def _check_alive(self, claims: _Claims) -> None:
+    def _check_valid(self, claims: _Claims) -> None:
         now = self._clock()
         if claims.expires is not None and now > claims.expires:
             raise TokenRejected("service account token has expired")
@@ -299,11 +305,11 @@ class ServiceAccountTokens:
             self._check_exists(plural, namespace, name, uid)
 
     def _check_exists(self, plural: str, namespace: str, name: str, uid: str) -> None:
-        found = self._lister.get("", plural, namespace, name)
-        if found is None:
+        obj = self._lister.get("", plural, namespace, name)
+        if obj is None:
             raise TokenRejected(f'{plural} "{name}" not found')
-        if uid and found["metadata"].get("uid") != uid:
-            raise TokenRejected(f"{plural} UID ({found['metadata'].get('uid')}) does not match claim ({uid})")
+        if uid and obj["metadata"].get("uid") != uid:
+            raise TokenRejected(f"{plural} UID ({obj['metadata'].get('uid')}) does not match claim ({uid})")
 
 
 def _check_request(metadata: Object, spec: Object, namespace: str, name: str) -> None:
@@ -311,21 +317,21 @@ def _check_request(metadata: Object, spec: Object, namespace: str, name: str) ->
         field_errors.invalid(
             f"metadata.{field}", metadata[field], f"must match the service account {field} if specified"
         )
-        for field, wanted in (("name", name), ("namespace", namespace))
-        if metadata.get(field) and metadata[field] != wanted
+        for field, expected in (("name", name), ("namespace", namespace))
+        if metadata.get(field) and metadata[field] != expected
     ]
     if mismatches:
         raise invalid("TokenRequest", "authentication.k8s.io", name, mismatches)
-    life = spec.get("expirationSeconds")
-    if life is None:
+    lifetime = spec.get("expirationSeconds")
+    if lifetime is None:
         return
-    why = ""
-    if life < SHORTEST_LIFE:
-        why = "may not specify a duration less than 10 minutes"
-    elif life > LONGEST_LIFE:
-        why = "may not specify a duration larger than 2^32 seconds"
-    if why:
-        error = field_errors.invalid("spec.expirationSeconds", life, why)
+    reason = ""
+    if lifetime < MIN_LIFETIME:
+        reason = "may not specify a duration less than 10 minutes"
+    elif lifetime > MAX_LIFETIME:
+        reason = "may not specify a duration larger than 2^32 seconds"
+    if reason:
+        error = field_errors.invalid("spec.expirationSeconds", lifetime, reason)
         raise invalid("TokenRequest", "authentication.k8s.io", "", [error])
 
 

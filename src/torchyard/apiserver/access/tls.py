@@ -1,4 +1,4 @@
-"""The TLS side of the server: which certificate it shows and how it asks for its clients'."""
+"""The server's TLS context: its own certificate, and the request for client certificates."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 from torchyard.apiserver.access.certificates import CertificateDir, ensure
 
-# Certificates last a year and are replaced months before their end: twice a day is often enough.
+# Certificates last a year and are renewed months before they expire: twice a day is often enough.
 RENEWAL_INTERVAL = 12 * 3600.0
 
 
 def server_context(credentials: CertificateDir) -> ssl.SSLContext:
-    """A context that asks clients for a certificate and takes connections without one.
+    """A context that requests a client certificate and also accepts connections without one.
 
-    A certificate of an unknown authority must end in 401, as everywhere in Kubernetes, not in a broken handshake: the
-    chain is checked later, by `users.CertificateUsers`. Where that cannot be had from this interpreter the handshake
-    fails instead.
+    A certificate of an unknown authority must result in 401, as everywhere in Kubernetes, not in a failed handshake.
+    The chain is therefore verified later, by `authentication.CertificateAuthenticator`. On interpreters that do not
+    allow this, the handshake fails instead.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -35,7 +35,7 @@ def server_context(credentials: CertificateDir) -> ssl.SSLContext:
 async def renew_certificates(
     credentials: CertificateDir, context: ssl.SSLContext, *, names: Iterable[str] = (), every: float = RENEWAL_INTERVAL
 ) -> None:
-    """Replace, until cancelled, what comes near its end; new connections get the new certificate."""
+    """Renew expiring certificates until cancelled; new connections use the new certificate."""
     while True:
         await asyncio.sleep(every)
         ensure(credentials.directory, names=names)
@@ -43,7 +43,7 @@ async def renew_certificates(
 
 
 def peer_certificate(ssl_object: Any) -> bytes | None:
-    """The client's certificate as DER, unverified; None when it showed none or the connection is not TLS."""
+    """The client's certificate as DER, unverified; None without a certificate or without TLS."""
     if ssl_object is None:
         return None
     der: bytes | None = ssl_object.getpeercert(binary_form=True)
@@ -55,10 +55,10 @@ _accept_any_chain = _VERIFY_CALLBACK(lambda _store, _argument: 1)
 
 
 def _leave_chain_to_us(context: ssl.SSLContext) -> bool:
-    """Tell OpenSSL to accept any client chain. False when this interpreter gives no way to say so.
+    """Make OpenSSL accept any client certificate chain; False when this interpreter does not allow it.
 
-    Python's `ssl` can ask for a certificate only together with refusing unknown ones; OpenSSL itself can do without.
-    Its context is the first field of Python's in every CPython from 3.2 to 3.14.
+    Python's `ssl` cannot request a certificate without rejecting unknown authorities; OpenSSL itself can.
+    The OpenSSL context is the first field of Python's in every CPython from 3.2 to 3.14.
     """
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 15):
         return False

@@ -1,4 +1,4 @@
-"""The nodes of a parsed expression. Each knows the offset that errors about it point at."""
+"""The expression tree. Every node has the source offset that errors about it point at."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SelectExpr(Expr):
 
 @dataclass(slots=True)
 class CallExpr(Expr):
-    """A function, an operator (`_+_`), or a method where there is a target."""
+    """A call of a function, an operator (`_+_`), or, with a target, a member function."""
 
     function: str
     args: list[Expr]
@@ -54,13 +54,6 @@ class MapExpr(Expr):
 
 
 @dataclass(slots=True)
-class Struct(Expr):
-    """`Name{field: value}`: parsed, so that it can be refused by name."""
-
-    name: str
-
-
-@dataclass(slots=True)
 class ComprehensionExpr(Expr):
     """A macro over a list or map: `all`, `exists`, `existsOne`, `map`, `filter`, `transformMap` ...
 
@@ -76,7 +69,7 @@ class ComprehensionExpr(Expr):
 
 @dataclass(slots=True)
 class BindExpr(Expr):
-    """A local variable: what `optMap` and `optFlatMap` become."""
+    """A local variable: the expansion of `optMap` and `optFlatMap`."""
 
     variable: str
     optional: Expr

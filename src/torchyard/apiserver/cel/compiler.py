@@ -1,4 +1,4 @@
-"""Checks an expression's types and turns it into nested Python functions, in one walk over its nodes: `Walk`."""
+"""Checks the types of an expression and compiles it to nested Python functions, in one pass over its tree."""
 
 from __future__ import annotations
 
@@ -73,22 +73,24 @@ _TYPE_NAMES = {
 }
 
 
-def _nothing(frame: Frame) -> Any:
-    raise AssertionError("an expression with faults does not run")
+def _never_run(frame: Frame) -> Any:
+    raise AssertionError("an expression with errors cannot be evaluated")
 
 
-_FAULTY = CompiledExpr(DYN, _nothing)
+_INVALID = CompiledExpr(DYN, _never_run)
 
 
 class ExpressionCompiler:
-    """One pass. Faults are collected in `issues`; what they touch is taken to be of any type."""
+    """One pass over the tree. Errors are collected in `issues`; an invalid subexpression has type dyn."""
 
     def __init__(self, source: str, variables: Mapping[str, CelType], library: Library) -> None:
         self.source = source
         self.library = library
         self.types = Substitution()
         self.issues: list[Issue] = []
-        self.mixed: list[Issue] = []  # literals of this and that: told only if nothing else is wrong
+        self.mixed_literals: list[
+            Issue
+        ] = []  # literals with elements of several types: reported only if there is no other error
         self.uses: set[str] = set()
         self.slots = len(variables)
         self._outer = frozenset(variables)
@@ -119,21 +121,21 @@ class ExpressionCompiler:
 
     def _error(self, offset: int, message: str) -> CompiledExpr:
         self.issues.append(Issue(offset, message))
-        return _FAULTY
+        return _INVALID
 
     def _undeclared(self, offset: int, name: str) -> CompiledExpr:
         return self._error(offset, f"undeclared reference to '{name}' (in container '')")
 
     def _ident(self, node: IdentExpr) -> CompiledExpr:
-        known = self._scope.get(node.name)
-        if known is not None:
-            slot, kind = known
+        variable = self._scope.get(node.name)
+        if variable is not None:
+            slot, kind = variable
             if node.name in self._outer and slot < len(self._outer):
                 self.uses.add(node.name)
             return CompiledExpr(kind, lambda frame: frame.slots[slot])
-        return self._type_ident(node.name) or self._undeclared(node.offset, node.name)
+        return self._type_identifier(node.name) or self._undeclared(node.offset, node.name)
 
-    def _type_ident(self, name: str) -> CompiledExpr | None:
+    def _type_identifier(self, name: str) -> CompiledExpr | None:
         if name not in _TYPE_NAMES:
             return None
         value = TypeValue(name)
@@ -141,15 +143,15 @@ class ExpressionCompiler:
 
     def _select(self, node: SelectExpr) -> CompiledExpr:
         name = qualified(node)
-        if name and name.partition(".")[0] not in self._scope and (found := self._type_ident(name)):
-            return found
+        if name and name.partition(".")[0] not in self._scope and (type_ident := self._type_identifier(name)):
+            return type_ident
         operand = self.visit(node.operand)
         kind = self.types.shallow(operand.type)
         is_optional = kind.name == "optional_type"
         inner = self.types.shallow(kind.params[0]) if is_optional else kind
         field = self._field(inner, node)
         if field is None:
-            return _FAULTY
+            return _INVALID
         field_type, key = field
         if node.test:
             return CompiledExpr(BOOL, runtime.run_has(operand.run, key))
@@ -168,14 +170,14 @@ class ExpressionCompiler:
             return kind.params[1], node.field
         if self.types.resolve(kind) == DYN:
             return DYN, node.field
-        self._error(node.offset, f"type '{self.types.shown(kind)}' does not support field selection")
+        self._error(node.offset, f"type '{self.types.format(kind)}' does not support field selection")
         return None
 
     def _call(self, node: CallExpr) -> CompiledExpr:
-        if node.target is None and node.function in _LOGIC:
+        if node.target is None and node.function in _LOGICAL_OPERATORS:
             return self._logic(node)
         if node.target is not None and (name := qualified(node.target)):
-            # a namespaced function such as `optional.of`, unless a variable is called so
+            # a namespaced function such as `optional.of`, unless a variable has that name
             full = f"{name}.{node.function}"
             if name.partition(".")[0] not in self._scope and self.library.find(full):
                 return self._function(CallExpr(node.offset, full, node.args))
@@ -184,19 +186,19 @@ class ExpressionCompiler:
     def _logic(self, node: CallExpr) -> CompiledExpr:
         args = [self.visit(arg) for arg in node.args]
         if node.function == "_?_:_":
-            shared = self.types.fresh()
-            given = tuple(arg.type for arg in args)
-            if not self.types.all_assignable((BOOL, shared, shared), given):
-                return self._no_overload(node, given, is_method=False)
+            shared = self.types.fresh_param()
+            arg_types = tuple(arg.type for arg in args)
+            if not self.types.all_assignable((BOOL, shared, shared), arg_types):
+                return self._no_overload(node, arg_types, is_method=False)
             return CompiledExpr(shared, runtime.run_conditional(*(arg.run for arg in args)))
         if node.function in ("_==_", "_!=_"):
-            shared, given = self.types.fresh(), tuple(arg.type for arg in args)
-            if not self.types.all_assignable((shared, shared), given):
-                return self._no_overload(node, given, is_method=False)
+            shared, arg_types = self.types.fresh_param(), tuple(arg.type for arg in args)
+            if not self.types.all_assignable((shared, shared), arg_types):
+                return self._no_overload(node, arg_types, is_method=False)
             return CompiledExpr(BOOL, runtime.run_equality(args[0].run, args[1].run, negated=node.function == "_!=_"))
         for arg, part in zip(args, node.args, strict=True):
             if not self.types.assignable(BOOL, arg.type):
-                self._error(part.offset, f"expected type 'bool' but found '{self.types.shown(arg.type)}'")
+                self._error(part.offset, f"expected type 'bool' but found '{self.types.format(arg.type)}'")
         combine = runtime.run_and if node.function == "_&&_" else runtime.run_or
         return CompiledExpr(BOOL, combine(args[0].run, args[1].run))
 
@@ -208,94 +210,98 @@ class ExpressionCompiler:
                 self.visit(part)
             return self._undeclared(node.offset, node.function)
         args = [self._argument(part, node) for part in parts]
-        given = tuple(arg.type for arg in args)
+        arg_types = tuple(arg.type for arg in args)
         result: CelType | None = None
         candidates: list[FunctionDecl] = []
-        for one in functions:
-            for overload in one.overloads:
+        for candidate in functions:
+            for overload in candidate.overloads:
                 if overload.is_member != (node.target is not None):
                     continue
-                takes = self.types.instance((*overload.arg_types, overload.result_type))
-                if self.types.all_assignable(takes[:-1], given):
+                takes = self.types.instantiate((*overload.arg_types, overload.result_type))
+                if self.types.all_assignable(takes[:-1], arg_types):
                     gives = takes[-1]
                     same = result is None or self.types.resolve(result) == self.types.resolve(gives)
                     result = gives if same else DYN
-                    if one not in candidates:
-                        candidates.append(one)
+                    if candidate not in candidates:
+                        candidates.append(candidate)
         if result is None:
-            return self._no_overload(node, given, is_method=node.target is not None)
+            return self._no_overload(node, arg_types, is_method=node.target is not None)
         if (error := literal_error(node)) is not None:
             return self._error(*error)
-        dynamic = any(self._is_dynamic(one) for one in given)
+        dynamic = any(self._is_dynamic(kind) for kind in arg_types)
         return CompiledExpr(result, runtime.run_invocation(candidates, [arg.run for arg in args], dynamic=dynamic))
 
     def _argument(self, part: Expr, call: CallExpr) -> CompiledExpr:
-        """Only in the values of `format` may a literal hold this and that."""
-        known = len(self.mixed)
+        """Compile an argument. Only the arguments of `format` may be literals with elements of several types."""
+        mixed_before = len(self.mixed_literals)
         compiled = self.visit(part)
         if call.function == "format":
-            del self.mixed[known:]
+            del self.mixed_literals[mixed_before:]
         return compiled
 
     def _is_dynamic(self, kind: CelType) -> bool:
-        """Whether only a value tells which overload takes it: null may stand for a time, and none of them takes it."""
+        """Whether the overload depends on the value at run time. Null does: only its type is assignable."""
         resolved = self.types.resolve(kind)
         return resolved in (DYN, NULL) or any(map(self._is_dynamic, resolved.params))
 
-    def _no_overload(self, node: CallExpr, given: tuple[CelType, ...], *, is_method: bool) -> CompiledExpr:
-        shown = [self.types.shown(one) for one in given]
-        said = f"{shown[0]}.({', '.join(shown[1:])})" if is_method else f"({', '.join(shown)})"
-        return self._error(node.offset, f"found no matching overload for '{node.function}' applied to '{said}'")
+    def _no_overload(self, node: CallExpr, arg_types: tuple[CelType, ...], *, is_method: bool) -> CompiledExpr:
+        type_names = [self.types.format(arg_type) for arg_type in arg_types]
+        signature = f"{type_names[0]}.({', '.join(type_names[1:])})" if is_method else f"({', '.join(type_names)})"
+        return self._error(node.offset, f"found no matching overload for '{node.function}' applied to '{signature}'")
 
     def _list(self, node: ListExpr) -> CompiledExpr:
-        item: CelType = self.types.fresh()
+        item: CelType = self.types.fresh_param()
         runs: list[Interpretable] = []
         for index, part in enumerate(node.items):
             compiled = self.visit(part)
             kind = compiled.type
             if index in node.optional:
-                kind = self._unwrapped(part.offset, kind)
-            item = self._joined(item, kind, part.offset)
+                kind = self._unwrap_optional(part.offset, kind)
+            item = self._join_types(item, kind, part.offset)
             runs.append(compiled.run)
         return CompiledExpr(list_of(item), runtime.run_list_of(runs, frozenset(node.optional)))
 
-    def _joined(self, known: CelType, kind: CelType, offset: int) -> CelType:
-        """What the elements of a literal have in common."""
-        if self.types.assignable(known, kind):
-            return known
-        shown = self.types.shown
-        self.mixed.append(Issue(offset, f"expected type '{shown(known)}' but found '{shown(kind)}'"))
+    def _join_types(self, common: CelType, kind: CelType, offset: int) -> CelType:
+        """The common type of a literal's elements; dyn if there is none."""
+        if self.types.assignable(common, kind):
+            return common
+        format_type = self.types.format
+        self.mixed_literals.append(
+            Issue(offset, f"expected type '{format_type(common)}' but found '{format_type(kind)}'")
+        )
         return DYN
 
-    def _join(self, wanted: CelType, kind: CelType, offset: int) -> None:
-        if not self.types.assignable(wanted, kind):
-            shown = self.types.shown
-            self._error(offset, f"expected type '{shown(wanted)}' but found '{shown(kind)}'")
+    def _expect_type(self, expected: CelType, kind: CelType, offset: int) -> None:
+        if not self.types.assignable(expected, kind):
+            format_type = self.types.format
+            self._error(offset, f"expected type '{format_type(expected)}' but found '{format_type(kind)}'")
 
-    def _unwrapped(self, offset: int, kind: CelType) -> CelType:
-        inner = self.types.fresh()
-        self._join(optional_of(inner), kind, offset)
+    def _unwrap_optional(self, offset: int, kind: CelType) -> CelType:
+        inner = self.types.fresh_param()
+        self._expect_type(optional_of(inner), kind, offset)
         return inner
 
     def _map(self, node: MapExpr) -> CompiledExpr:
-        key: CelType = self.types.fresh()
-        value: CelType = self.types.fresh()
+        key: CelType = self.types.fresh_param()
+        value: CelType = self.types.fresh_param()
         keys: list[Interpretable] = []
         values: list[Interpretable] = []
         for index, (key_part, value_part) in enumerate(zip(node.keys, node.values, strict=True)):
-            one, other = self.visit(key_part), self.visit(value_part)
-            key = self._joined(key, one.type, key_part.offset)
-            kind = self._unwrapped(value_part.offset, other.type) if index in node.optional else other.type
-            value = self._joined(value, kind, value_part.offset)
-            keys.append(one.run)
-            values.append(other.run)
+            key_expr, value_expr = self.visit(key_part), self.visit(value_part)
+            key = self._join_types(key, key_expr.type, key_part.offset)
+            kind = (
+                self._unwrap_optional(value_part.offset, value_expr.type) if index in node.optional else value_expr.type
+            )
+            value = self._join_types(value, kind, value_part.offset)
+            keys.append(key_expr.run)
+            values.append(value_expr.run)
         return CompiledExpr(map_of(key, value), runtime.run_map_of(keys, values, frozenset(node.optional)))
 
     def _comprehension(self, node: ComprehensionExpr) -> CompiledExpr:
         over = self.visit(node.range)
         kinds = self._range_types(over.type, node)
         if kinds is None:
-            return _FAULTY
+            return _INVALID
         hidden = {name: self._scope.get(name) for name in node.variables}
         first = self.slots
         self.slots += len(node.variables)
@@ -311,14 +317,14 @@ class ExpressionCompiler:
         is_predicate = node.kind in ("all", "exists", "existsOne", "filter")
         for part, compiled in ((node.condition, condition), (node.step, step if is_predicate else None)):
             if part is not None and compiled is not None:
-                self._join(BOOL, compiled.type, part.offset)
+                self._expect_type(BOOL, compiled.type, part.offset)
         loop = comprehensions.ComprehensionLoop(
-            over.run, first, len(node.variables), step.run, condition.run if condition else None, _weight(node.step)
+            over.run, first, len(node.variables), step.run, condition.run if condition else None, _node_count(node.step)
         )
         return CompiledExpr(self._result_type(node, over.type, kinds, step.type), comprehensions.KINDS[node.kind](loop))
 
     def _range_types(self, over: CelType, node: ComprehensionExpr) -> tuple[CelType, ...] | None:
-        """The types of the variables a macro goes through a value with."""
+        """The types of a comprehension's variables over a value of this type."""
         kind, two = self.types.shallow(over), len(node.variables) == 2
         if kind.name == "list":
             return (INT, kind.params[0]) if two else (kind.params[0],)
@@ -326,10 +332,10 @@ class ExpressionCompiler:
             return kind.params if two else kind.params[:1]
         if self.types.resolve(kind) == DYN:
             return (DYN, DYN) if two else (DYN,)
-        shown = self.types.shown(kind)
+        type_name = self.types.format(kind)
         self._error(
             node.range.offset,
-            f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)",
+            f"expression of type '{type_name}' cannot be range of a comprehension (must be list, map, or dynamic)",
         )
         return None
 
@@ -350,7 +356,7 @@ class ExpressionCompiler:
 
     def _bind(self, node: BindExpr) -> CompiledExpr:
         optional = self.visit(node.optional)
-        inner = self._unwrapped(node.optional.offset, optional.type)
+        inner = self._unwrap_optional(node.optional.offset, optional.type)
         slot, self.slots = self.slots, self.slots + 1
         hidden = self._scope.get(node.variable)
         self._scope[node.variable] = (slot, inner)
@@ -366,24 +372,24 @@ class ExpressionCompiler:
             if not value.present:
                 return NONE
             frame.slots[slot] = value.value
-            found = body.run(frame)
-            return found if node.flat else Optional(found)
+            result_value = body.run(frame)
+            return result_value if node.flat else Optional(result_value)
 
         return CompiledExpr(result, run)
 
 
-_LOGIC = frozenset({"_&&_", "_||_", "_?_:_", "_==_", "_!=_"})
+_LOGICAL_OPERATORS = frozenset({"_&&_", "_||_", "_?_:_", "_==_", "_!=_"})
 
 
-def _weight(node: Expr) -> int:
-    """How many nodes an expression has: what one turn of a loop costs."""
+def _node_count(node: Expr) -> int:
+    """The number of nodes of an expression: the cost of one iteration."""
     match node:
         case SelectExpr():
-            return 1 + _weight(node.operand)
+            return 1 + _node_count(node.operand)
         case CallExpr():
-            return 1 + sum(map(_weight, node.args)) + (_weight(node.target) if node.target else 0)
+            return 1 + sum(map(_node_count, node.args)) + (_node_count(node.target) if node.target else 0)
         case ListExpr():
-            return 1 + sum(map(_weight, node.items))
+            return 1 + sum(map(_node_count, node.items))
         case MapExpr():
-            return 1 + sum(map(_weight, node.keys)) + sum(map(_weight, node.values))
+            return 1 + sum(map(_node_count, node.keys)) + sum(map(_node_count, node.values))
     return 1

@@ -1,4 +1,4 @@
-"""Macros over lists and maps, running: each turn is paid for, and the result is cut short where it is known."""
+"""Evaluation of comprehensions: every iteration has a cost, and `all` and `exists` short-circuit."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.apiserver.cel.errors import EvaluationError, no_such_overload
-
-Interpretable = Callable[[Any], Any]
+from torchyard.apiserver.cel.runtime import Interpretable
 
 
 @dataclass(frozen=True, slots=True)
 class ComprehensionLoop:
-    """What to go through, the slots of one or two variables, and what to do each turn."""
+    """The range, the slots of one or two variables, and the step of each iteration."""
 
     over: Interpretable
     slot: int
@@ -22,8 +21,8 @@ class ComprehensionLoop:
     condition: Interpretable | None
     weight: int
 
-    def turns(self, frame: Any) -> Iterator[Any]:
-        """Sets the variables of each turn; yields the first one's value."""
+    def iterations(self, frame: Any) -> Iterator[Any]:
+        """Set the variables of each iteration; yields the value of the first one."""
         value = self.over(frame)
         slots, slot, spend, weight = frame.slots, self.slot, frame.budget.spend, self.weight
         if isinstance(value, list):
@@ -40,35 +39,35 @@ class ComprehensionLoop:
                 slots[slot] = item
             yield slots[slot]
 
-    def holds(self, frame: Any) -> bool:
-        """Whether the turn's predicate is true."""
-        answer = self.step(frame)
-        if answer is not True and answer is not False:
+    def predicate_holds(self, frame: Any) -> bool:
+        """Whether the predicate of the current iteration is true."""
+        result = self.step(frame)
+        if result is not True and result is not False:
             raise no_such_overload()
-        return bool(answer)
+        return bool(result)
 
-    def chosen(self, frame: Any) -> Iterator[Any]:
-        """The turns that the condition lets through."""
-        for item in self.turns(frame):
+    def selected(self, frame: Any) -> Iterator[Any]:
+        """The iterations whose condition is true."""
+        for item in self.iterations(frame):
             if self.condition is None or self.condition(frame) is True:
                 yield item
 
 
-def _decided_by(answer: bool) -> Callable[[ComprehensionLoop], Interpretable]:
-    """`all` is decided by a false, `exists` by a true; until then, an error may be overruled."""
+def _short_circuit_on(deciding: bool) -> Callable[[ComprehensionLoop], Interpretable]:
+    """`all` stops at the first false, `exists` at the first true; either overrules an earlier error."""
 
     def build(loop: ComprehensionLoop) -> Interpretable:
         def run(frame: Any) -> bool:
             error: EvaluationError | None = None
-            for _ in loop.turns(frame):
+            for _ in loop.iterations(frame):
                 try:
-                    if loop.holds(frame) is answer:
-                        return answer
+                    if loop.predicate_holds(frame) is deciding:
+                        return deciding
                 except EvaluationError as failed:
                     error = error or failed
             if error is not None:
                 raise error
-            return not answer
+            return not deciding
 
         return run
 
@@ -77,39 +76,39 @@ def _decided_by(answer: bool) -> Callable[[ComprehensionLoop], Interpretable]:
 
 def _exists_one(loop: ComprehensionLoop) -> Interpretable:
     def run(frame: Any) -> bool:
-        return sum(loop.holds(frame) for _ in loop.turns(frame)) == 1
+        return sum(loop.predicate_holds(frame) for _ in loop.iterations(frame)) == 1
 
     return run
 
 
 def _filter(loop: ComprehensionLoop) -> Interpretable:
-    return lambda frame: [item for item in loop.turns(frame) if loop.holds(frame)]
+    return lambda frame: [item for item in loop.iterations(frame) if loop.predicate_holds(frame)]
 
 
 def _map(loop: ComprehensionLoop) -> Interpretable:
-    return lambda frame: [loop.step(frame) for _ in loop.chosen(frame)]
+    return lambda frame: [loop.step(frame) for _ in loop.selected(frame)]
 
 
 def _transform_map(loop: ComprehensionLoop) -> Interpretable:
-    return lambda frame: {key: loop.step(frame) for key in loop.chosen(frame)}
+    return lambda frame: {key: loop.step(frame) for key in loop.selected(frame)}
 
 
 def _transform_entries(loop: ComprehensionLoop) -> Interpretable:
     def run(frame: Any) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
-        for _ in loop.chosen(frame):
+        entries: dict[Any, Any] = {}
+        for _ in loop.selected(frame):
             for key, value in loop.step(frame).items():
-                if key in found:
+                if key in entries:
                     raise EvaluationError(f"insert failed: key {key} already exists")
-                found[key] = value
-        return found
+                entries[key] = value
+        return entries
 
     return run
 
 
 KINDS: dict[str, Callable[[ComprehensionLoop], Interpretable]] = {
-    "all": _decided_by(False),
-    "exists": _decided_by(True),
+    "all": _short_circuit_on(False),
+    "exists": _short_circuit_on(True),
     "existsOne": _exists_one,
     "filter": _filter,
     "map": _map,

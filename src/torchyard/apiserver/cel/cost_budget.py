@@ -1,4 +1,4 @@
-"""What running an expression may cost, so that no rule and no object can hold up the server."""
+"""The cost limit of an evaluation, so that no rule and no object can block the server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torchyard.apiserver.cel.errors import CostLimitExceeded
 
 
 class CostBudget:
-    """Steps left. A step is about what touching one value or ten characters costs."""
+    """The remaining cost. One unit is about the cost of reading one value or ten characters."""
 
     __slots__ = ("left",)
 

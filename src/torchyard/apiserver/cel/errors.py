@@ -1,4 +1,4 @@
-"""What can be wrong with an expression, before and while it runs."""
+"""Errors of expressions, at compile time and at run time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from torchyard.api.errors import YardError
 
 
 class Issue(NamedTuple):
-    """One thing wrong at one place of an expression."""
+    """One error at one source offset."""
 
     offset: int
     message: str
 
 
 class CompileError(YardError):
-    """An expression that does not parse or whose types do not fit; the message shows where, as cel-go does."""
+    """An expression that does not parse or type-check; the message points at the source, as in cel-go."""
 
     code = "BadExpression"
 
     def __init__(self, source: str, issues: list[Issue]) -> None:
         self.issues = sorted(issues)
-        super().__init__("\n".join(_shown(source, issue) for issue in self.issues))
+        super().__init__("\n".join(_format_issue(source, issue) for issue in self.issues))
 
 
-def _shown(source: str, issue: Issue) -> str:
+def _format_issue(source: str, issue: Issue) -> str:
     before = source[: issue.offset]
     line, column = before.count("\n") + 1, issue.offset - (before.rfind("\n") + 1)
     text = source.split("\n")[line - 1] if source else ""
@@ -32,15 +32,15 @@ def _shown(source: str, issue: Issue) -> str:
 
 
 class EvaluationError(Exception):
-    """An expression that came to no result: a missing key, an overflow, a division by zero."""
+    """An evaluation without a result: a missing key, an overflow, a division by zero."""
 
 
 class CostLimitExceeded(Exception):
-    """An expression that was stopped because it cost too much. Nothing in an expression can catch it."""
+    """An evaluation that exceeded its cost limit. No operator of the language absorbs this error."""
 
 
-def conversion_error(wanted: str, given: str = "string") -> EvaluationError:
-    return EvaluationError(f"type conversion error from '{given}' to '{wanted}'")
+def conversion_error(target: str, source: str = "string") -> EvaluationError:
+    return EvaluationError(f"type conversion error from '{source}' to '{target}'")
 
 
 def no_such_overload() -> EvaluationError:

@@ -1,4 +1,4 @@
-"""Functions and operators by name, each with its overloads: what it takes, what it answers, and how."""
+"""Declarations of functions and operators, each with its overloads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchyard.apiserver.cel.types import CelType
 
 @dataclass(frozen=True, slots=True)
 class OverloadDecl:
-    """One signature of a function. A method's first type is its target's."""
+    """One signature of a function. The first argument of a member overload is its target."""
 
     arg_types: tuple[CelType, ...]
     result_type: CelType
@@ -20,9 +20,10 @@ class OverloadDecl:
 
 @dataclass(frozen=True, slots=True)
 class FunctionDecl:
-    """A function. `run` gets the evaluated arguments, target first.
+    """A function and its implementation. `run` gets the evaluated arguments, target first.
 
-    `metered` ones get the budget before them; `lenient` ones tell themselves what they cannot take.
+    A `metered` function gets the cost budget as its first argument. One with `checks_arguments` rejects unsupported
+    argument types itself.
     """
 
     name: str
@@ -47,13 +48,13 @@ def member_overload(*arg_types: CelType, result: CelType) -> OverloadDecl:
 
 
 class Library:
-    """Functions by name and number of arguments, the target counted."""
+    """Function declarations by name."""
 
     def __init__(self, *parts: Iterable[FunctionDecl]) -> None:
         self._functions: dict[str, list[FunctionDecl]] = {}
-        for part in parts:
-            for one in part:
-                self._functions.setdefault(one.name, []).append(one)
+        for declarations in parts:
+            for declaration in declarations:
+                self._functions.setdefault(declaration.name, []).append(declaration)
 
     def find(self, name: str) -> list[FunctionDecl]:
         return self._functions.get(name, [])

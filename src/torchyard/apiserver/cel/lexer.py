@@ -1,4 +1,4 @@
-"""An expression's tokens."""
+"""The lexer: from an expression's text to its tokens."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _SAME = "\"'`\\?"
 
 def tokens(source: str) -> list[Token]:
     """All tokens of an expression, the last of kind `end`. Raises CompileError."""
-    found: list[Token] = []
+    result: list[Token] = []
     at = 0
     while True:
         space = _SPACE.match(source, at)
         at = space.end() if space else at
         if at >= len(source):
-            return [*found, Token("end", "<EOF>", len(source))]
+            return [*result, Token("end", "<EOF>", len(source))]
         token = _token(source, at)
-        found.append(token)
+        result.append(token)
         at += len(token.text)
 
 
@@ -60,10 +60,10 @@ def _token(source: str, at: int) -> Token:
         return Token(match.group(), match.group(), at)
     if match := _QUOTED_IDENT.match(source, at):
         return Token("quoted-ident", match.group(), at, match.group(1))
-    raise _unreadable(source, at, source[at])
+    raise _unrecognized(source, at, source[at])
 
 
-def _unreadable(source: str, at: int, text: str) -> CompileError:
+def _unrecognized(source: str, at: int, text: str) -> CompileError:
     return CompileError(source, [Issue(at, f"Syntax error: token recognition error at: '{text}'")])
 
 
@@ -73,7 +73,7 @@ def _string(source: str, at: int, match: re.Match[str]) -> Token:
     end = body
     while not source.startswith(quote, end):
         if end >= len(source) or (len(quote) == 1 and source[end] in "\r\n"):
-            raise _unreadable(source, at, source[at:end])
+            raise _unrecognized(source, at, source[at:end])
         end += 2 if source[end] == "\\" and "r" not in prefix else 1
     text = source[at : end + len(quote)]
     inside = source[body:end]
@@ -84,7 +84,7 @@ def _string(source: str, at: int, match: re.Match[str]) -> Token:
 
 
 def _unescaped(source: str, at: int, text: str, *, is_bytes: bool) -> str | bytes:
-    def refuse() -> CompileError:
+    def invalid_escape() -> CompileError:
         return CompileError(source, [Issue(at, "Syntax error: invalid escape sequence in a string literal")])
 
     parts: list[str] = []
@@ -95,14 +95,14 @@ def _unescaped(source: str, at: int, text: str, *, is_bytes: bool) -> str | byte
         small, large, four, eight, octal, other = match.groups()
         if other is not None:
             if other not in _SIMPLE and other not in _SAME:
-                raise refuse()
+                raise invalid_escape()
             parts.append(_SIMPLE.get(other, other))
             continue
         code = int(octal, 8) if octal else int(small or large or four or eight, 16)
         if code > 0x10FFFF or 0xD800 <= code < 0xE000 or (is_bytes and (four or eight)):
-            raise refuse()
-        # in bytes an escape is one byte: marked, since the rest is encoded as UTF-8
+            raise invalid_escape()
+        # in bytes an escape is one byte: a surrogate marks it, because the rest is encoded as UTF-8
         parts.append(chr(0xDC00 + code) if is_bytes and code > 0x7F else chr(code))
     parts.append(text[last:])
-    whole = "".join(parts)
-    return whole.encode("utf-8", "surrogateescape") if is_bytes else whole
+    unescaped = "".join(parts)
+    return unescaped.encode("utf-8", "surrogateescape") if is_bytes else unescaped

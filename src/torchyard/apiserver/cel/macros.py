@@ -1,4 +1,4 @@
-"""Macros: calls that mean something else, because their arguments are not evaluated as they stand."""
+"""Expansion of macros: calls whose arguments are not evaluated as they are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class MacroError(Exception):
 
 
 _NOT_AN_IDENTIFIER = "argument must be a simple name"
-# name -> numbers of arguments; one variable, or two (index and item, key and value), before the body
-_ONE = {"all": (2,), "exists": (2,), "exists_one": (2,), "existsOne": (2,), "filter": (2,), "map": (2, 3)}
-_TWO = {
+# name -> argument counts, with one variable or two (index and item, key and value) before the body
+_ONE_VARIABLE = {"all": (2,), "exists": (2,), "exists_one": (2,), "existsOne": (2,), "filter": (2,), "map": (2, 3)}
+_TWO_VARIABLES = {
     "all": (3,),
     "exists": (3,),
     "existsOne": (3,),
@@ -28,15 +28,15 @@ _TWO = {
 
 
 def expand(offset: int, name: str, args: list[Expr], target: Expr | None) -> Expr | None:
-    """What a call stands for, or None if it is no macro."""
+    """The expansion of a call, or None if it is not a macro."""
     if target is None:
         return _has(offset, args) if name == "has" and len(args) == 1 else None
     if name in ("optMap", "optFlatMap") and len(args) == 2:
         return BindExpr(offset, _variable(args[0]), target, args[1], flat=name == "optFlatMap")
-    if len(args) in _ONE.get(name, ()):
-        return _over(offset, name, args, target, 1)
-    if len(args) in _TWO.get(name, ()):
-        return _over(offset, name, args, target, 2)
+    if len(args) in _ONE_VARIABLE.get(name, ()):
+        return _comprehension(offset, name, args, target, 1)
+    if len(args) in _TWO_VARIABLES.get(name, ()):
+        return _comprehension(offset, name, args, target, 2)
     return None
 
 
@@ -47,9 +47,9 @@ def _has(offset: int, args: list[Expr]) -> Expr:
     return SelectExpr(offset, arg.operand, arg.field, test=True)
 
 
-def _over(offset: int, name: str, args: list[Expr], target: Expr, count: int) -> Expr:
-    said = "argument is not an identifier" if name in ("map", "filter") else _NOT_AN_IDENTIFIER
-    variables = tuple(_variable(arg, said) for arg in args[:count])
+def _comprehension(offset: int, name: str, args: list[Expr], target: Expr, count: int) -> Expr:
+    error = "argument is not an identifier" if name in ("map", "filter") else _NOT_AN_IDENTIFIER
+    variables = tuple(_variable(arg, error) for arg in args[:count])
     if len(set(variables)) != count:
         raise MacroError(args[1].offset, f"duplicate variable name: {variables[1]}")
     *condition, step = args[count:]
@@ -57,7 +57,7 @@ def _over(offset: int, name: str, args: list[Expr], target: Expr, count: int) ->
     return ComprehensionExpr(offset, kind, target, variables, step, condition[0] if condition else None)
 
 
-def _variable(node: Expr, said: str = _NOT_AN_IDENTIFIER) -> str:
+def _variable(node: Expr, error: str = _NOT_AN_IDENTIFIER) -> str:
     if not isinstance(node, IdentExpr):
-        raise MacroError(node.offset, said)
+        raise MacroError(node.offset, error)
     return node.name

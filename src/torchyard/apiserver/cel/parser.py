@@ -1,4 +1,4 @@
-"""From an expression's text to its nodes."""
+"""The parser: from an expression's text to its tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchyard.apiserver.cel.lexer import Token, tokens
 from torchyard.apiserver.cel.macros import MacroError, expand
 from torchyard.apiserver.cel.values import INT_RANGE, UINT_RANGE, Uint
 
-# As cel-go: an expression nested deeper, or longer, is refused.
+# cel-go's limits on nesting and length.
 MAX_DEPTH = 250
 MAX_SIZE = 100_000
 _TOO_DEEP = f"expression recursion limit exceeded: {MAX_DEPTH}"
@@ -25,10 +25,10 @@ _EXPECTED = (
 
 
 def parse(source: str) -> Expr:
-    """The expression as nodes, its macros expanded. Raises CompileError."""
+    """The expression tree, with macros expanded. Raises CompileError."""
     if len(source) > MAX_SIZE:
-        said = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}"
-        raise CompileError(source, [Issue(0, said)])
+        message = f"expression code point size exceeds limit: size: {len(source)}, limit {MAX_SIZE}"
+        raise CompileError(source, [Issue(0, message)])
     parser = _Parser(source)
     try:
         node = parser.expression()
@@ -39,47 +39,47 @@ def parse(source: str) -> Expr:
 
 
 class _Parser:
-    """Recursive descent, one method per level of precedence."""
+    """A recursive descent parser, with one method per precedence level."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._tokens = tokens(source)
-        self._at = 0
+        self._position = 0
         self._depth = 0
 
     @property
     def token(self) -> Token:
-        return self._tokens[self._at]
+        return self._tokens[self._position]
 
     def _next(self) -> Token:
         token = self.token
-        self._at += 1
+        self._position += 1
         return token
 
-    def _take(self, kind: str) -> bool:
+    def _accept(self, kind: str) -> bool:
         if self.token.kind == kind:
-            self._at += 1
+            self._position += 1
             return True
         return False
 
-    def _refuse(self, said: str, offset: int | None = None) -> CompileError:
-        return CompileError(self.source, [Issue(self.token.offset if offset is None else offset, said)])
+    def _syntax_error(self, message: str, offset: int | None = None) -> CompileError:
+        return CompileError(self.source, [Issue(self.token.offset if offset is None else offset, message)])
 
     def _expect(self, kind: str) -> None:
-        if not self._take(kind):
+        if not self._accept(kind):
             token = self.token
             if token.kind == "end":
-                raise self._refuse(f"Syntax error: missing '{kind}' at '{token.text}'")
-            raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting '{kind}'")
+                raise self._syntax_error(f"Syntax error: missing '{kind}' at '{token.text}'")
+            raise self._syntax_error(f"Syntax error: mismatched input '{token.text}' expecting '{kind}'")
 
     def expect_end(self) -> None:
         if self.token.kind != "end":
-            raise self._refuse(f"Syntax error: mismatched input '{self.token.text}' expecting <EOF>")
+            raise self._syntax_error(f"Syntax error: mismatched input '{self.token.text}' expecting <EOF>")
 
     def expression(self) -> Expr:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._refuse(_TOO_DEEP)
+            raise self._syntax_error(_TOO_DEEP)
         node = self._or()
         if self.token.kind == "?":
             offset = self._next().offset
@@ -122,7 +122,7 @@ class _Parser:
     def _unary(self) -> Expr:
         operator, offset, count = self.token.kind, self.token.offset, 0
         if operator in ("!", "-"):
-            while self._take(operator):
+            while self._accept(operator):
                 count += 1
         if operator == "-" and count and self.token.kind in ("int", "float"):
             literal = self._negative(offset)
@@ -139,7 +139,7 @@ class _Parser:
 
     def _number(self, value: int | float, offset: int) -> Expr:
         if isinstance(value, int) and value not in INT_RANGE:
-            raise self._refuse("Syntax error: invalid int literal", offset)
+            raise self._syntax_error("Syntax error: invalid int literal", offset)
         return LiteralExpr(offset, value)
 
     def _member(self) -> Expr:
@@ -151,24 +151,24 @@ class _Parser:
                 node = self._select(node)
             elif self.token.kind == "[":
                 offset = self._next().offset
-                optional = self._take("?")
+                optional = self._accept("?")
                 index = self.expression()
                 self._expect("]")
                 node = CallExpr(offset, "_[?_]" if optional else "_[_]", [node, index])
             elif self.token.kind == "{" and (name := qualified(node)):
-                raise self._refuse(f"undeclared reference to '{name}' (in container '')", node.offset)
+                raise self._syntax_error(f"undeclared reference to '{name}' (in container '')", node.offset)
             else:
                 return node
 
     def _select(self, node: Expr) -> Expr:
         dot = self._next()
-        optional = self._take("?")
+        optional = self._accept("?")
         name = self._next()
         if name.kind == "quoted-ident":
             return SelectExpr(dot.offset, node, str(name.value), optional=optional)
         if name.kind != "ident":
-            self._at -= 1
-            raise self._refuse(f"Syntax error: no viable alternative at input '{self.source[: name.offset + 1]}'")
+            self._position -= 1
+            raise self._syntax_error(f"Syntax error: no viable alternative at input '{self.source[: name.offset + 1]}'")
         if self.token.kind == "(" and not optional:
             call = self._next()
             return self._macro(call.offset, name.text, self._arguments(), node)
@@ -176,11 +176,11 @@ class _Parser:
 
     def _arguments(self) -> list[Expr]:
         args: list[Expr] = []
-        if self._take(")"):
+        if self._accept(")"):
             return args
         while True:
             args.append(self.expression())
-            if not self._take(","):
+            if not self._accept(","):
                 break
         self._expect(")")
         return args
@@ -189,7 +189,7 @@ class _Parser:
         try:
             expanded = expand(offset, name, args, target)
         except MacroError as error:
-            raise self._refuse(error.message, error.offset) from None
+            raise self._syntax_error(error.message, error.offset) from None
         return expanded or CallExpr(offset, name, args, target)
 
     def _primary(self) -> Expr:
@@ -201,7 +201,7 @@ class _Parser:
             case "uint":
                 assert isinstance(token.value, int)
                 if token.value not in UINT_RANGE:
-                    raise self._refuse("Syntax error: invalid uint literal", token.offset)
+                    raise self._syntax_error("Syntax error: invalid uint literal", token.offset)
                 return LiteralExpr(token.offset, Uint(token.value))
             case "float" | "string" | "bytes":
                 return LiteralExpr(token.offset, token.value)
@@ -217,16 +217,18 @@ class _Parser:
                 return self._ident(self._next(), leading=True)
             case "ident":
                 return self._ident(token)
-        self._at -= 1
-        raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}")
+        self._position -= 1
+        raise self._syntax_error(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}")
 
     def _ident(self, token: Token, *, leading: bool = False) -> Expr:
         if token.kind == "ident" and not leading and token.text in ("true", "false", "null"):
             return LiteralExpr(token.offset, {"true": True, "false": False, "null": None}[token.text])
         if token.kind != "ident" or token.text in _RESERVED:
             if token.text in _RESERVED and token.text != "in":
-                raise self._refuse(f"reserved identifier: {token.text}", token.offset)
-            raise self._refuse(f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}", token.offset)
+                raise self._syntax_error(f"reserved identifier: {token.text}", token.offset)
+            raise self._syntax_error(
+                f"Syntax error: mismatched input '{token.text}' expecting {_EXPECTED}", token.offset
+            )
         if self.token.kind == "(":
             call = self._next()
             return self._macro(call.offset, token.text, self._arguments(), None)
@@ -236,10 +238,10 @@ class _Parser:
         items: list[Expr] = []
         optional: set[int] = set()
         while self.token.kind != "]":
-            if self._take("?"):
+            if self._accept("?"):
                 optional.add(len(items))
             items.append(self.expression())
-            if not self._take(","):
+            if not self._accept(","):
                 break
         self._expect("]")
         return ListExpr(offset, items, optional)
@@ -249,19 +251,19 @@ class _Parser:
         values: list[Expr] = []
         optional: set[int] = set()
         while self.token.kind != "}":
-            if self._take("?"):
+            if self._accept("?"):
                 optional.add(len(keys))
             keys.append(self.expression())
             self._expect(":")
             values.append(self.expression())
-            if not self._take(","):
+            if not self._accept(","):
                 break
         self._expect("}")
         return MapExpr(offset, keys, values, optional)
 
 
 def qualified(node: Expr) -> str:
-    """`a.b.c` as text, or nothing if the node is anything else."""
+    """`a.b.c` as text, or an empty text for any other node."""
     if isinstance(node, IdentExpr):
         return node.name
     if isinstance(node, SelectExpr) and not node.test and not node.optional and (head := qualified(node.operand)):

@@ -1,4 +1,4 @@
-"""Expressions ready to run: `compile_expression` and the `Program` it makes."""
+"""The interface of this package: `compile_expression` and the `Program` it returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchyard.apiserver.cel.types import CelType
 
 
 class Program:
-    """A compiled expression. `uses` names the variables it refers to."""
+    """A compiled expression. `uses` has the names of the variables it refers to."""
 
     def __init__(self, compiled: CompiledExpr, names: tuple[str, ...], slots: int, uses: frozenset[str]) -> None:
         self.type = compiled.type
@@ -25,7 +25,7 @@ class Program:
         self._slots = slots
 
     def evaluate(self, variables: Mapping[str, Any], budget: CostBudget) -> Any:
-        """The value. Raises EvaluationError where there is none, OverBudget when it costs too much."""
+        """The value. Raises EvaluationError without one, CostLimitExceeded beyond the budget."""
         slots: list[Any] = [None] * self._slots
         for slot, name in enumerate(self._names):
             slots[slot] = variables.get(name)
@@ -36,14 +36,14 @@ class Program:
 
 
 def compile_expression(source: str, variables: Mapping[str, CelType], library: Library) -> Program:
-    """The program of an expression over some variables. Raises CompileError."""
+    """Compile an expression over typed variables. Raises CompileError."""
     node = parse(source)
-    walk = ExpressionCompiler(source, variables, library)
+    compiler = ExpressionCompiler(source, variables, library)
     try:
-        compiled = walk.visit(node)
+        compiled = compiler.visit(node)
     except RecursionError:
         raise CompileError(source, [Issue(0, "expression nested too deeply")]) from None
-    if walk.issues or walk.mixed:
-        raise CompileError(source, walk.issues or walk.mixed)
-    final = CompiledExpr(walk.types.resolve(compiled.type), compiled.run)
-    return Program(final, tuple(variables), walk.slots, frozenset(walk.uses))
+    if compiler.issues or compiler.mixed_literals:
+        raise CompileError(source, compiler.issues or compiler.mixed_literals)
+    final = CompiledExpr(compiler.types.resolve(compiled.type), compiled.run)
+    return Program(final, tuple(variables), compiler.slots, frozenset(compiler.uses))

@@ -1,4 +1,4 @@
-"""The functions a compiled expression is made of, beside those of the library."""
+"""The Python functions that a compiled expression consists of, besides those of the library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torchyard.apiserver.cel.values import (
 
 
 class Frame:
-    """The variables of one run, by the slots the compiler gave them, and what is left to spend."""
+    """The state of one evaluation: the variables by compiler-assigned slot, and the cost budget."""
 
     __slots__ = ("budget", "slots")
 
@@ -80,45 +80,45 @@ def run_optional_field(operand: Interpretable, key: str) -> Interpretable:
 
 def run_conditional(test: Interpretable, then: Interpretable, other: Interpretable) -> Interpretable:
     def run(frame: Frame) -> Any:
-        answer = test(frame)
-        if answer is True:
+        condition = test(frame)
+        if condition is True:
             return then(frame)
-        if answer is False:
+        if condition is False:
             return other(frame)
         raise no_such_overload()
 
     return run
 
 
-_LARGE = frozenset({str, bytes, list, dict, SetList, MapList})
+_CONTAINERS = frozenset({str, bytes, list, dict, SetList, MapList})
 
 
 def run_equality(left: Interpretable, right: Interpretable, *, negated: bool) -> Interpretable:
     def run(frame: Frame) -> bool:
-        one, other = left(frame), right(frame)
-        if type(one) in _LARGE:
-            frame.budget.spend(traversal_cost(one))
-        return equal(one, other) is not negated
+        left_value, right_value = left(frame), right(frame)
+        if type(left_value) in _CONTAINERS:
+            frame.budget.spend(traversal_cost(left_value))
+        return equal(left_value, right_value) is not negated
 
     return run
 
 
 def run_and(left: Interpretable, right: Interpretable) -> Interpretable:
-    """False wins over an error, on either side."""
+    """False takes precedence over an error, on either side."""
 
     def run(frame: Frame) -> bool:
         try:
-            answer = left(frame)
+            left_value = left(frame)
         except EvaluationError:
             if right(frame) is False:
                 return False
             raise
-        if answer is False:
+        if left_value is False:
             return False
-        other = right(frame)
-        if other is False:
+        right_value = right(frame)
+        if right_value is False:
             return False
-        if answer is True and other is True:
+        if left_value is True and right_value is True:
             return True
         raise no_such_overload()
 
@@ -126,21 +126,21 @@ def run_and(left: Interpretable, right: Interpretable) -> Interpretable:
 
 
 def run_or(left: Interpretable, right: Interpretable) -> Interpretable:
-    """True wins over an error, on either side."""
+    """True takes precedence over an error, on either side."""
 
     def run(frame: Frame) -> bool:
         try:
-            answer = left(frame)
+            left_value = left(frame)
         except EvaluationError:
             if right(frame) is True:
                 return True
             raise
-        if answer is True:
+        if left_value is True:
             return True
-        other = right(frame)
-        if other is True:
+        right_value = right(frame)
+        if right_value is True:
             return True
-        if answer is False and other is False:
+        if left_value is False and right_value is False:
             return False
         raise no_such_overload()
 
@@ -152,21 +152,21 @@ def run_list_of(runs: list[Interpretable], optional: frozenset[int]) -> Interpre
         return lambda frame: [run(frame) for run in runs]
 
     def run(frame: Frame) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         for index, part in enumerate(runs):
             value = part(frame)
             if index not in optional:
-                found.append(value)
+                items.append(value)
             elif value.present:
-                found.append(value.value)
-        return found
+                items.append(value.value)
+        return items
 
     return run
 
 
 def run_map_of(keys: list[Interpretable], values: list[Interpretable], optional: frozenset[int]) -> Interpretable:
     def run(frame: Frame) -> dict[Any, Any]:
-        found: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         for index, (key, part) in enumerate(zip(keys, values, strict=True)):
             name, value = key(frame), part(frame)
             if not isinstance(name, (str, int)):
@@ -175,18 +175,18 @@ def run_map_of(keys: list[Interpretable], values: list[Interpretable], optional:
                 if not value.present:
                     continue
                 value = value.value
-            found[name] = value
-        return found
+            entries[name] = value
+        return entries
 
     return run
 
 
 def run_invocation(candidates: list[FunctionDecl], args: list[Interpretable], *, dynamic: bool) -> Interpretable:
-    """The call of a function; where types are known only now, they are looked at first."""
+    """Call a function; with `dynamic`, the overload is chosen by the argument values."""
     first = candidates[0]
     call = first.run
     if dynamic:
-        return _dispatched(candidates, args)
+        return _dispatch_dynamically(candidates, args)
     if first.metered:
         return lambda frame: call(frame.budget, *[arg(frame) for arg in args])
     if len(args) == 1:
@@ -198,33 +198,33 @@ def run_invocation(candidates: list[FunctionDecl], args: list[Interpretable], *,
     return lambda frame: call(*[arg(frame) for arg in args])
 
 
-def _dispatched(candidates: list[FunctionDecl], args: list[Interpretable]) -> Interpretable:
-    """Which function takes the values is found once for each combination of their Python types."""
-    known: dict[tuple[type, ...], FunctionDecl] = {}
+def _dispatch_dynamically(candidates: list[FunctionDecl], args: list[Interpretable]) -> Interpretable:
+    """Choose the declaration by the arguments' Python types; each combination is resolved once."""
+    by_types: dict[tuple[type, ...], FunctionDecl] = {}
 
     def run(frame: Frame) -> Any:
         values = [arg(frame) for arg in args]
         kinds = tuple(map(type, values))
-        found = known.get(kinds)
-        if found is None:
-            found = known[kinds] = _taking(candidates, values)
-        return found.run(frame.budget, *values) if found.metered else found.run(*values)
+        declaration = by_types.get(kinds)
+        if declaration is None:
+            declaration = by_types[kinds] = _select_overload(candidates, values)
+        return declaration.run(frame.budget, *values) if declaration.metered else declaration.run(*values)
 
     return run
 
 
-def _taking(candidates: list[FunctionDecl], values: list[Any]) -> FunctionDecl:
+def _select_overload(candidates: list[FunctionDecl], values: list[Any]) -> FunctionDecl:
     if candidates[0].checks_arguments:
         return candidates[0]
-    for one in candidates:
-        for overload in one.overloads:
-            if len(overload.arg_types) == len(values) and all(map(_is_of, values, overload.arg_types)):
-                return one
+    for declaration in candidates:
+        for overload in declaration.overloads:
+            if len(overload.arg_types) == len(values) and all(map(_has_type, values, overload.arg_types)):
+                return declaration
     raise no_such_overload()
 
 
-def _is_of(value: Any, kind: CelType) -> bool:
-    """Whether a value is of a type, looking at its top only."""
+def _has_type(value: Any, kind: CelType) -> bool:
+    """Whether a value is of a type; type parameters are not checked."""
     name = kind.name
     if name in ("A", "B", "dyn"):
         return True

@@ -1,4 +1,4 @@
-"""The types an expression is checked against, and when one fits another."""
+"""CEL types and their assignability."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class CelType:
 
     name: str
     params: tuple[CelType, ...] = ()
-    nullable: bool = False  # null may stand for it
+    nullable: bool = False  # null is assignable to it
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})" if self.params else self.name
@@ -19,7 +19,7 @@ class CelType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectField:
-    """A field of an object: its type, and its name in JSON, which need not be an identifier."""
+    """A field of an object: its type, and its JSON name, which need not be an identifier."""
 
     type: CelType
     key: str
@@ -27,14 +27,14 @@ class ObjectField:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectType(CelType):
-    """An object with known fields, by the names that expressions use."""
+    """An object with declared fields, by the names that expressions use."""
 
     fields: dict[str, ObjectField] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class TypeParam(CelType):
-    """A type parameter of a function, or a type not known yet."""
+    """A type parameter of a function, or a type that is not inferred yet."""
 
 
 BOOL = CelType("bool")
@@ -68,61 +68,61 @@ def type_of(value: CelType) -> CelType:
 
 
 def opaque(name: str) -> CelType:
-    """A type that only its own functions know."""
+    """An opaque type, which only its own functions accept."""
     return CelType(name, nullable=True)
 
 
 class Substitution:
-    """What the type parameters met so far stand for."""
+    """The inferred types of the type parameters so far."""
 
     def __init__(self) -> None:
         self._bound: dict[str, CelType] = {}
         self._fresh = 0
 
-    def fresh(self) -> TypeParam:
+    def fresh_param(self) -> TypeParam:
         self._fresh += 1
         return TypeParam(f"_var{self._fresh}")
 
-    def instance(self, types: tuple[CelType, ...]) -> tuple[CelType, ...]:
-        """The types of a function with parameters of its own."""
+    def instantiate(self, types: tuple[CelType, ...]) -> tuple[CelType, ...]:
+        """The types of a signature with fresh type parameters."""
         names: dict[str, CelType] = {}
 
-        def renamed(one: CelType) -> CelType:
-            if isinstance(one, TypeParam):
-                return names.setdefault(one.name, self.fresh())
-            return CelType(one.name, tuple(map(renamed, one.params)), one.nullable) if one.params else one
+        def renamed(kind: CelType) -> CelType:
+            if isinstance(kind, TypeParam):
+                return names.setdefault(kind.name, self.fresh_param())
+            return CelType(kind.name, tuple(map(renamed, kind.params)), kind.nullable) if kind.params else kind
 
         return tuple(map(renamed, types))
 
-    def resolve(self, one: CelType) -> CelType:
-        """A type with its parameters replaced; those that stand for nothing become dyn."""
-        if isinstance(one, TypeParam):
-            bound = self._bound.get(one.name)
+    def resolve(self, kind: CelType) -> CelType:
+        """A type with its parameters replaced; unbound parameters become dyn."""
+        if isinstance(kind, TypeParam):
+            bound = self._bound.get(kind.name)
             return DYN if bound is None else self.resolve(bound)
-        return CelType(one.name, tuple(map(self.resolve, one.params)), one.nullable) if one.params else one
+        return CelType(kind.name, tuple(map(self.resolve, kind.params)), kind.nullable) if kind.params else kind
 
-    def shallow(self, one: CelType) -> CelType:
-        """What a type is at its top, as far as known."""
-        while isinstance(one, TypeParam) and one.name in self._bound:
-            one = self._bound[one.name]
-        return one
+    def shallow(self, kind: CelType) -> CelType:
+        """The type that a parameter is bound to; other types as they are."""
+        while isinstance(kind, TypeParam) and kind.name in self._bound:
+            kind = self._bound[kind.name]
+        return kind
 
     def assignable(self, target: CelType, value: CelType) -> bool:
-        """Whether a value of one type may stand where another is wanted; parameters are bound only if so."""
+        """Whether a value of one type is assignable to another; parameters are bound only if it is."""
         before = dict(self._bound)
-        if self._fits(target, value):
+        if self._assign(target, value):
             return True
         self._bound = before
         return False
 
     def all_assignable(self, targets: tuple[CelType, ...], values: tuple[CelType, ...]) -> bool:
         before = dict(self._bound)
-        if len(targets) == len(values) and all(map(self._fits, targets, values)):
+        if len(targets) == len(values) and all(map(self._assign, targets, values)):
             return True
         self._bound = before
         return False
 
-    def _fits(self, target: CelType, value: CelType) -> bool:
+    def _assign(self, target: CelType, value: CelType) -> bool:
         target, value = self.shallow(target), self.shallow(value)
         if isinstance(target, TypeParam) or isinstance(value, TypeParam):
             return self._bind(target, value)
@@ -135,7 +135,7 @@ class Substitution:
         return (
             target.name == value.name
             and len(target.params) == len(value.params)
-            and all(map(self._fits, target.params, value.params))
+            and all(map(self._assign, target.params, value.params))
         )
 
     def _bind(self, target: CelType, value: CelType) -> bool:
@@ -151,13 +151,13 @@ class Substitution:
         inside = self.shallow(inside)
         if isinstance(inside, TypeParam):
             return inside.name == name
-        return any(self._occurs(name, one) for one in inside.params)
+        return any(self._occurs(name, kind) for kind in inside.params)
 
-    def shown(self, one: CelType) -> str:
-        """A type as messages write it."""
-        one = self.shallow(one)
-        if isinstance(one, TypeParam):
+    def format(self, kind: CelType) -> str:
+        """A type as it appears in messages."""
+        kind = self.shallow(kind)
+        if isinstance(kind, TypeParam):
             return "dyn"
-        if one.params:
-            return f"{one.name}({', '.join(map(self.shown, one.params))})"
-        return one.name
+        if kind.params:
+            return f"{kind.name}({', '.join(map(self.format, kind.params))})"
+        return kind.name

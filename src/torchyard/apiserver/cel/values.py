@@ -1,13 +1,13 @@
-"""CEL's values as Python's: what JSON has stays as it is, and a few types that it has not.
+"""CEL values in Python: JSON values as they are, and a few more types.
 
-int, double, string, bytes, bool, null, list and map are int, float, str, bytes, bool, None, list and dict. Python
-takes true for 1 and does not bound integers; `equal`, `less` and the arithmetic here do not and do.
+int, double, string, bytes, bool, null, list and map are int, float, str, bytes, bool, None, list and dict. In Python
+True equals 1 and integers have no bounds; `equal`, `compare` and the arithmetic here follow CEL instead.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ INT_RANGE = range(-(2**63), 2**63)
 UINT_RANGE = range(2**64)
 NANO = 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# what cel-go takes for a time: the years 1 to 9999
+# cel-go's range of timestamps: the years 1 to 9999
 MIN_SECONDS, MAX_SECONDS = -62135596800, 253402300799
 
 
@@ -43,20 +43,20 @@ class Timestamp:
 
     @classmethod
     def of(cls, moment: datetime, nanos: int = 0) -> Timestamp:
-        """A moment, whose own microseconds are left out, and its fraction of a second."""
+        """A moment without its microseconds, plus nanoseconds."""
         return cls((moment - _EPOCH) // timedelta(seconds=1) * NANO + nanos)
 
 
 @dataclass(frozen=True, slots=True)
 class TypeValue:
-    """A type as a value: what `type(x)` answers."""
+    """A type as a value: the result of `type(x)`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """A value that may be missing."""
+    """An optional value."""
 
     value: Any = None
     present: bool = True
@@ -66,11 +66,11 @@ NONE = Optional(present=False)
 
 
 class SetList(list[Any]):
-    """A list whose order does not count: x-kubernetes-list-type `set`."""
+    """A list without order: x-kubernetes-list-type `set`."""
 
 
 class MapList(list[Any]):
-    """A list of objects that are told apart by some of their fields: x-kubernetes-list-type `map`."""
+    """A list of objects with key fields: x-kubernetes-list-type `map`."""
 
     def __init__(self, items: list[Any], keys: tuple[str, ...]) -> None:
         super().__init__(items)
@@ -81,7 +81,7 @@ class MapList(list[Any]):
 
 
 def hashable(value: Any) -> Hashable:
-    """Something that is equal for equal values, for use as a key."""
+    """A hashable key that is equal for equal values."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list):
@@ -96,7 +96,7 @@ def is_number(value: Any) -> bool:
 
 
 def traversal_cost(value: Any) -> int:
-    """How many steps it takes to look at the whole of a value."""
+    """The cost of reading a whole value."""
     if isinstance(value, (str, bytes)):
         return len(value) // 10 + 1
     if isinstance(value, list):
@@ -107,7 +107,7 @@ def traversal_cost(value: Any) -> int:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """CEL's equality: numbers by value, everything else only within its type. Costs the weight of either."""
+    """CEL equality: numbers compare by value, all else only within its type. The caller charges the cost."""
     kind = type(left)
     if kind is type(right) and kind in _SIMPLE:
         return bool(left == right)
@@ -134,13 +134,13 @@ def _equal_lists(left: list[Any], right: list[Any]) -> bool:
         return {hashable(item) for item in left} == {hashable(item) for item in right}
     keyed = left if isinstance(left, MapList) else right
     if isinstance(keyed, MapList):
-        others = {keyed.key(item): item for item in right}
-        return all(equal(item, others.get(keyed.key(item), NONE)) for item in left)
+        right_by_key = {keyed.key(item): item for item in right}
+        return all(equal(item, right_by_key.get(keyed.key(item), NONE)) for item in left)
     return all(map(equal, left, right))
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1; only some types have an order, and only numbers mix."""
+    """-1, 0 or 1; only some types are ordered, and only numbers compare across types."""
     if is_number(left) and is_number(right):
         if math.isnan(left) or math.isnan(right):
             raise EvaluationError("NaN values cannot be ordered")
@@ -153,7 +153,7 @@ _ORDERED = (str, bytes, bool, Duration, Timestamp)
 
 
 def type_name(value: Any) -> str:
-    """The name of a value's type, as `type(x)` knows it."""
+    """The name of a value's CEL type."""
     if isinstance(value, Uint):
         return "uint"
     for kind, name in _TYPE_NAMES:
@@ -203,8 +203,5 @@ def checked_timestamp(nanos: int) -> Timestamp:
 
 
 def number(value: int, like: int) -> int:
-    """The result of integer arithmetic, in bounds and of the operands' type."""
+    """The result of integer arithmetic, checked for overflow, as int or uint like the operands."""
     return checked_uint(value) if isinstance(like, Uint) else checked_int(value)
-
-
-Function = Callable[..., Any]

@@ -1,5 +1,16 @@
-"""The built-in rules that every write passes, beyond what a kind itself checks. Mirrors kube-apiserver's plugins.
+"""The built-in admission plugins, after kube-apiserver's.
 
-Each rule is one function of the same shape: it takes the `Attributes` of a write, changes the new object in place or
-raises a `StatusError`, and reads nothing but the attributes' lookup. `chain` puts them in order.
+Each plugin is a function that takes the `AdmissionAttributes` of a write. It changes the new object in place or raises
+a `StatusError`. It reads only through the attributes' lister.
+
+Read in this order:
+
+- `attributes`: what a plugin knows about a write.
+- `chain`: the plugins in kube-apiserver's order; the server calls this.
+- `namespace_lifecycle`, `limit_ranger`, `service_account`, `resource_quota`: the plugins of the same names.
+- `pods`: Priority, RuntimeClass and DefaultTolerationSeconds.
+- `storage`: default classes, StorageObjectInUseProtection, PersistentVolumeClaimResize.
+- `node_taints`: TaintNodesByCondition.
+- `role_escalation`: the escalation checks for roles and bindings.
+- `kueue`: what Kueue's webhooks do to jobs.
 """

@@ -1,4 +1,4 @@
-"""What a rule is told about a write."""
+"""What an admission plugin knows about a write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class AdmissionAttributes(NamedTuple):
-    """One write. `obj` is None for deletions, `old` for creations."""
+    """One write. `obj` is None for DELETE, `old` is None for CREATE."""
 
     operation: Operation
     group: str
@@ -28,7 +28,7 @@ class AdmissionAttributes(NamedTuple):
     dry_run: bool = False
 
     def is_for(self, resource: str, group: str = "", *, operations: tuple[Operation, ...] = ("CREATE",)) -> bool:
-        """Whether this is such an operation on the resource itself, not on a subresource."""
+        """Whether this is one of the operations on the resource itself, not on a subresource."""
         return (
             self.resource == resource and self.group == group and not self.subresource and self.operation in operations
         )
@@ -41,9 +41,9 @@ class AdmissionAttributes(NamedTuple):
 
     @property
     def display_name(self) -> str:
-        """The name for messages: an object that is to get a generated one is called by the beginning of it."""
+        """The name for messages; an object without a name yet is called by its `generateName`."""
         metadata = (self.obj or {}).get("metadata") or {}
         return self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
 
-    def forbidden_error(self, why: str) -> StatusError:
-        return forbidden(self.resource, self.group, self.display_name, why)
+    def forbidden_error(self, reason: str) -> StatusError:
+        return forbidden(self.resource, self.group, self.display_name, reason)

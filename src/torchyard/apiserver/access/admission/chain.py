@@ -1,4 +1,4 @@
-"""The built-in rules in kube-apiserver's order."""
+"""The built-in admission plugins in kube-apiserver's order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torchyard.apiserver.access.admission.resource_quota import QuotaAccountant,
 from torchyard.apiserver.access.rbac import Authorizer
 
 Plugin = Callable[[AdmissionAttributes], None]
-# A rule and the resources it is about; None means all.
+# A plugin and the resources it applies to; None means all.
 ChainEntry = tuple[Plugin, tuple[str, ...] | None]
 
 PODS = ("pods",)
@@ -35,12 +35,13 @@ def _utc_now() -> datetime:
 
 
 class _PluginChain:
-    """Rules in order, found by resource, so that a write passes only those that could say something."""
+    """Plugins in order, indexed by resource, so that a write runs only those that apply to it."""
 
     def __init__(self, *entries: ChainEntry) -> None:
-        named = {resource for _, resources in entries for resource in resources or ()}
+        resources_named = {resource for _, resources in entries for resource in resources or ()}
         self._by_resource = {
-            one: tuple(rule for rule, resources in entries if resources is None or one in resources) for one in named
+            resource: tuple(rule for rule, resources in entries if resources is None or resource in resources)
+            for resource in resources_named
         }
         self._others = tuple(rule for rule, resources in entries if resources is None)
 
@@ -61,13 +62,13 @@ class BuiltInAdmission:
         monotonic: Callable[[], float] = time.monotonic,
         with_queues: bool = False,
     ) -> None:
-        chance = random or Random()
+        rng = random or Random()
         self._quotas = QuotaAccountant(now, monotonic)
         self._mutating = _PluginChain(
             (namespace_lifecycle.check_namespace, None),
             (node_taints.taint_new_node, ("nodes",)),
             (limit_ranger.set_limits, PODS),
-            (lambda attributes: service_account.set_service_account(attributes, chance), PODS),
+            (lambda attributes: service_account.set_service_account(attributes, rng), PODS),
             (pods.set_priority, PODS),
             (pods.add_tolerations, PODS),
             (storage.set_storage_class, CLAIMS),
@@ -87,13 +88,13 @@ class BuiltInAdmission:
         )
 
     def mutate(self, attributes: AdmissionAttributes) -> None:
-        """Complete the new object, or refuse it."""
+        """Complete the new object, or reject it."""
         self._mutating.apply(attributes)
 
     def validate(self, attributes: AdmissionAttributes) -> None:
-        """Refuse the write as it will be stored."""
+        """Reject the write as it will be stored."""
         self._validating.apply(attributes)
 
     def charge(self, attributes: AdmissionAttributes) -> dict[str, UsedAmounts]:
-        """Count the write against the quotas of its namespace; answers what is used of them now, by their names."""
+        """Charge the write to the quotas of its namespace; returns the new usage of each quota by its name."""
         return self._quotas.charge(attributes)

@@ -1,4 +1,4 @@
-"""Queues: what Kueue's webhooks do to jobs. One with a queue starts suspended, and changes it only while it is."""
+"""What Kueue's webhooks do: a job with a queue starts suspended, and can change its queue only while suspended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LABEL = f"metadata.labels[{names.QUEUE_NAME}]"
 
 
 def suspend_queued_job(attributes: AdmissionAttributes) -> None:
-    """A new job with a queue waits until it is admitted."""
+    """Suspend a new job that has a queue; Kueue's admission starts it."""
     kind = KINDS.get((attributes.group, attributes.resource))
     if kind is None or not attributes.is_for(attributes.resource, attributes.group, operations=("CREATE", "UPDATE")):
         return
@@ -43,48 +43,48 @@ def suspend_queued_job(attributes: AdmissionAttributes) -> None:
 
 
 def check_queue(attributes: AdmissionAttributes) -> None:
-    """A job that runs stays in its queue."""
+    """A job that is not suspended cannot change its queue."""
     kind = KINDS.get((attributes.group, attributes.resource))
     if kind is None or attributes.old is None or attributes.subresource or attributes.operation != "UPDATE":
         return
     before, after = (
-        (one["metadata"].get("labels") or {}).get(names.QUEUE_NAME) for one in (attributes.old, attributes.new)
+        (obj["metadata"].get("labels") or {}).get(names.QUEUE_NAME) for obj in (attributes.old, attributes.new)
     )
     if before == after or kind == "Pod" or _is_suspended(attributes.old, kind):
         return
-    said = f"{any_names.IMMUTABLE} while the job is not suspended"
-    raise errors.invalid(kind, attributes.group, attributes.display_name, [field_errors.invalid(_LABEL, after, said)])
+    reason = f"{any_names.IMMUTABLE} while the job is not suspended"
+    raise errors.invalid(kind, attributes.group, attributes.display_name, [field_errors.invalid(_LABEL, after, reason)])
 
 
 def _check_name(queue: str, kind: str, attributes: AdmissionAttributes) -> None:
-    """A placeholder copied from a manual is told as such; other names that cannot be are told by the server."""
+    """Reject a placeholder copied from documentation; the server validates every other queue name."""
     if "<" in queue or ">" in queue or "$" in queue:
-        said = messages.placeholder(queue, names.user_queue(attributes.namespace))
+        reason = messages.placeholder(queue, names.user_queue(attributes.namespace))
         raise errors.invalid(
-            kind, attributes.group, attributes.display_name, [field_errors.invalid(_LABEL, queue, said)]
+            kind, attributes.group, attributes.display_name, [field_errors.invalid(_LABEL, queue, reason)]
         )
 
 
 def _check_elastic(obj: Object, kind: str, attributes: AdmissionAttributes) -> None:
-    """Which jobs may change their size while they run."""
+    """Only batch Jobs without a minimum parallelism can be resized while they run."""
     annotations = obj["metadata"].get("annotations") or {}
     if annotations.get(names.ELASTIC) != "true" or kind == "Pod":
         return
-    said = ""
+    reason = ""
     if kind != "Job":
-        said = "is for batch Jobs; a PyTorchJob starts with what fits from its elasticPolicy.minReplicas on"
+        reason = "is for batch Jobs; a PyTorchJob starts with what fits from its elasticPolicy.minReplicas on"
     elif names.MIN_PARALLELISM in annotations:
-        said = f"excludes {names.MIN_PARALLELISM}: leave one of the two out"
-    if said:
+        reason = f"excludes {names.MIN_PARALLELISM}: leave one of the two out"
+    if reason:
         field = f"metadata.annotations[{names.ELASTIC}]"
         raise errors.invalid(
-            kind, attributes.group, attributes.display_name, [field_errors.invalid(field, "true", said)]
+            kind, attributes.group, attributes.display_name, [field_errors.invalid(field, "true", reason)]
         )
 
 
 def _is_owned(obj: Object) -> bool:
-    """Whether the queue is the business of whoever made this."""
-    return any(one.get("controller") for one in obj["metadata"].get("ownerReferences") or ())
+    """Whether a controller owns this object; then the owner handles the queue."""
+    return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
 
 
 def _is_suspended(obj: Object, kind: str) -> bool:
@@ -93,12 +93,12 @@ def _is_suspended(obj: Object, kind: str) -> bool:
 
 
 def _default_queue(attributes: AdmissionAttributes) -> bool:
-    """Jobs without a queue go to `default` where somebody made one; the plane's own takes only those that ask."""
-    found = attributes.lister.get(names.GROUP, names.LOCAL_QUEUE.plural, attributes.namespace, names.DEFAULT_QUEUE)
-    return found is not None and names.LOCAL not in (found["metadata"].get("labels") or {})
+    """Whether jobs without a queue go to `default`: it exists, and the plane did not create it by itself."""
+    queue = attributes.lister.get(names.GROUP, names.LOCAL_QUEUE.plural, attributes.namespace, names.DEFAULT_QUEUE)
+    return queue is not None and names.LOCAL not in (queue["metadata"].get("labels") or {})
 
 
 def _gate(pod: Object, name: str) -> None:
     gates = pod["spec"].setdefault("schedulingGates", [])
-    if not any(one["name"] == name for one in gates):
+    if not any(gate["name"] == name for gate in gates):
         gates.append({"name": name})

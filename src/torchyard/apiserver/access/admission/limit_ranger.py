@@ -1,4 +1,4 @@
-"""LimitRanger: containers get their namespace's defaults, and nobody asks for too little or too much."""
+"""LimitRanger: sets the namespace's default requests and limits, and enforces its minimum, maximum and ratio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS = (("containers", "container"), ("initContainers", "init container"))
 
 
 def set_limits(attributes: AdmissionAttributes) -> None:
-    """Fill in what containers of a new pod do not ask for."""
+    """Set the default requests and limits of a new pod's containers."""
     if not attributes.is_for("pods"):
         return
     for limit_range in _ranges(attributes):
@@ -24,20 +24,22 @@ def set_limits(attributes: AdmissionAttributes) -> None:
         if not requests and not limits:
             continue
         notes: list[str] = []
-        for field, called in _KINDS:
+        for field, container_kind in _KINDS:
             for container in attributes.new["spec"].get(field) or ():
-                for which, defaults in (("requests", requests), ("limits", limits)):
-                    added = _fill(container, which, defaults)
+                for amounts_field, defaults in (("requests", requests), ("limits", limits)):
+                    added = _fill(container, amounts_field, defaults)
                     if added:
-                        notes.append(f"{', '.join(added)} {which[:-1]} for {called} {container['name']}")
+                        notes.append(
+                            f"{', '.join(added)} {amounts_field[:-1]} for {container_kind} {container['name']}"
+                        )
         if notes:
             annotations = attributes.new["metadata"].setdefault("annotations", {})
             annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(notes)}"
 
 
 def _ranges(attributes: AdmissionAttributes) -> list[Object]:
-    found = attributes.lister.list("", "limitranges", attributes.namespace)
-    return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+    ranges = attributes.lister.list("", "limitranges", attributes.namespace)
+    return sorted(ranges, key=lambda limit_range: str(limit_range["metadata"]["name"]))
 
 
 def _defaults(limit_range: Object) -> tuple[dict[str, str], dict[str, str]]:
@@ -50,18 +52,18 @@ def _defaults(limit_range: Object) -> tuple[dict[str, str], dict[str, str]]:
     return requests, limits
 
 
-def _fill(container: Object, which: str, defaults: dict[str, str]) -> list[str]:
-    """Add what is missing; returns the names added."""
-    asked = (container.get("resources") or {}).get(which) or {}
-    missing = {name: defaults[name] for name in sorted(defaults) if name not in asked}
+def _fill(container: Object, field: str, defaults: dict[str, str]) -> list[str]:
+    """Add the missing amounts; returns the names added."""
+    present = (container.get("resources") or {}).get(field) or {}
+    missing = {name: defaults[name] for name in sorted(defaults) if name not in present}
     if missing:
         resources = container.get("resources") or {}
-        container["resources"] = {**resources, which: {**asked, **missing}}
+        container["resources"] = {**resources, field: {**present, **missing}}
     return list(missing)
 
 
 def check_limits(attributes: AdmissionAttributes) -> None:
-    """Refuse pods and claims outside a namespace's limits, naming every one that is broken."""
+    """Reject pods and claims outside the namespace's limits; the message names every violated limit."""
     if attributes.is_for("pods"):
         check = _pod_problems
     elif attributes.is_for("persistentvolumeclaims", operations=("CREATE", "UPDATE")):
@@ -96,19 +98,19 @@ def _pod_problems(limit: Object, spec: Object) -> Iterator[str]:
 def _claim_problems(limit: Object, spec: Object) -> Iterator[str]:
     if limit.get("type") != "PersistentVolumeClaim":
         return
-    asked = _amounts((spec.get("resources") or {}).get("requests"))
+    requests = _amounts((spec.get("resources") or {}).get("requests"))
     for name, enforced in _sorted(limit, "min"):
-        yield from _too_little("PersistentVolumeClaim", name, enforced, asked, {})
+        yield from _too_little("PersistentVolumeClaim", name, enforced, requests, {})
     for name, enforced in _sorted(limit, "max"):
         head = f"maximum {name} usage per PersistentVolumeClaim is {enforced}"
-        if name not in asked:
+        if name not in requests:
             yield f"{head}.  No request is specified"
-        elif asked[name] > enforced:
-            yield f"{head}, but request is {asked[name]}"
+        elif requests[name] > enforced:
+            yield f"{head}, but request is {requests[name]}"
 
 
-def _amounts(found: Mapping[str, Any] | None) -> Amounts:
-    return {name: quantity.parse(text) for name, text in (found or {}).items()}
+def _amounts(texts: Mapping[str, Any] | None) -> Amounts:
+    return {name: quantity.parse(text) for name, text in (texts or {}).items()}
 
 
 def _sorted(limit: Object, field: str) -> list[tuple[str, Quantity]]:

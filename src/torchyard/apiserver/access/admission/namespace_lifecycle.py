@@ -1,4 +1,4 @@
-"""NamespaceLifecycle: nothing is made in a namespace that is missing or going away, and some namespaces stay."""
+"""NamespaceLifecycle: rejects creates in missing or terminating namespaces, and deletes of system namespaces."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def check_namespace(attributes: AdmissionAttributes) -> None:
     if not namespace or attributes.operation not in ("CREATE", "UPDATE"):
         return
     if attributes.resource in ("namespaces", "localsubjectaccessreviews") and attributes.group in EXEMPT_GROUPS:
-        return  # a namespace is not in itself, and asking is always allowed
-    found = attributes.lister.get("", "namespaces", "", namespace)
-    if found is None:
+        return  # a namespace is not inside itself, and access reviews are always allowed
+    namespace_object = attributes.lister.get("", "namespaces", "", namespace)
+    if namespace_object is None:
         raise not_found("namespaces", "", namespace)
-    if attributes.operation == "CREATE" and (found.get("status") or {}).get("phase") == "Terminating":
+    if attributes.operation == "CREATE" and (namespace_object.get("status") or {}).get("phase") == "Terminating":
         raise forbidden(
             attributes.resource,
             attributes.group,

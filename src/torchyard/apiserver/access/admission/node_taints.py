@@ -1,4 +1,4 @@
-"""TaintNodesByCondition: a new node takes no pods until it has said that it is ready."""
+"""TaintNodesByCondition: a new node is tainted until it reports that it is ready."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def taint_new_node(attributes: AdmissionAttributes) -> None:
     if not attributes.is_for("nodes"):
         return
     spec = attributes.new.setdefault("spec", {})
-    present = spec.get("taints") or []
-    if not any((one.get("key"), one.get("effect")) == tuple(NOT_READY.values()) for one in present):
-        spec["taints"] = [*present, dict(NOT_READY)]
+    taints = spec.get("taints") or []
+    if not any((taint.get("key"), taint.get("effect")) == tuple(NOT_READY.values()) for taint in taints):
+        spec["taints"] = [*taints, dict(NOT_READY)]

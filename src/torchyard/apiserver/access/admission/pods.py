@@ -1,4 +1,4 @@
-"""Small rules for pods: Priority, RuntimeClass and DefaultTolerationSeconds."""
+"""The small plugins for pods: Priority, RuntimeClass and DefaultTolerationSeconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NODE = "node.k8s.io"
 
 
 def set_priority(attributes: AdmissionAttributes) -> None:
-    """Priority: a pod's class becomes a number, which stays."""
+    """Priority: resolve a new pod's class to a number, which an update cannot drop."""
     if not attributes.is_for("pods", operations=("CREATE", "UPDATE")):
         return
     if attributes.old is None:
@@ -23,7 +23,7 @@ def set_priority(attributes: AdmissionAttributes) -> None:
 
 
 def check_priority_class(attributes: AdmissionAttributes) -> None:
-    """Priority: at most one class is the default, and the system's own stay."""
+    """Priority: at most one class is the global default, and system classes cannot be deleted."""
     if attributes.is_for("priorityclasses", SCHEDULING, operations=("DELETE",)):
         if attributes.name.startswith("system-"):
             raise attributes.forbidden_error("this is a system priority class and cannot be deleted")
@@ -41,12 +41,12 @@ def check_priority_class(attributes: AdmissionAttributes) -> None:
 
 
 def set_runtime_class(attributes: AdmissionAttributes) -> None:
-    """RuntimeClass: its overhead and its wishes for nodes become the pod's."""
+    """RuntimeClass: copy the class's overhead and scheduling constraints to the pod."""
     if not attributes.is_for("pods"):
         return
     name = attributes.new["spec"].get("runtimeClassName")
-    found = attributes.lister.get(NODE, "runtimeclasses", "", name) if name else None
-    apply_runtime_class(attributes.new, found)
+    runtime_class = attributes.lister.get(NODE, "runtimeclasses", "", name) if name else None
+    apply_runtime_class(attributes.new, runtime_class)
 
 
 def add_tolerations(attributes: AdmissionAttributes) -> None:

@@ -1,8 +1,8 @@
-"""ResourceQuota: a namespace uses no more than its quotas allow.
+"""ResourceQuota: a namespace cannot use more than its quotas allow.
 
-Use is counted from what is stored, not from the quota's status, so it is right from the first moment and needs no
-controller. A write that was let through but is not stored yet is counted too, or concurrent ones could overdraw. The
-new use is answered, for the server to note in the status at once, as clients of a real server see it.
+Usage is computed from the stored objects, not from the quota's status, so it is correct from the start and needs no
+controller. A write that was admitted but is not stored yet is reserved and counted too; otherwise concurrent writes
+could exceed a quota. The new usage is returned so that the server can write it into the quota's status at once.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from torchyard.api.quota.usage import total_usage, undemanded, usage_of
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.lister import Lister
 
-UsedAmounts = dict[str, str]  # amounts by the names a quota limits them under
+UsedAmounts = dict[str, str]  # amounts by the resource names in `spec.hard`
 
-# How long a write that was let through may take to be stored.
+# How long an admitted write may take to be stored.
 RESERVATION_SECONDS = 10.0
-# What can cost more after a change.
+# Resources whose usage can grow with an update.
 _UPDATED = ("services", "persistentvolumeclaims")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reservation:
-    """A new object that was let through."""
+    """A new object that was admitted and may not be stored yet."""
 
     obj: Object
-    until: float
+    expires_at: float
 
 
 class QuotaAccountant:
@@ -44,14 +44,14 @@ class QuotaAccountant:
     def __init__(self, now: Callable[[], datetime], monotonic: Callable[[], float]) -> None:
         self._now = now
         self._monotonic = monotonic
-        self._promised: dict[tuple[str, str, str, str], _Reservation] = {}
+        self._reservations: dict[tuple[str, str, str, str], _Reservation] = {}
 
     def charge(self, attributes: AdmissionAttributes) -> dict[str, UsedAmounts]:
-        """Refuse a write that costs too much; answers the new use of each quota it is charged to, by name."""
+        """Reject a write that exceeds a quota; returns the new usage of each quota it is charged to, by name."""
         if not attributes.namespace or attributes.subresource or not _counts(attributes):
             return {}
-        found = attributes.lister.list("", "resourcequotas", attributes.namespace)
-        quotas = sorted((one for one in found if _concerns(one, attributes)), key=_name)
+        all_quotas = attributes.lister.list("", "resourcequotas", attributes.namespace)
+        quotas = sorted((quota for quota in all_quotas if _concerns(quota, attributes)), key=_name)
         if not quotas:
             return {}
         now = self._now()
@@ -64,7 +64,7 @@ class QuotaAccountant:
         charged = {_name(quota): self._charge(attributes, quota, cost, now) for quota in quotas}
         if attributes.operation == "CREATE" and not attributes.dry_run:
             key = (group, resource, attributes.namespace, attributes.new["metadata"].get("name", ""))
-            self._promised[key] = _Reservation(attributes.new, self._monotonic() + RESERVATION_SECONDS)
+            self._reservations[key] = _Reservation(attributes.new, self._monotonic() + RESERVATION_SECONDS)
         return {name: used for name, used in charged.items() if used}
 
     def _charge(self, attributes: AdmissionAttributes, quota: Object, cost: Amounts, now: datetime) -> UsedAmounts:
@@ -89,21 +89,21 @@ class QuotaAccountant:
         return {key: str(used.get(key, ZERO) + amount) for key, amount in cost.items()}
 
     def _used(self, lister: Lister, quota: Object, group: str, resource: str, *, now: datetime) -> Amounts:
-        """What the objects of one resource take of a quota, stored or promised."""
+        """The usage of a quota by one resource's objects, both stored and reserved."""
         namespace, spec = quota["metadata"]["namespace"], quota.get("spec") or {}
         stored = lister.list(group, resource, namespace)
-        promised = self._pending(lister, group, resource, namespace)
-        return total_usage(spec, group, resource, (*stored, *promised), now=now)
+        reserved = self._pending(lister, group, resource, namespace)
+        return total_usage(spec, group, resource, (*stored, *reserved), now=now)
 
     def _pending(self, lister: Lister, group: str, resource: str, namespace: str) -> Iterable[Object]:
-        """Objects that were let through and are not stored yet."""
-        moment = self._monotonic()
-        for key in list(self._promised):
-            promise = self._promised[key]
-            if moment > promise.until or lister.get(*key) is not None:
-                del self._promised[key]
+        """Objects that were admitted and are not stored yet."""
+        now = self._monotonic()
+        for key in list(self._reservations):
+            reservation = self._reservations[key]
+            if now > reservation.expires_at or lister.get(*key) is not None:
+                del self._reservations[key]
             elif key[:3] == (group, resource, namespace):
-                yield promise.obj
+                yield reservation.obj
 
 
 def _name(obj: Object) -> str:
@@ -117,7 +117,7 @@ def _counts(attributes: AdmissionAttributes) -> bool:
 
 
 def _concerns(quota: Object, attributes: AdmissionAttributes) -> bool:
-    """Whether a quota limits anything the object can cost, and counts such objects."""
+    """Whether the quota limits anything this object uses and its scopes select the object."""
     spec: dict[str, Any] = quota.get("spec") or {}
     hard = spec.get("hard") or {}
     if attributes.group or attributes.resource not in ("pods", "services", "persistentvolumeclaims"):

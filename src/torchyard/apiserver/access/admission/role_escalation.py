@@ -1,4 +1,4 @@
-"""Roles and bindings are written only by those who hold the rights in them."""
+"""A role or binding can be written only by a user who already holds the permissions in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchyard.apiserver.access.admission.attributes import AdmissionAttributes
 from torchyard.apiserver.access.escalation import check_binding, check_role
 from torchyard.apiserver.access.rbac import GROUP, RESOURCES, Authorizer
 
-# What the garbage collector changes; a write of nothing else grants nothing.
+# Metadata that the garbage collector changes; a write of only these fields grants nothing.
 _HOUSEKEEPING = ("finalizers", "ownerReferences", "managedFields", "resourceVersion", "generation")
 
 

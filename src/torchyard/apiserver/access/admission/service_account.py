@@ -1,4 +1,4 @@
-"""ServiceAccount: every pod runs as an account of its namespace and finds the account's token mounted."""
+"""ServiceAccount: every pod runs as a service account of its namespace, with the account's token mounted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VOLUME_PREFIX = "kube-api-access-"
 
 
 def set_service_account(attributes: AdmissionAttributes, random: Random) -> None:
-    """Name the account of a new pod, take over its pull secrets, and mount its token."""
+    """Set the service account of a new pod, copy its pull secrets, and mount its token."""
     if not attributes.is_for("pods"):
         return
     name, namespace = needs_service_account(attributes.new), attributes.namespace
@@ -28,7 +28,7 @@ def set_service_account(attributes: AdmissionAttributes, random: Random) -> None
 
 
 def check_mirror_pod(attributes: AdmissionAttributes) -> None:
-    """A mirror of a node's own pod uses nothing of the API's."""
+    """A mirror pod may not reference API objects."""
     if not attributes.is_for("pods") or needs_service_account(attributes.new):
         return
     spec = attributes.new["spec"]

@@ -1,4 +1,4 @@
-"""Small rules for storage and ingresses: default classes, protection from deletion in use, resizing."""
+"""The small plugins for storage and ingresses: default classes, protection while in use, resizing."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ PROTECTED = (("", "persistentvolumeclaims"), ("", "persistentvolumes"), (STORAGE
 
 
 def set_storage_class(attributes: AdmissionAttributes) -> None:
-    """DefaultStorageClass: a claim that names none gets the default one."""
+    """DefaultStorageClass: a claim without a class gets the default one."""
     if attributes.is_for("persistentvolumeclaims"):
         set_default_class(attributes.new, attributes.lister.list(STORAGE, "storageclasses"))
 
 
 def set_ingress_class(attributes: AdmissionAttributes) -> None:
-    """DefaultIngressClass: an ingress that names none gets the default one."""
+    """DefaultIngressClass: an ingress without a class gets the default one."""
     if not attributes.is_for("ingresses", NETWORKING):
         return
     spec = attributes.new.setdefault("spec", {})
     if spec.get("ingressClassName") is not None or OLD_INGRESS_CLASS in _annotations(attributes.new):
         return
     classes = attributes.lister.list(NETWORKING, "ingressclasses")
-    chosen = newest_default(one for one in classes if _annotations(one).get(DEFAULT_INGRESS) == "true")
+    chosen = newest_default(
+        ingress_class for ingress_class in classes if _annotations(ingress_class).get(DEFAULT_INGRESS) == "true"
+    )
     if chosen is not None:
         spec["ingressClassName"] = chosen["metadata"]["name"]
 
@@ -38,7 +40,7 @@ def _annotations(obj: Object) -> dict[str, str]:
 
 
 def protect_in_use(attributes: AdmissionAttributes) -> None:
-    """StorageObjectInUseProtection: a finalizer keeps volumes and claims until nobody uses them."""
+    """StorageObjectInUseProtection: a finalizer keeps volumes and claims while they are in use."""
     if (attributes.group, attributes.resource) not in PROTECTED or attributes.subresource:
         return
     if attributes.operation == "CREATE":
@@ -46,7 +48,7 @@ def protect_in_use(attributes: AdmissionAttributes) -> None:
 
 
 def check_resize(attributes: AdmissionAttributes) -> None:
-    """PersistentVolumeClaimResize: a claim grows only if its class lets it."""
+    """PersistentVolumeClaimResize: a claim can grow only if its class allows expansion."""
     if not attributes.is_for("persistentvolumeclaims", operations=("UPDATE",)) or attributes.old is None:
         return
     new, old = attributes.new, attributes.old

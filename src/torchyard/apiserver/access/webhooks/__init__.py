@@ -1,6 +1,17 @@
-"""Admission by others: webhooks that change or refuse writes, and policies that refuse them by expressions.
+"""Dynamic admission: webhooks that change or reject writes, and ValidatingAdmissionPolicies.
 
-`dispatch.Webhooks` and `policies.Policies` take what is asked of the server (`asked.Asked`) and answer with the object
-and warnings, or raise the refusal. They need nothing of the server but a few look-ups; both are quick to say that there
-is nothing to do.
+`WebhookDispatcher` and `PolicyValidator` take the `VersionedAttributes` of a write and return the object and warnings,
+or raise the denial. They depend on the server only through a few callables, and return at once when nothing is
+configured.
+
+Read in this order:
+
+- `versioned_attributes`: a write as webhooks and policies see it.
+- `matching`: which writes a webhook or policy applies to.
+- `dispatch`: calls the webhooks and applies their patches.
+- `admission_review`: encodes and decodes AdmissionReviews.
+- `client`: the HTTPS client for webhooks.
+- `policies`, `policy_evaluation`, `policy_decision`: ValidatingAdmissionPolicies and their bindings.
+- `expressions`: compiles and evaluates the CEL expressions, match conditions included.
+- `strategies`: checks the expressions when a configuration or policy is written.
 """

@@ -1,4 +1,4 @@
-"""AdmissionReview: the question a webhook is asked, and what of its answer can be used."""
+"""AdmissionReview: encodes the request to a webhook and decodes its response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ API_VERSION = "admission.k8s.io/v1"
 
 
 class InvalidWebhookResponse(Exception):
-    """An answer that means nothing, and why."""
+    """A webhook response that cannot be used, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,51 +30,55 @@ class AdmissionResponse:
     warnings: tuple[str, ...] = ()
 
 
-def admission_request(asked: VersionedAttributes, original: VersionedAttributes) -> Object:
-    """The `request` of a review. `original` is what the client asked, in its own version."""
-    shown, first = asked.resource, original.resource
-    sub = {"subResource": asked.subresource} if asked.subresource else {}
-    said: Object = {
+def admission_request(attributes: VersionedAttributes, original: VersionedAttributes) -> Object:
+    """The `request` of a review. `original` is the write in the version that the client used."""
+    resource, original_resource = attributes.resource, original.resource
+    subresource = {"subResource": attributes.subresource} if attributes.subresource else {}
+    review_request: Object = {
         "uid": str(uuid.uuid4()),
-        "kind": _kind(shown, asked.subresource),
-        "resource": {"group": shown.group, "version": shown.version, "resource": shown.plural},
-        **sub,
-        "requestKind": _kind(first, asked.subresource),
-        "requestResource": {"group": first.group, "version": first.version, "resource": first.plural},
-        **({"requestSubResource": asked.subresource} if sub else {}),
+        "kind": _kind(resource, attributes.subresource),
+        "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
+        **subresource,
+        "requestKind": _kind(original_resource, attributes.subresource),
+        "requestResource": {
+            "group": original_resource.group,
+            "version": original_resource.version,
+            "resource": original_resource.plural,
+        },
+        **({"requestSubResource": attributes.subresource} if subresource else {}),
     }
-    if asked.name:
-        said["name"] = asked.name
-    if asked.namespace:
-        said["namespace"] = asked.namespace
-    return said | {
-        "operation": asked.operation,
-        "userInfo": asked.user,
-        "object": asked.obj,
-        "oldObject": asked.old,
-        "dryRun": asked.dry_run,
-        "options": asked.options or None,
+    if attributes.name:
+        review_request["name"] = attributes.name
+    if attributes.namespace:
+        review_request["namespace"] = attributes.namespace
+    return review_request | {
+        "operation": attributes.operation,
+        "userInfo": attributes.user,
+        "object": attributes.obj,
+        "oldObject": attributes.old,
+        "dryRun": attributes.dry_run,
+        "options": attributes.options or None,
     }
 
 
 def _kind(resource: Resource, subresource: str) -> Object:
-    known = resource.subresources.get(subresource)
-    gvk = known.gvk if known else resource.gvk
+    served_subresource = resource.subresources.get(subresource)
+    gvk = served_subresource.gvk if served_subresource else resource.gvk
     return {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
 
 
-def encode_review(asked: Object) -> bytes:
-    return orjson.dumps({"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": asked})
+def encode_review(review_request: Object) -> bytes:
+    return orjson.dumps({"kind": "AdmissionReview", "apiVersion": API_VERSION, "request": review_request})
 
 
 def decode_review(body: bytes) -> Object:
-    """The review of an answer's body. Raises BadAnswer in the words of the real server's decoder."""
+    """Decode a response body. Raises InvalidWebhookResponse with the real server's messages."""
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise InvalidWebhookResponse(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(review, dict):
-        raise InvalidWebhookResponse("couldn't get version/kind; json parse error: the answer is no object")
+        raise InvalidWebhookResponse("couldn't get version/kind; json parse error: the response is not an object")
     version, kind = review.get("apiVersion") or "", review.get("kind") or ""
     if kind != "AdmissionReview" or not version.startswith("admission.k8s.io/"):
         raise InvalidWebhookResponse(f'no kind "{kind}" is registered for version "{version}"')
@@ -87,7 +91,7 @@ def decode_review(body: bytes) -> Object:
 
 
 def parse_response(review: Object, uid: str, *, mutating: bool) -> AdmissionResponse:
-    """What a webhook answered. Raises BadAnswer where it answers something else than it was asked."""
+    """The response of a review. Raises InvalidWebhookResponse when it does not match the request."""
     response = review.get("response")
     if not isinstance(response, dict):
         raise InvalidWebhookResponse("webhook response was absent")
@@ -104,12 +108,12 @@ def parse_response(review: Object, uid: str, *, mutating: bool) -> AdmissionResp
         status=status if isinstance(status, dict) else None,
         patch=_operations(patch) if mutating and patch else [],
         patch_type=patch_type,
-        warnings=tuple(str(one) for one in response.get("warnings") or ()),
+        warnings=tuple(str(warning) for warning in response.get("warnings") or ()),
     )
 
 
 class UndecodablePatch(InvalidWebhookResponse):
-    """A patch that is not even JSON."""
+    """A patch that is not valid JSON."""
 
 
 def _operations(patch: str) -> list[Any]:
@@ -118,5 +122,5 @@ def _operations(patch: str) -> list[Any]:
     except (binascii.Error, orjson.JSONDecodeError, TypeError) as error:
         raise UndecodablePatch(str(error)) from None
     if not isinstance(operations, list):
-        raise UndecodablePatch("the patch is no list of operations")
+        raise UndecodablePatch("the patch is not a list of operations")
     return operations

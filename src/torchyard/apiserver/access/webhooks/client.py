@@ -1,4 +1,4 @@
-"""The HTTPS call of a webhook. Failures read as Go's HTTP client words them, since people search for those words."""
+"""The HTTPS client for webhooks. Error texts are those of Go's HTTP client, because users search for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiohttp.connector import NEEDS_CLEANUP_CLOSED
 
 from torchyard.api.objects import Object
 
-# From a service's namespace, name and port to the address it is reached at; LookupError if there is no such service.
+# From a service's namespace, name and port to the address and port of an endpoint. Raises LookupError without one.
 Resolve = Callable[[str, str, int], Awaitable[tuple[str, int]]]
 
 MAX_RESPONSE_BYTES = 3 * 1024 * 1024
@@ -27,15 +27,15 @@ _HEADERS = {
 
 
 class WebhookCallError(Exception):
-    """A call that brought no answer, and why."""
+    """A webhook call that returned no response body, and why."""
 
 
 class _BadStatus(ValueError):
-    """An answer whose HTTP status is the message: told without the URL."""
+    """A response with an error status; its message does not contain the URL."""
 
 
 class WebhookClient:
-    """Calls webhooks over kept connections. `close` when done; it opens again by itself."""
+    """Calls webhooks over persistent connections. `close` it when done; it reopens on the next call."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
@@ -47,23 +47,23 @@ class WebhookClient:
             await session.close()
 
     async def call(self, config: Object, body: bytes, seconds: int) -> bytes:
-        """POST a review; the body of the answer. Raises CallFailed."""
+        """POST a review and return the response body. Raises WebhookCallError."""
         service = config.get("service")
-        shown = f"{_service_url(service) if service else config.get('url') or ''}?timeout={seconds}s"
+        display_url = f"{_service_url(service) if service else config.get('url') or ''}?timeout={seconds}s"
         try:
-            url, host = shown, urlsplit(shown).hostname
+            url, host = display_url, urlsplit(display_url).hostname
             if service:
                 address, port = await self._address(service)
                 literal = f"[{address}]" if ":" in address else address
-                url = f"https://{literal}:{port}{urlsplit(shown).path}?timeout={seconds}s"
+                url = f"https://{literal}:{port}{urlsplit(display_url).path}?timeout={seconds}s"
             async with asyncio.timeout(seconds):
                 return await self._post(url, host or "", config.get("caBundle") or "", body)
         except _BadStatus as error:
             raise WebhookCallError(str(error)) from None
         except TimeoutError:
-            raise WebhookCallError(f'Post "{shown}": context deadline exceeded') from None
+            raise WebhookCallError(f'Post "{display_url}": context deadline exceeded') from None
         except (aiohttp.ClientError, OSError, LookupError, ValueError) as error:
-            raise WebhookCallError(f'Post "{shown}": {_worded(error)}') from None
+            raise WebhookCallError(f'Post "{display_url}": {_go_error_text(error)}') from None
 
     async def _address(self, service: Object) -> tuple[str, int]:
         name = service.get("name") or ""
@@ -73,7 +73,7 @@ class WebhookClient:
 
     async def _post(self, url: str, host: str, bundle: str, body: bytes) -> bytes:
         if self._session is None:
-            # Some Pythons leave a TLS connection half closed when its peer does not answer: aiohttp knows which.
+            # Some Python versions leave a TLS connection half closed when the peer is silent; aiohttp knows which.
             connector = aiohttp.TCPConnector(enable_cleanup_closed=NEEDS_CLEANUP_CLOSED)
             self._session = aiohttp.ClientSession(connector=connector)
         async with self._session.post(
@@ -83,9 +83,9 @@ class WebhookClient:
             ssl=_context(bundle),
             server_hostname=host if not _is_address(host) else None,
             allow_redirects=False,
-        ) as answer:
-            read = await answer.content.read(MAX_RESPONSE_BYTES)
-            return _checked(answer.status, answer.headers.get("Content-Type", ""), read)
+        ) as response:
+            body_read = await response.content.read(MAX_RESPONSE_BYTES)
+            return _check_status(response.status, response.headers.get("Content-Type", ""), body_read)
 
 
 def _service_url(service: Object) -> str:
@@ -100,7 +100,7 @@ def _is_address(host: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _context(bundle: str) -> ssl.SSLContext:
-    """Trust in the authorities of a caBundle, or in the machine's own."""
+    """A context that trusts the authorities of a caBundle, or the machine's own without one."""
     if not bundle:
         return ssl.create_default_context()
     try:
@@ -109,7 +109,7 @@ def _context(bundle: str) -> ssl.SSLContext:
         raise ValueError("unable to load root certificates: unable to parse bytes as PEM block") from None
 
 
-def _checked(status: int, content_type: str, body: bytes) -> bytes:
+def _check_status(status: int, content_type: str, body: bytes) -> bytes:
     if status == 404:
         raise _BadStatus("the server could not find the requested resource")
     if status >= 500:
@@ -121,20 +121,20 @@ def _checked(status: int, content_type: str, body: bytes) -> bytes:
     return body
 
 
-def _worded(error: Exception) -> str:
+def _go_error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         reason = getattr(error.certificate_error, "verify_message", str(error.certificate_error))
-        known = {
+        go_reasons = {
             "self-signed certificate": "certificate signed by unknown authority",
             "self signed certificate": "certificate signed by unknown authority",
             "unable to get local issuer certificate": "certificate signed by unknown authority",
             "certificate has expired": "certificate has expired or is not yet valid",
         }
-        return f"tls: failed to verify certificate: x509: {known.get(reason, reason)}"
+        return f"tls: failed to verify certificate: x509: {go_reasons.get(reason, reason)}"
     if isinstance(error, aiohttp.ClientConnectorError):
         refused = isinstance(error.os_error, ConnectionRefusedError)
-        why = "connect: connection refused" if refused else str(error.os_error)
-        return f"dial tcp {error.host}:{error.port}: {why}"
+        reason = "connect: connection refused" if refused else str(error.os_error)
+        return f"dial tcp {error.host}:{error.port}: {reason}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "EOF"
     return str(error)

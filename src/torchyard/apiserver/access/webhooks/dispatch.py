@@ -1,4 +1,4 @@
-"""Calling webhooks: who is called, in which order, and what their answers mean."""
+"""Calls admission webhooks in order and applies their responses."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from torchyard.apiserver.access.webhooks.matching import GetEquivalents, GetName
 from torchyard.apiserver.access.webhooks.versioned_attributes import VersionedAttributes
 from torchyard.apiserver.patch import json_patch
 
-# All configurations of `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
+# Returns all `mutatingwebhookconfigurations` or `validatingwebhookconfigurations`. Called for every write.
 GetConfigurations = Callable[[str], Iterable[Object]]
 DEFAULT_TIMEOUT = 10
 
 
 @dataclass(slots=True)
 class MutationResult:
-    """The object as webhooks left it (the same one if none changed it), and what they want the client to know."""
+    """The object after all mutating webhooks (the same object if none changed it), and their warnings."""
 
     obj: Object | None
     warnings: list[str] = field(default_factory=list)
 
 
 class WebhookDispatcher:
-    """Admission webhooks. Needs nothing but look-ups; `resolve` finds services, `equivalents` other versions."""
+    """Calls admission webhooks. `resolve` finds a service's address, `equivalents` other versions of a resource."""
 
     def __init__(
         self,
@@ -52,85 +52,92 @@ class WebhookDispatcher:
     async def close(self) -> None:
         await self._client.close()
 
-    async def mutate(self, asked: VersionedAttributes) -> MutationResult:
-        """Let webhooks change the object, one after the other. Raises the first refusal."""
-        admitted = MutationResult(asked.obj)
-        webhooks = self._of("mutatingwebhookconfigurations", asked)
-        curious: list[Object] = []  # called already, and want to see what later ones change
-        again: list[Object] = []
+    async def mutate(self, attributes: VersionedAttributes) -> MutationResult:
+        """Run the mutating webhooks one after the other. Raises the first denial."""
+        result = MutationResult(attributes.obj)
+        webhooks = self._webhooks_for("mutatingwebhookconfigurations", attributes)
+        reinvocable: list[Object] = []  # called already; called again if a later webhook changes the object
+        reinvoked: list[Object] = []
         for webhook in webhooks:
-            if await self._changes(webhook, asked, admitted):
-                again = list(curious)
+            if await self._invoke_mutating(webhook, attributes, result):
+                reinvoked = list(reinvocable)
             if webhook.get("reinvocationPolicy") == "IfNeeded":
-                curious.append(webhook)
-        for webhook in again:
-            await self._changes(webhook, asked, admitted)
-        return admitted
+                reinvocable.append(webhook)
+        for webhook in reinvoked:
+            await self._invoke_mutating(webhook, attributes, result)
+        return result
 
-    async def _changes(self, webhook: Object, asked: VersionedAttributes, admitted: MutationResult) -> bool:
-        """Whether a webhook changed the object; `admitted` has the new one then."""
-        current = asked.with_object(admitted.obj)
-        answer = await self._ask(webhook, current, mutating=True)
-        if answer is None:
+    async def _invoke_mutating(self, webhook: Object, attributes: VersionedAttributes, result: MutationResult) -> bool:
+        """Call one webhook and store its changes in `result`; returns whether there were any."""
+        current = attributes.with_object(result.obj)
+        response = await self._invoke(webhook, current, mutating=True)
+        if response is None:
             return False
-        admitted.warnings.extend(answer.warnings)
-        changed = _patched(webhook, current, answer)
-        if changed == admitted.obj:
+        result.warnings.extend(response.warnings)
+        patched = _apply_patch(webhook, current, response)
+        if patched == result.obj:
             return False
-        admitted.obj = changed
+        result.obj = patched
         return True
 
-    async def validate(self, asked: VersionedAttributes) -> list[str]:
-        """Ask all validating webhooks at once; the warnings. Raises a refusal."""
-        webhooks = self._of("validatingwebhookconfigurations", asked)
+    async def validate(self, attributes: VersionedAttributes) -> list[str]:
+        """Call all validating webhooks concurrently and return their warnings. Raises a denial."""
+        webhooks = self._webhooks_for("validatingwebhookconfigurations", attributes)
         if not webhooks:
             return []
-        answers = await asyncio.gather(
-            *(self._ask(one, asked, mutating=False) for one in webhooks), return_exceptions=True
+        responses = await asyncio.gather(
+            *(self._invoke(webhook, attributes, mutating=False) for webhook in webhooks), return_exceptions=True
         )
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return [said for answer in answers if isinstance(answer, AdmissionResponse) for said in answer.warnings]
+        for response in responses:
+            if isinstance(response, BaseException):
+                raise response
+        return [
+            warning
+            for response in responses
+            if isinstance(response, AdmissionResponse)
+            for warning in response.warnings
+        ]
 
-    def _of(self, plural: str, asked: VersionedAttributes) -> list[Object]:
+    def _webhooks_for(self, plural: str, attributes: VersionedAttributes) -> list[Object]:
         configurations = self._configurations(plural)
-        if not configurations or asked.is_exempt:
+        if not configurations or attributes.is_exempt:
             return []
-        by_name = sorted(configurations, key=lambda one: str(one["metadata"]["name"]))
-        return [webhook for one in by_name for webhook in one.get("webhooks") or ()]
+        by_name = sorted(configurations, key=lambda configuration: str(configuration["metadata"]["name"]))
+        return [webhook for configuration in by_name for webhook in configuration.get("webhooks") or ()]
 
-    async def _ask(self, webhook: Object, asked: VersionedAttributes, *, mutating: bool) -> AdmissionResponse | None:
-        """What a webhook says; None if it is not asked, or fails and may be ignored. Raises its refusal."""
-        meant = self._matcher.match(asked, webhook)
-        if meant is None or not _is_wanted(webhook, meant, asked):
+    async def _invoke(
+        self, webhook: Object, attributes: VersionedAttributes, *, mutating: bool
+    ) -> AdmissionResponse | None:
+        """A webhook's response; None if it does not apply, or fails with failurePolicy Ignore. Raises its denial."""
+        versioned = self._matcher.match(attributes, webhook)
+        if versioned is None or not _conditions_hold(webhook, versioned, attributes):
             return None
-        if asked.dry_run and webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
+        if attributes.dry_run and webhook.get("sideEffects") not in ("None", "NoneOnDryRun"):
             raise errors.bad_request(f'admission webhook "{webhook["name"]}" does not support dry run')
         try:
-            answer = await self._call(webhook, meant, asked, mutating=mutating)
+            response = await self._call(webhook, versioned, attributes, mutating=mutating)
         except _WebhookFailure as failure:
             if webhook.get("failurePolicy") == "Ignore":
                 return None
             raise errors.internal(f'failed calling webhook "{webhook["name"]}": {failure}') from None
-        if not answer.allowed:
-            raise _denied(webhook["name"], answer.status or {})
-        return answer
+        if not response.allowed:
+            raise _denied(webhook["name"], response.status or {})
+        return response
 
     async def _call(
-        self, webhook: Object, meant: VersionedAttributes, asked: VersionedAttributes, *, mutating: bool
+        self, webhook: Object, versioned: VersionedAttributes, attributes: VersionedAttributes, *, mutating: bool
     ) -> AdmissionResponse:
-        question = admission_review.admission_request(meant, asked)
+        review_request = admission_review.admission_request(versioned, attributes)
         timeout = webhook.get("timeoutSeconds") or DEFAULT_TIMEOUT
         try:
             body = await self._client.call(
-                webhook.get("clientConfig") or {}, admission_review.encode_review(question), timeout
+                webhook.get("clientConfig") or {}, admission_review.encode_review(review_request), timeout
             )
-            said = admission_review.decode_review(body)
+            review = admission_review.decode_review(body)
         except (WebhookCallError, InvalidWebhookResponse) as failure:
             raise _WebhookFailure(f"failed to call webhook: {failure}") from None
         try:
-            return admission_review.parse_response(said, question["uid"], mutating=mutating)
+            return admission_review.parse_response(review, review_request["uid"], mutating=mutating)
         except UndecodablePatch as failure:
             raise _WebhookFailure(f"received undecodable patch in webhook response: {failure}") from None
         except InvalidWebhookResponse as failure:
@@ -138,58 +145,58 @@ class WebhookDispatcher:
 
 
 class _WebhookFailure(Exception):
-    """A webhook that gave no usable answer: its failure policy decides."""
+    """A webhook that returned no usable response; its failurePolicy decides."""
 
 
-def _is_wanted(webhook: Object, meant: VersionedAttributes, asked: VersionedAttributes) -> bool:
+def _conditions_hold(webhook: Object, versioned: VersionedAttributes, attributes: VersionedAttributes) -> bool:
     conditions = webhook.get("matchConditions")
     if not conditions:
         return True
     from torchyard.apiserver.access.webhooks.expressions import ExpressionFailed, match_conditions_hold
 
     try:
-        return match_conditions_hold(conditions, meant, asked)
+        return match_conditions_hold(conditions, versioned, attributes)
     except ExpressionFailed as failure:
         if webhook.get("failurePolicy") == "Ignore":
             return False
-        raise asked.forbidden(str(failure)) from None
+        raise attributes.forbidden(str(failure)) from None
 
 
 def _denied(name: str, status: Object) -> StatusError:
-    """A refusal in the webhook's own words; never with a status that would mean success."""
-    denied = f'admission webhook "{name}" denied the request'
+    """The webhook's own status as an error; its code is never a success code."""
+    prefix = f'admission webhook "{name}" denied the request'
     reason = str(status.get("reason") or "")
-    said = str(status.get("message") or reason)
+    message = str(status.get("message") or reason)
     code = status.get("code")
     return StatusError(
         code if isinstance(code, int) and code >= 400 else 400,
         reason,
-        f"{denied}: {said}" if said else f"{denied} without explanation",
+        f"{prefix}: {message}" if message else f"{prefix} without explanation",
         details=status.get("details"),
     )
 
 
-def _patched(webhook: Object, asked: VersionedAttributes, answer: AdmissionResponse) -> Object | None:
-    """The object after a webhook's patch, in the form the server keeps."""
-    if not answer.patch:
-        return asked.obj
-    if asked.obj is None:
-        said = f'admission webhook "{webhook["name"]}" attempted to modify the object'
-        raise errors.internal(f"{said}, which is not supported for this operation")
-    if answer.patch_type != "JSONPatch":
+def _apply_patch(webhook: Object, attributes: VersionedAttributes, response: AdmissionResponse) -> Object | None:
+    """The object after a webhook's patch, decoded and defaulted."""
+    if not response.patch:
+        return attributes.obj
+    if attributes.obj is None:
+        message = f'admission webhook "{webhook["name"]}" attempted to modify the object'
+        raise errors.internal(f"{message}, which is not supported for this operation")
+    if response.patch_type != "JSONPatch":
         raise errors.internal(
-            f'failed calling webhook "{webhook["name"]}": unsupported patch type "{answer.patch_type}"'
+            f'failed calling webhook "{webhook["name"]}": unsupported patch type "{response.patch_type}"'
         )
     try:
-        patched = json_patch.apply_json_patch(asked.obj, json_patch.check_operations(answer.patch))
-        return _normalised(patched, asked)
+        patched = json_patch.apply_json_patch(attributes.obj, json_patch.check_operations(response.patch))
+        return _normalize(patched, attributes)
     except (StatusError, DecodeError) as error:
         raise errors.internal(error.message) from None
 
 
-def _normalised(obj: Object, asked: VersionedAttributes) -> Object:
-    """What a webhook leaves is read, and completed, as if a client had sent it."""
-    resource = asked.resource
+def _normalize(obj: Object, attributes: VersionedAttributes) -> Object:
+    """Decode and default an object as if a client had sent it."""
+    resource = attributes.resource
     if resource.custom is not None:
         resource.custom.prune(obj)
     elif resource.type is not None:

@@ -1,4 +1,4 @@
-"""Expressions of admission: match conditions, and what policies demand."""
+"""CEL expressions of admission: match conditions and policy validations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchyard.apiserver.cel.library import kubernetes_library
 from torchyard.apiserver.cel.program import Program, compile_expression
 from torchyard.apiserver.cel.types import BOOL, DYN, CelType
 
-# What one expression may cost: some tenths of a second at worst.
+# The cost limit of one expression: some tenths of a second at worst.
 COST_LIMIT = 300_000
 
 VariableTypes = tuple[tuple[str, CelType], ...]
@@ -22,38 +22,38 @@ CONDITION_VARIABLES: VariableTypes = (("object", DYN), ("oldObject", DYN), ("req
 
 
 class ExpressionFailed(Exception):
-    """An expression that came to no result."""
+    """An expression that could not be evaluated."""
 
 
 @lru_cache(maxsize=1024)
-def compiled_program(expression: str, names: VariableTypes, wanted: CelType | None) -> Program:
-    """A compiled expression, kept. Raises ValueError in the words of the real server."""
+def compiled_program(expression: str, variables: VariableTypes, result_type: CelType | None) -> Program:
+    """The compiled expression, cached. Raises ValueError with the real server's message."""
     try:
-        compiled = compile_expression(expression, dict(names), kubernetes_library())
+        compiled = compile_expression(expression, dict(variables), kubernetes_library())
     except CompileError as error:
         raise ValueError(f"compilation failed: {error.message}") from None
-    if wanted is not None and compiled.type != wanted:
-        raise ValueError(f"must evaluate to {wanted} but got {compiled.type}")
+    if result_type is not None and compiled.type != result_type:
+        raise ValueError(f"must evaluate to {result_type} but got {compiled.type}")
     return compiled
 
 
-def expression_variables(asked: VersionedAttributes, original: VersionedAttributes) -> Object:
-    """The variables every expression sees."""
-    shown = admission_request(asked, original)
+def expression_variables(attributes: VersionedAttributes, original: VersionedAttributes) -> Object:
+    """The values of the variables that every expression can use."""
+    review_request = admission_request(attributes, original)
     return {
-        "object": asked.obj,
-        "oldObject": asked.old,
-        "request": {k: v for k, v in shown.items() if k not in _HIDDEN},
+        "object": attributes.obj,
+        "oldObject": attributes.old,
+        "request": {k: v for k, v in review_request.items() if k not in _HIDDEN},
     }
 
 
 _HIDDEN = frozenset({"uid", "object", "oldObject"})
 
 
-def evaluate(expression: str, variables: Object, names: VariableTypes, wanted: CelType | None) -> Any:
+def evaluate(expression: str, variables: Object, types: VariableTypes, result_type: CelType | None) -> Any:
     """The value of an expression. Raises ExpressionFailed."""
     try:
-        return compiled_program(expression, names, wanted).evaluate(variables, CostBudget(COST_LIMIT))
+        return compiled_program(expression, types, result_type).evaluate(variables, CostBudget(COST_LIMIT))
     except ValueError as error:
         raise ExpressionFailed(str(error)) from None
     except EvaluationError as error:
@@ -62,9 +62,11 @@ def evaluate(expression: str, variables: Object, names: VariableTypes, wanted: C
         raise ExpressionFailed(f"validation failed due to running out of cost budget: '{expression}'") from None
 
 
-def match_conditions_hold(conditions: list[Object], asked: VersionedAttributes, original: VersionedAttributes) -> bool:
-    """Whether all match conditions hold; one that does not outweighs one that failed. Raises ExpressionFailed."""
-    variables = expression_variables(asked, original)
+def match_conditions_hold(
+    conditions: list[Object], attributes: VersionedAttributes, original: VersionedAttributes
+) -> bool:
+    """Whether all match conditions hold; a false one takes precedence over a failed one. Raises ExpressionFailed."""
+    variables = expression_variables(attributes, original)
     failed: ExpressionFailed | None = None
     for condition in conditions:
         try:

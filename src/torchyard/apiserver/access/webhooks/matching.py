@@ -1,4 +1,4 @@
-"""Which writes a webhook or a policy is asked about: rules, and selectors of namespaces and objects."""
+"""Which writes a webhook or policy applies to: rules, and namespace and object selectors."""
 
 from __future__ import annotations
 
@@ -16,86 +16,88 @@ GetEquivalents = Callable[[Resource], Iterable[Resource]]
 
 
 class Matcher:
-    """Decides with what it can look up: namespaces, and other versions of a resource."""
+    """Matches writes against rules and selectors; looks up namespaces and equivalent resources."""
 
     def __init__(self, namespace: GetNamespace, equivalents: GetEquivalents) -> None:
         self._namespace = namespace
         self._equivalents = equivalents
 
     def match(
-        self, asked: VersionedAttributes, constraints: Mapping[str, Any], rules: str = "rules"
+        self, attributes: VersionedAttributes, constraints: Mapping[str, Any], rules: str = "rules"
     ) -> VersionedAttributes | None:
-        """What to ask, in the version the rules name; None if they do not mean it. Nothing said means nothing meant."""
-        if not self._is_selected(asked, constraints):
+        """The write in the version that the rules name; None if they do not match. No rules match nothing."""
+        if not self._is_selected(attributes, constraints):
             return None
-        return self.version(asked, constraints.get(rules) or (), constraints.get("matchPolicy") or "Equivalent")
+        return self.match_version(
+            attributes, constraints.get(rules) or (), constraints.get("matchPolicy") or "Equivalent"
+        )
 
-    def version(
-        self, asked: VersionedAttributes, rules: Iterable[Mapping[str, Any]], policy: str
+    def match_version(
+        self, attributes: VersionedAttributes, rules: Iterable[Mapping[str, Any]], policy: str
     ) -> VersionedAttributes | None:
         rules = list(rules)
-        if any(_matches(rule, asked, asked.resource) for rule in rules):
-            return asked
+        if any(_matches(rule, attributes, attributes.resource) for rule in rules):
+            return attributes
         if policy == "Equivalent":
-            for other in self._equivalents(asked.resource):
-                if any(_matches(rule, asked, other) for rule in rules):
-                    return _converted(asked, other)
+            for equivalent in self._equivalents(attributes.resource):
+                if any(_matches(rule, attributes, equivalent) for rule in rules):
+                    return _convert(attributes, equivalent)
         return None
 
-    def _is_selected(self, asked: VersionedAttributes, constraints: Mapping[str, Any]) -> bool:
-        wanted = constraints.get("objectSelector")
-        if wanted and not any(from_object(wanted).matches(labels) for labels in asked.labels()):
+    def _is_selected(self, attributes: VersionedAttributes, constraints: Mapping[str, Any]) -> bool:
+        selector = constraints.get("objectSelector")
+        if selector and not any(from_object(selector).matches(labels) for labels in attributes.labels()):
             return False
-        wanted = constraints.get("namespaceSelector")
-        if not wanted:
+        selector = constraints.get("namespaceSelector")
+        if not selector:
             return True
-        labels = self._namespace_labels(asked)
-        return labels is None or from_object(wanted).matches(labels)
+        labels = self._namespace_labels(attributes)
+        return labels is None or from_object(selector).matches(labels)
 
-    def _namespace_labels(self, asked: VersionedAttributes) -> Object | None:
-        """The labels a namespace selector is about; None for what belongs to no namespace, which it always selects."""
-        if asked.resource.group == "" and asked.resource.plural == "namespaces":
-            # a namespace is selected by what it is, or is about to be
-            return next(iter(asked.labels()), {})
-        if not asked.resource.namespaced:
+    def _namespace_labels(self, attributes: VersionedAttributes) -> Object | None:
+        """The labels for a namespace selector; None for cluster-scoped objects, which every selector matches."""
+        if attributes.resource.group == "" and attributes.resource.plural == "namespaces":
+            # a namespace is matched by its own labels, new ones first
+            return next(iter(attributes.labels()), {})
+        if not attributes.resource.namespaced:
             return None
-        found = self._namespace(asked.namespace)
-        return ((found or {}).get("metadata") or {}).get("labels") or {}
+        namespace = self._namespace(attributes.namespace)
+        return ((namespace or {}).get("metadata") or {}).get("labels") or {}
 
 
-def _matches(rule: Mapping[str, Any], asked: VersionedAttributes, resource: Resource) -> bool:
+def _matches(rule: Mapping[str, Any], attributes: VersionedAttributes, resource: Resource) -> bool:
     names = rule.get("resourceNames") or ()
     return (
-        _has(rule.get("operations"), asked.operation)
+        _has(rule.get("operations"), attributes.operation)
         and _has(rule.get("apiGroups"), resource.group)
         and _has(rule.get("apiVersions"), resource.version)
         and _matches_scope(rule.get("scope") or "*", resource)
-        and _matches_resource(rule.get("resources") or (), resource.plural, asked.subresource)
-        and (not names or asked.name in names)
+        and _matches_resource(rule.get("resources") or (), resource.plural, attributes.subresource)
+        and (not names or attributes.name in names)
     )
 
 
-def _has(wanted: Iterable[str] | None, value: str) -> bool:
-    return any(one in ("*", value) for one in wanted or ())
+def _has(allowed: Iterable[str] | None, value: str) -> bool:
+    return any(entry in ("*", value) for entry in allowed or ())
 
 
 def _matches_scope(scope: str, resource: Resource) -> bool:
     return scope == "*" or (scope == "Namespaced") == resource.namespaced
 
 
-def _matches_resource(wanted: Iterable[str], plural: str, subresource: str) -> bool:
+def _matches_resource(patterns: Iterable[str], plural: str, subresource: str) -> bool:
     """`pods`, `pods/status`, `pods/*`, `*/status`, `*/*`, and `*`, which means no subresource."""
-    for one in wanted:
-        resource, slash, sub = one.partition("/")
+    for pattern in patterns:
+        resource, slash, sub = pattern.partition("/")
         if resource in ("*", plural) and ((sub in ("*", subresource)) if slash else not subresource):
             return True
     return False
 
 
-def _converted(asked: VersionedAttributes, resource: Resource) -> VersionedAttributes:
-    """The same write in another version; custom resources differ by nothing else."""
+def _convert(attributes: VersionedAttributes, resource: Resource) -> VersionedAttributes:
+    """The same write in another version; only apiVersion and kind change."""
 
-    def shown(obj: Object | None) -> Object | None:
+    def converted(obj: Object | None) -> Object | None:
         return None if obj is None else {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
 
-    return replace(asked, resource=resource, obj=shown(asked.obj), old=shown(asked.old))
+    return replace(attributes, resource=resource, obj=converted(attributes.obj), old=converted(attributes.old))

@@ -1,6 +1,6 @@
-"""Webhook configurations and admission policies as kinds: their expressions must compile.
+"""Strategies of webhook configurations and admission policies that also compile their expressions.
 
-Whether an expression compiles can only be told with the language at hand, which the ground does not know.
+The strategies in `api` cannot do this, because `api` does not know CEL.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ GROUP = "admissionregistration.k8s.io"
 
 
 def with_expression_checks(resources: Iterable[Resource]) -> Iterable[Resource]:
-    """The resources, with those that hold expressions having them checked."""
-    for one in resources:
-        strategy = _STRATEGIES.get(one.plural) if one.group == GROUP else None
-        yield replace(one, strategy=strategy) if strategy else one
+    """The resources, with strategies that compile the expressions of those that have any."""
+    for resource in resources:
+        strategy = _STRATEGIES.get(resource.plural) if resource.group == GROUP else None
+        yield replace(resource, strategy=strategy) if strategy else resource
 
 
 class _ValidatingWebhooks(ValidatingWebhookStrategy):
@@ -51,9 +51,9 @@ _STRATEGIES: dict[str, Strategy] = {
 
 def _webhook_errors(configuration: Object) -> list[FieldError]:
     conditions = [
-        (condition, f"webhooks[{index}].matchConditions[{place}].expression")
+        (condition, f"webhooks[{index}].matchConditions[{position}].expression")
         for index, webhook in enumerate(configuration.get("webhooks") or ())
-        for place, condition in enumerate(webhook.get("matchConditions") or ())
+        for position, condition in enumerate(webhook.get("matchConditions") or ())
     ]
     if not conditions:
         return []

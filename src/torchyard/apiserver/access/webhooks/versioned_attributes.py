@@ -1,4 +1,4 @@
-"""What is asked of the server, as admission sees it."""
+"""The attributes of a write in the version that a webhook or policy asks for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchyard.apiserver.access.admission.attributes import Operation
 
 @dataclass(frozen=True, slots=True)
 class VersionedAttributes:
-    """A write before it happens. `obj` is None for DELETE, `old` for CREATE; `user` is a UserInfo."""
+    """A write before it is stored. `obj` is None for DELETE, `old` is None for CREATE; `user` is a UserInfo."""
 
     operation: Operation
     resource: Resource
@@ -29,19 +29,19 @@ class VersionedAttributes:
         return replace(self, obj=obj)
 
     def labels(self) -> list[Object]:
-        """The labels of the new and of the old object, where there are such."""
-        return [(one.get("metadata") or {}).get("labels") or {} for one in (self.obj, self.old) if one is not None]
+        """The labels of the new and the old object, as far as they exist."""
+        return [(obj.get("metadata") or {}).get("labels") or {} for obj in (self.obj, self.old) if obj is not None]
 
     @property
     def is_exempt(self) -> bool:
-        """Nobody can lock themselves out: what configures admission is not subject to it."""
-        return self.resource.group == "admissionregistration.k8s.io" and self.resource.plural in _CONFIGURES
+        """Whether the write configures admission; it is exempt, so that no configuration blocks its own removal."""
+        return self.resource.group == "admissionregistration.k8s.io" and self.resource.plural in _ADMISSION_RESOURCES
 
-    def forbidden(self, why: str) -> errors.StatusError:
-        return errors.forbidden(self.resource.plural, self.resource.group, self.name, why)
+    def forbidden(self, reason: str) -> errors.StatusError:
+        return errors.forbidden(self.resource.plural, self.resource.group, self.name, reason)
 
 
-_CONFIGURES = frozenset(
+_ADMISSION_RESOURCES = frozenset(
     (
         "validatingwebhookconfigurations",
         "mutatingwebhookconfigurations",

@@ -1,4 +1,8 @@
-"""The functions that expressions may call: CEL's own, and those Kubernetes adds."""
+"""The functions that expressions can call: CEL's own, and those that Kubernetes adds.
+
+CEL: `standard` (operators, conversions), `times`, `strings`, `string_format`, `lists`, `sets`, `optionals`.
+Kubernetes: `regexes`, `urls`, `quantities`, `network`, `semver`, `named_formats`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from torchyard.apiserver.cel.functions import Library
 
 @cache
 def kubernetes_library() -> Library:
-    """Everything a rule of a custom resource may use."""
+    """All functions that validation rules and admission policies can use."""
     from torchyard.apiserver.cel.library import (
         lists,
         named_formats,

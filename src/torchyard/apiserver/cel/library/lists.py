@@ -17,7 +17,7 @@ _COMPARABLE = (INT, UINT, DOUBLE, BOOL, DURATION, TIMESTAMP, STRING, BYTES)
 
 def _is_sorted(budget: CostBudget, items: list[Any]) -> bool:
     budget.spend(traversal_cost(items))
-    return all(compare(one, other) <= 0 for one, other in itertools.pairwise(items))
+    return all(compare(left, right) <= 0 for left, right in itertools.pairwise(items))
 
 
 def _sum(budget: CostBudget, items: list[Any]) -> Any:
@@ -35,36 +35,39 @@ def _extreme(name: str, sign: int) -> Any:
         budget.spend(traversal_cost(items))
         if not items:
             raise EvaluationError(f"{name} called on empty list")
-        found = items[0]
+        extreme = items[0]
         for item in items[1:]:
-            if compare(item, found) * sign > 0:
-                found = item
-        return found
+            if compare(item, extreme) * sign > 0:
+                extreme = item
+        return extreme
 
     return run
 
 
 def _position(*, last: bool) -> Any:
-    def run(budget: CostBudget, items: list[Any], wanted: Any) -> int:
+    def run(budget: CostBudget, items: list[Any], item: Any) -> int:
         budget.spend(traversal_cost(items))
         positions = range(len(items) - 1, -1, -1) if last else range(len(items))
-        return next((at for at in positions if equal(items[at], wanted)), -1)
+        return next((index for index in positions if equal(items[index], item)), -1)
 
     return run
 
 
 FUNCTIONS: tuple[FunctionDecl, ...] = (
     function(
-        "isSorted", _is_sorted, *(member_overload(list_of(one), result=BOOL) for one in _COMPARABLE), metered=True
+        "isSorted", _is_sorted, *(member_overload(list_of(kind), result=BOOL) for kind in _COMPARABLE), metered=True
     ),
     function(
-        "sum", _sum, *(member_overload(list_of(one), result=one) for one in (INT, UINT, DOUBLE, DURATION)), metered=True
+        "sum",
+        _sum,
+        *(member_overload(list_of(kind), result=kind) for kind in (INT, UINT, DOUBLE, DURATION)),
+        metered=True,
     ),
     function(
-        "min", _extreme("min", -1), *(member_overload(list_of(one), result=one) for one in _COMPARABLE), metered=True
+        "min", _extreme("min", -1), *(member_overload(list_of(kind), result=kind) for kind in _COMPARABLE), metered=True
     ),
     function(
-        "max", _extreme("max", 1), *(member_overload(list_of(one), result=one) for one in _COMPARABLE), metered=True
+        "max", _extreme("max", 1), *(member_overload(list_of(kind), result=kind) for kind in _COMPARABLE), metered=True
     ),
     function("indexOf", _position(last=False), member_overload(list_of(A), A, result=INT), metered=True),
     function("lastIndexOf", _position(last=True), member_overload(list_of(A), A, result=INT), metered=True),

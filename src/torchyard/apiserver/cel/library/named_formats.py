@@ -1,4 +1,4 @@
-"""Named formats: `format.dns1123Label().validate("a")` answers nothing, or what is wrong."""
+"""Named formats: `format.dns1123Label().validate("a")` returns none, or the problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import ClassVar
 from torchyard.api import names
 from torchyard.apiserver.cel.errors import EvaluationError
 from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
-from torchyard.apiserver.cel.library.times import date_of, timestamp_of
+from torchyard.apiserver.cel.library.times import parse_date, parse_timestamp
 from torchyard.apiserver.cel.library.urls import is_url
 from torchyard.apiserver.cel.types import STRING, list_of, opaque, optional_of
 from torchyard.apiserver.cel.values import NONE, Optional
@@ -27,16 +27,16 @@ class NamedFormat:
 
 
 def _prefix(problems: Problems) -> Problems:
-    """A prefix of a name may end in a dash."""
+    """The check for a name prefix, which may end in a dash."""
     return lambda text: problems(f"{text[:-1]}a" if text.endswith("-") else text)
 
 
-def _readable(read: Callable[[str], object], said: str) -> Problems:
+def _parses(read: Callable[[str], object], problem: str) -> Problems:
     def problems(text: str) -> list[str]:
         try:
             read(text)
         except (EvaluationError, ValueError, binascii.Error):
-            return [said]
+            return [problem]
         return []
 
     return problems
@@ -54,9 +54,9 @@ _FORMATS: dict[str, Problems] = {
     "dns1035LabelPrefix": _prefix(names.dns1035_problems),
     "uri": lambda text: [] if is_url(text) else ["invalid URI"],
     "uuid": lambda text: [] if _is_uuid(text) else [_UUID],
-    "byte": _readable(lambda text: base64.b64decode(text, validate=True), "invalid base64"),
-    "date": _readable(date_of, "invalid date"),
-    "datetime": _readable(timestamp_of, "invalid datetime"),
+    "byte": _parses(lambda text: base64.b64decode(text, validate=True), "invalid base64"),
+    "date": _parses(parse_date, "invalid date"),
+    "datetime": _parses(parse_timestamp, "invalid datetime"),
 }
 
 

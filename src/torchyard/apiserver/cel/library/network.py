@@ -29,8 +29,8 @@ class Cidr:
     interface: _Interface
 
 
-def _read(text: str) -> _Address:
-    """An address; none with a zone, and no IPv4 address in IPv6's clothes."""
+def _parse_address(text: str) -> _Address:
+    """Parse an address; zones and IPv4-mapped IPv6 addresses are not allowed."""
     if "%" in text or re.match(r"(?i)::ffff:\d+\.", text):
         raise ValueError(text)
     address = ipaddress.ip_address(text)
@@ -41,15 +41,17 @@ def _read(text: str) -> _Address:
 
 def _ip(text: str) -> Ip:
     try:
-        return Ip(_read(text))
+        return Ip(_parse_address(text))
     except ValueError:
-        said = f'IP Address "{text}" parse error during conversion from string: ParseAddr("{text}"): unable to parse IP'
-        raise EvaluationError(said) from None
+        message = (
+            f'IP Address "{text}" parse error during conversion from string: ParseAddr("{text}"): unable to parse IP'
+        )
+        raise EvaluationError(message) from None
 
 
 def _is_ip(text: str) -> bool:
     try:
-        _read(text)
+        _parse_address(text)
     except ValueError:
         return False
     return True
@@ -60,11 +62,11 @@ def _cidr(text: str) -> Cidr:
         address, slash, length = text.partition("/")
         if not slash or not length.isdigit():
             raise ValueError(text)
-        _read(address)
+        _parse_address(address)
         return Cidr(ipaddress.ip_interface(text))
     except ValueError:
-        said = "network address parse error during conversion from string"
-        raise EvaluationError(f"{said}: {said}: netip.ParsePrefix(\"{text}\"): no '/'") from None
+        message = "network address parse error during conversion from string"
+        raise EvaluationError(f"{message}: {message}: netip.ParsePrefix(\"{text}\"): no '/'") from None
 
 
 def _is_cidr(text: str) -> bool:

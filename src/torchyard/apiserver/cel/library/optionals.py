@@ -1,4 +1,4 @@
-"""Values that may be missing."""
+"""Optional values."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("hasValue", lambda optional: optional.present, member_overload(_OPTIONAL, result=BOOL)),
     function("value", _value, member_overload(_OPTIONAL, result=A)),
     function(
-        "or", lambda one, other: one if one.present else other, member_overload(_OPTIONAL, _OPTIONAL, result=_OPTIONAL)
+        "or",
+        lambda left, right: left if left.present else right,
+        member_overload(_OPTIONAL, _OPTIONAL, result=_OPTIONAL),
     ),
     function(
-        "orValue", lambda one, other: one.value if one.present else other, member_overload(_OPTIONAL, A, result=A)
+        "orValue", lambda left, right: left.value if left.present else right, member_overload(_OPTIONAL, A, result=A)
     ),
     function(
         "first", lambda items: Optional(items[0]) if items else NONE, member_overload(list_of(A), result=_OPTIONAL)

@@ -1,4 +1,4 @@
-"""Amounts such as `100m` and `1.5Gi`."""
+"""Quantities such as `100m` and `1.5Gi`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class QuantityValue(Quantity):
 
 def _parse(text: str) -> QuantityValue:
     try:
-        found = quantity.parse(text)
+        parsed = quantity.parse(text)
     except QuantityError as error:
         raise EvaluationError(error.message) from None
-    return QuantityValue(found.nano, found.format)
+    return QuantityValue(parsed.nano, parsed.format)
 
 
 def _is_quantity(text: str) -> bool:
@@ -62,13 +62,13 @@ FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("isInteger", _is_integer, member_overload(_QUANTITY, result=BOOL)),
     function("asInteger", _as_integer, member_overload(_QUANTITY, result=INT)),
     function("asApproximateFloat", lambda value: value.nano / NANO, member_overload(_QUANTITY, result=DOUBLE)),
-    function("isGreaterThan", lambda one, other: one.nano > other.nano, _COMPARE),
-    function("isLessThan", lambda one, other: one.nano < other.nano, _COMPARE),
+    function("isGreaterThan", lambda left, right: left.nano > right.nano, _COMPARE),
+    function("isLessThan", lambda left, right: left.nano < right.nano, _COMPARE),
     function(
         "compareTo",
-        lambda one, other: (one.nano > other.nano) - (one.nano < other.nano),
+        lambda left, right: (left.nano > right.nano) - (left.nano < right.nano),
         member_overload(_QUANTITY, _QUANTITY, result=INT),
     ),
-    function("add", lambda one, other: QuantityValue(one.nano + _nano(other), one.format), *_COMBINE),
-    function("sub", lambda one, other: QuantityValue(one.nano - _nano(other), one.format), *_COMBINE),
+    function("add", lambda left, right: QuantityValue(left.nano + _nano(right), left.format), *_COMBINE),
+    function("sub", lambda left, right: QuantityValue(left.nano - _nano(right), left.format), *_COMBINE),
 )

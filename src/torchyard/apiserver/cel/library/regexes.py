@@ -1,4 +1,4 @@
-"""Regular expressions, in RE2's syntax and time."""
+"""Regular expressions, with RE2's syntax and linear time."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def _matches(budget: CostBudget, text: str, expression: str) -> bool:
 
 
 def _find(budget: CostBudget, text: str, expression: str) -> str:
-    found = _pattern(budget, text, expression).search(text)
-    return str(found.group()) if found else ""
+    match = _pattern(budget, text, expression).search(text)
+    return str(match.group()) if match else ""
 
 
 def _find_all(budget: CostBudget, text: str, expression: str, limit: int = -1) -> list[str]:
     compiled = _pattern(budget, text, expression)
-    found: list[str] = []
+    matches: list[str] = []
     for match in compiled.finditer(text):
-        if 0 <= limit <= len(found):
+        if 0 <= limit <= len(matches):
             break
-        found.append(match.group())
-    return found
+        matches.append(match.group())
+    return matches
 
 
 FUNCTIONS: tuple[FunctionDecl, ...] = (

@@ -22,12 +22,16 @@ _LOOSE = re.compile(r"v?0*(\d+)(?:\.0*(\d+))?(?:\.0*(\d+))?(.*)")
 class Semver:
     cel_name: ClassVar[str] = "kubernetes.Semver"
     numbers: tuple[int, int, int]
-    before: str = ""  # what stands after a dash: alpha.1
+    prerelease: str = ""  # the part after the dash: alpha.1
 
     def order(self) -> tuple[object, ...]:
-        """A key that sorts versions; one without anything after a dash comes last."""
-        parts = [(0, int(one), "") if one.isdigit() else (1, 0, one) for one in self.before.split(".") if one]
-        return (*self.numbers, not self.before, parts)
+        """A sort key; a version without a prerelease part sorts after those with one."""
+        parts = [
+            (0, int(identifier), "") if identifier.isdigit() else (1, 0, identifier)
+            for identifier in self.prerelease.split(".")
+            if identifier
+        ]
+        return (*self.numbers, not self.prerelease, parts)
 
 
 def _normalized(text: str) -> str:
@@ -44,8 +48,8 @@ def _parse(text: str, normalize: bool = False) -> Semver:
         raise EvaluationError(
             "No Major.Minor.Patch elements found" if text.count(".") < 2 else f'Invalid semantic version "{text}"'
         )
-    major, minor, patch, before = match.groups()
-    return Semver((int(major), int(minor), int(patch)), before or "")
+    major, minor, patch, prerelease = match.groups()
+    return Semver((int(major), int(minor), int(patch)), prerelease or "")
 
 
 def _is_semver(text: str, normalize: bool = False) -> bool:
@@ -56,9 +60,9 @@ def _is_semver(text: str, normalize: bool = False) -> bool:
     return True
 
 
-def _compare(one: Semver, other: Semver) -> int:
-    left, right = one.order(), other.order()
-    return (left > right) - (left < right)
+def _compare(first: Semver, second: Semver) -> int:
+    first_key, second_key = first.order(), second.order()
+    return (first_key > second_key) - (first_key < second_key)
 
 
 _READ = (overload(STRING, result=_SEMVER), overload(STRING, BOOL, result=_SEMVER))
@@ -69,8 +73,12 @@ FUNCTIONS: tuple[FunctionDecl, ...] = (
     function("minor", lambda version: version.numbers[1], member_overload(_SEMVER, result=INT)),
     function("patch", lambda version: version.numbers[2], member_overload(_SEMVER, result=INT)),
     function("compareTo", _compare, member_overload(_SEMVER, _SEMVER, result=INT)),
-    function("isLessThan", lambda one, other: _compare(one, other) < 0, member_overload(_SEMVER, _SEMVER, result=BOOL)),
     function(
-        "isGreaterThan", lambda one, other: _compare(one, other) > 0, member_overload(_SEMVER, _SEMVER, result=BOOL)
+        "isLessThan", lambda first, second: _compare(first, second) < 0, member_overload(_SEMVER, _SEMVER, result=BOOL)
+    ),
+    function(
+        "isGreaterThan",
+        lambda first, second: _compare(first, second) > 0,
+        member_overload(_SEMVER, _SEMVER, result=BOOL),
     ),
 )

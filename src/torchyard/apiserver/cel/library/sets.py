@@ -1,4 +1,4 @@
-"""Lists taken as sets."""
+"""Set operations on lists."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _TWO = overload(list_of(A), list_of(A), result=BOOL)
 FUNCTIONS: tuple[FunctionDecl, ...] = (
     function(
         "sets.contains",
-        lambda budget, one, other: _keys(budget, one) >= _keys(budget, other),
+        lambda budget, left, right: _keys(budget, left) >= _keys(budget, right),
         _TWO,
         metered=True,
     ),
     function(
         "sets.equivalent",
-        lambda budget, one, other: _keys(budget, one) == _keys(budget, other),
+        lambda budget, left, right: _keys(budget, left) == _keys(budget, right),
         _TWO,
         metered=True,
     ),
     function(
         "sets.intersects",
-        lambda budget, one, other: not _keys(budget, one).isdisjoint(_keys(budget, other)),
+        lambda budget, left, right: not _keys(budget, left).isdisjoint(_keys(budget, right)),
         _TWO,
         metered=True,
     ),

@@ -1,4 +1,4 @@
-"""Operators, sizes, indexes and conversions."""
+"""The standard functions: operators, size, index and type conversions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from torchyard.apiserver.cel.cost_budget import CostBudget
 from torchyard.apiserver.cel.errors import EvaluationError, conversion_error, no_such_overload
 from torchyard.apiserver.cel.functions import FunctionDecl, function, member_overload, overload
-from torchyard.apiserver.cel.library.times import duration_text, timestamp_text
+from torchyard.apiserver.cel.library.times import format_duration, format_timestamp
 from torchyard.apiserver.cel.types import (
     BOOL,
     BYTES,
@@ -62,7 +62,7 @@ def add(budget: CostBudget, left: Any, right: Any) -> Any:
             if isinstance(left, (SetList, MapList))
             else len(left) + len(right)
         )
-        return _joined(left, right)
+        return _concatenate(left, right)
     if isinstance(left, bytes):
         budget.spend_text(len(left) + len(right))
         return left + right
@@ -75,15 +75,15 @@ def add(budget: CostBudget, left: Any, right: Any) -> Any:
     return number(left + right, left)
 
 
-def _joined(left: list[Any], right: list[Any]) -> list[Any]:
-    """Two lists; a set takes what it has not, and a map-like list replaces what has the same keys."""
+def _concatenate(left: list[Any], right: list[Any]) -> list[Any]:
+    """Concatenate two lists; a set skips duplicates, and a map list replaces items with the same keys."""
     if isinstance(left, SetList):
-        known = {hashable(item) for item in left}
-        return SetList([*left, *(item for item in right if hashable(item) not in known)])
+        present = {hashable(item) for item in left}
+        return SetList([*left, *(item for item in right if hashable(item) not in present)])
     if isinstance(left, MapList):
         newer = {left.key(item): item for item in right}
-        kept = [newer.pop(left.key(item), item) for item in left]
-        return MapList([*kept, *newer.values()], left.keys)
+        merged = [newer.pop(left.key(item), item) for item in left]
+        return MapList([*merged, *newer.values()], left.keys)
     return [*left, *right]
 
 
@@ -130,46 +130,46 @@ def _in_list(budget: CostBudget, item: Any, items: Any) -> bool:
     if isinstance(items, dict):
         return _in_map(item, items)
     budget.spend(traversal_cost(items))
-    return any(equal(item, one) for one in items)
+    return any(equal(item, member) for member in items)
 
 
 def _in_map(key: Any, items: dict[Any, Any]) -> bool:
     if isinstance(key, bool):
-        return any(key is one for one in items)
+        return any(key is present_key for present_key in items)
     try:
         return key in items
     except TypeError:
         raise no_such_overload() from None
 
 
-def _index(holder: Any, key: Any) -> Any:
-    if isinstance(holder, Optional):
-        return _optional_index(holder, key)
-    found = _look_up(holder, key)
-    if found.present:
-        return found.value
-    if isinstance(holder, list):
+def _index(container: Any, key: Any) -> Any:
+    if isinstance(container, Optional):
+        return _optional_index(container, key)
+    element = _look_up(container, key)
+    if element.present:
+        return element.value
+    if isinstance(container, list):
         raise EvaluationError(f"index out of bounds: {key}")
     raise EvaluationError(f"no such key: {key}")
 
 
-def _optional_index(holder: Any, key: Any) -> Optional:
-    if isinstance(holder, Optional):
-        return _look_up(holder.value, key) if holder.present else NONE
-    return _look_up(holder, key)
+def _optional_index(container: Any, key: Any) -> Optional:
+    if isinstance(container, Optional):
+        return _look_up(container.value, key) if container.present else NONE
+    return _look_up(container, key)
 
 
-def _look_up(holder: Any, key: Any) -> Optional:
-    if isinstance(holder, list):
+def _look_up(container: Any, key: Any) -> Optional:
+    if isinstance(container, list):
         if isinstance(key, float):
             if not key.is_integer():
                 raise EvaluationError(f"unsupported index value: {go_number(key)}")
             key = int(key)
         if isinstance(key, bool) or not isinstance(key, int):
             raise EvaluationError(f"unsupported index type '{type_name(key)}' in list")
-        return Optional(holder[key]) if 0 <= key < len(holder) else NONE
-    if isinstance(holder, dict):
-        return Optional(holder[key]) if _in_map(key, holder) else NONE
+        return Optional(container[key]) if 0 <= key < len(container) else NONE
+    if isinstance(container, dict):
+        return Optional(container[key]) if _in_map(key, container) else NONE
     raise no_such_overload()
 
 
@@ -243,9 +243,9 @@ def _to_string(value: Any) -> str:
         except UnicodeDecodeError:
             raise EvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
     if isinstance(value, Timestamp):
-        return timestamp_text(value)
+        return format_timestamp(value)
     if isinstance(value, Duration):
-        return duration_text(value)
+        return format_duration(value)
     return str(value)
 
 
@@ -269,10 +269,10 @@ def _same(value: Any) -> Any:
 
 _NUMBERS = (INT, UINT, DOUBLE)
 _ORDERED = (
-    *(overload(one, other, result=BOOL) for one in _NUMBERS for other in _NUMBERS),
-    *(overload(one, one, result=BOOL) for one in (STRING, BYTES, BOOL, TIMESTAMP, DURATION)),
+    *(overload(left, right, result=BOOL) for left in _NUMBERS for right in _NUMBERS),
+    *(overload(kind, kind, result=BOOL) for kind in (STRING, BYTES, BOOL, TIMESTAMP, DURATION)),
 )
-_ARITHMETIC = tuple(overload(one, one, result=one) for one in _NUMBERS)
+_ARITHMETIC = tuple(overload(kind, kind, result=kind) for kind in _NUMBERS)
 _SIZED = (STRING, BYTES, list_of(A), map_of(A, B))
 
 FUNCTIONS: tuple[FunctionDecl, ...] = (
@@ -329,18 +329,20 @@ FUNCTIONS: tuple[FunctionDecl, ...] = (
     function(
         "size",
         len,
-        *(overload(one, result=INT) for one in _SIZED),
-        *(member_overload(one, result=INT) for one in _SIZED),
+        *(overload(kind, result=INT) for kind in _SIZED),
+        *(member_overload(kind, result=INT) for kind in _SIZED),
     ),
     function("type", lambda value: TypeValue(type_name(value)), overload(A, result=type_of(A))),
     function("dyn", _same, overload(A, result=DYN)),
-    function("int", _to_int, *(overload(one, result=INT) for one in (INT, UINT, DOUBLE, STRING, TIMESTAMP, DURATION))),
-    function("uint", _to_uint, *(overload(one, result=UINT) for one in (UINT, INT, DOUBLE, STRING))),
-    function("double", _to_double, *(overload(one, result=DOUBLE) for one in (DOUBLE, INT, UINT, STRING))),
+    function(
+        "int", _to_int, *(overload(kind, result=INT) for kind in (INT, UINT, DOUBLE, STRING, TIMESTAMP, DURATION))
+    ),
+    function("uint", _to_uint, *(overload(kind, result=UINT) for kind in (UINT, INT, DOUBLE, STRING))),
+    function("double", _to_double, *(overload(kind, result=DOUBLE) for kind in (DOUBLE, INT, UINT, STRING))),
     function(
         "string",
         _to_string,
-        *(overload(one, result=STRING) for one in (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION)),
+        *(overload(kind, result=STRING) for kind in (STRING, BOOL, INT, UINT, DOUBLE, BYTES, TIMESTAMP, DURATION)),
     ),
     function("bool", _to_bool, overload(BOOL, result=BOOL), overload(STRING, result=BOOL)),
     function(

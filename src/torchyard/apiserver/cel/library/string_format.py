@@ -1,4 +1,4 @@
-"""`"%s of %d".format([a, b])` and quoting."""
+"""The string functions `format` (`"%s of %d".format([a, b])`) and `strings.quote`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torchyard.apiserver.cel.cost_budget import CostBudget
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.library.times import duration_text, timestamp_text
+from torchyard.apiserver.cel.library.times import format_duration, format_timestamp
 from torchyard.apiserver.cel.values import Duration, Timestamp, TypeValue, is_number, type_name
 from torchyard.apiserver.golang.values import go_number
 
@@ -32,8 +32,8 @@ def quote_string(text: str) -> str:
 
 
 def format_string(budget: CostBudget, pattern: str, values: list[Any]) -> str:
-    """The pattern with its clauses replaced by the values, in order."""
-    left = iter(values)
+    """Replace the clauses of the pattern by the values, in order."""
+    remaining = iter(values)
     used = 0
 
     def clause(match: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def format_string(budget: CostBudget, pattern: str, values: list[Any]) -> str:
         digits = int(precision) if precision else 6
         if digits > _MAX_PRECISION:
             raise EvaluationError(f"precision {digits} is too large")
-        text = write(next(left), digits)
+        text = write(next(remaining), digits)
         budget.spend_text(len(text))
         return text
 
@@ -60,9 +60,9 @@ def format_string(budget: CostBudget, pattern: str, values: list[Any]) -> str:
     return _CLAUSE.sub(clause, pattern)
 
 
-def _wrong(clause: str, value: Any, wanted: str) -> EvaluationError:
+def _clause_error(clause: str, value: Any, expected: str) -> EvaluationError:
     return EvaluationError(
-        f"error during formatting: {clause} clause can only be used on {wanted}, was given {type_name(value)}"
+        f"error during formatting: {clause} clause can only be used on {expected}, was given {type_name(value)}"
     )
 
 
@@ -78,9 +78,9 @@ def _text(value: Any, _: int = 0) -> str:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, Timestamp):
-        return timestamp_text(value)
+        return format_timestamp(value)
     if isinstance(value, Duration):
-        return duration_text(value)
+        return format_duration(value)
     if isinstance(value, TypeValue):
         return value.name
     if isinstance(value, list):
@@ -97,19 +97,19 @@ def _inner(value: Any) -> str:
 
 def _decimal(value: Any, _: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong("decimal", value, "integers")
+        raise _clause_error("decimal", value, "integers")
     return str(int(value))
 
 
 def _fixed(value: Any, precision: int) -> str:
     if not is_number(value):
-        raise _wrong("fixed-point", value, "doubles")
+        raise _clause_error("fixed-point", value, "doubles")
     return f"{value:.{precision}f}"
 
 
 def _scientific(value: Any, precision: int) -> str:
     if not is_number(value):
-        raise _wrong("scientific", value, "doubles")
+        raise _clause_error("scientific", value, "doubles")
     return f"{value:.{precision}e}"
 
 
@@ -117,13 +117,13 @@ def _binary(value: Any, _: int) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     if not isinstance(value, int):
-        raise _wrong("binary", value, "integers and bools")
+        raise _clause_error("binary", value, "integers and bools")
     return f"{value:b}"
 
 
 def _octal(value: Any, _: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong("octal", value, "integers")
+        raise _clause_error("octal", value, "integers")
     return f"{value:o}"
 
 
@@ -131,7 +131,7 @@ def _hex(value: Any, _: int) -> str:
     if isinstance(value, (str, bytes)):
         return (value.encode() if isinstance(value, str) else value).hex()
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong("hex", value, "integers, byte buffers, and strings")
+        raise _clause_error("hex", value, "integers, byte buffers, and strings")
     return f"{value:x}"
 
 

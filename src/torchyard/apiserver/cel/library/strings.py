@@ -1,4 +1,4 @@
-"""Strings, as cel-go's string extension has them; `size` and positions count characters."""
+"""The functions of cel-go's string extension; `size` and positions count characters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchyard.apiserver.cel.functions import FunctionDecl, function, member_ove
 from torchyard.apiserver.cel.library.string_format import format_string, quote_string
 from torchyard.apiserver.cel.types import BOOL, DYN, INT, STRING, list_of
 
-# Unicode's White_Space, which Python's own notion of a blank exceeds by four control characters
+# Unicode's White_Space; Python's `str.strip` also removes four more control characters
 _WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER = str.maketrans({chr(code): chr(code + 32) for code in range(ord("A"), ord("Z") + 1)})
 _UPPER = str.maketrans({chr(code): chr(code - 32) for code in range(ord("a"), ord("z") + 1)})
@@ -76,7 +76,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _paid(run: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that goes through its text once."""
+    """Charge a function that reads its text once."""
 
     def paid(budget: CostBudget, text: str, *more: Any) -> Any:
         budget.spend_text(len(text))

@@ -1,4 +1,4 @@
-"""Times and durations: reading, writing, and their parts."""
+"""Timestamps and durations: parsing, formatting, and their accessors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\
 _OFFSET = re.compile(r"([+-]?)(\d\d):(\d\d)")
 
 
-def duration_of(value: Any) -> Duration:
-    """Go's `1h30m`, read exactly."""
+def parse_duration(value: Any) -> Duration:
+    """Parse a Go duration such as `1h30m`, without rounding."""
     if isinstance(value, Duration):
         return value
     text = value.lstrip("+-") if value[:2] not in ("++", "--", "+-", "-+") else ""
@@ -38,18 +38,18 @@ def duration_of(value: Any) -> Duration:
         if match.start() != at:
             break
         at = match.end()
-        whole, fraction, unit, only, small_unit = match.groups()
-        size = _UNITS[unit or small_unit]
-        nanos += int(whole or 0) * size
-        if part := fraction or only:
+        integer, fraction, unit, bare_fraction, bare_unit = match.groups()
+        size = _UNITS[unit or bare_unit]
+        nanos += int(integer or 0) * size
+        if part := fraction or bare_fraction:
             nanos += int(part) * size // 10 ** len(part)
     if text != "0" and (not at or at != len(text)):
         raise conversion_error("google.protobuf.Duration")
     return checked_duration(-nanos if value.startswith("-") else nanos)
 
 
-def timestamp_of(value: Any) -> Timestamp:
-    """RFC 3339, or seconds since 1970."""
+def parse_timestamp(value: Any) -> Timestamp:
+    """Parse an RFC 3339 timestamp, or seconds since 1970."""
     if isinstance(value, Timestamp):
         return value
     if isinstance(value, int):
@@ -67,22 +67,22 @@ def timestamp_of(value: Any) -> Timestamp:
     raise conversion_error("google.protobuf.Timestamp")
 
 
-def date_of(text: str) -> Timestamp:
-    """A day without a time, at its midnight in UTC."""
+def parse_date(text: str) -> Timestamp:
+    """Parse a date as its midnight in UTC."""
     return Timestamp.of(datetime.fromisoformat(text).replace(tzinfo=UTC))
 
 
-def timestamp_text(value: Timestamp) -> str:
+def format_timestamp(value: Timestamp) -> str:
     nanos = value.nanos % NANO
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
     return f"{value.moment():%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 
-def duration_text(value: Duration) -> str:
-    """Seconds, as protobuf writes a duration."""
-    whole, nanos = divmod(abs(value.nanos), NANO)
+def format_duration(value: Duration) -> str:
+    """Seconds, as protobuf formats a duration."""
+    seconds, nanos = divmod(abs(value.nanos), NANO)
     fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    return f"{'-' if value.nanos < 0 else ''}{whole}{fraction}s"
+    return f"{'-' if value.nanos < 0 else ''}{seconds}{fraction}s"
 
 
 def _zone(name: str) -> tzinfo:
@@ -103,10 +103,10 @@ def _part(read: Callable[[datetime], int]) -> Callable[..., int]:
     return run
 
 
-def _whole(unit: int) -> Callable[[Duration], int]:
+def _whole_units(unit: int) -> Callable[[Duration], int]:
     def run(value: Duration) -> int:
-        whole = abs(value.nanos) // unit
-        return whole if value.nanos >= 0 else -whole
+        units = abs(value.nanos) // unit
+        return units if value.nanos >= 0 else -units
 
     return run
 
@@ -124,17 +124,17 @@ _PARTS: dict[str, Callable[[datetime], int]] = {
     "getMilliseconds": lambda moment: moment.microsecond // 1000,
 }
 _LENGTHS = {
-    "getHours": _whole(3600 * NANO),
-    "getMinutes": _whole(60 * NANO),
-    "getSeconds": _whole(NANO),
-    "getMilliseconds": _whole(10**6),
+    "getHours": _whole_units(3600 * NANO),
+    "getMinutes": _whole_units(60 * NANO),
+    "getSeconds": _whole_units(NANO),
+    "getMilliseconds": _whole_units(10**6),
 }
 
 FUNCTIONS: tuple[FunctionDecl, ...] = (
-    function("duration", duration_of, overload(STRING, result=DURATION), overload(DURATION, result=DURATION)),
+    function("duration", parse_duration, overload(STRING, result=DURATION), overload(DURATION, result=DURATION)),
     function(
         "timestamp",
-        timestamp_of,
+        parse_timestamp,
         overload(STRING, result=TIMESTAMP),
         overload(INT, result=TIMESTAMP),
         overload(TIMESTAMP, result=TIMESTAMP),

@@ -1,4 +1,4 @@
-"""URLs, as Go's net/url reads them."""
+"""URLs, parsed as Go's net/url does."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def _hostname(url: Url) -> str:
 
 
 def _port(url: Url) -> str:
-    found = re.search(r":(\d+)$", _host(url))
-    return found.group(1) if found else ""
+    match = re.search(r":(\d+)$", _host(url))
+    return match.group(1) if match else ""
 
 
 def _query(url: Url) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torchyard.apiserver.cel.errors import EvaluationError
-from torchyard.apiserver.cel.library.times import date_of, duration_of, timestamp_of
+from torchyard.apiserver.cel.library.times import parse_date, parse_duration, parse_timestamp
 from torchyard.apiserver.cel.types import (
     BOOL,
     BYTES,
@@ -176,14 +176,14 @@ def _bytes(value: str) -> bytes:
 
 
 def _duration(value: str) -> Any:
-    return duration_of(value)
+    return parse_duration(value)
 
 
 def _date(value: str) -> Any:
     try:
-        return date_of(value)
+        return parse_date(value)
     except ValueError:
         raise EvaluationError(f'parsing time "{value}" as a date') from None
 
 
-_STRINGS: dict[str, Convert] = {"byte": _bytes, "duration": _duration, "date": _date, "date-time": timestamp_of}
+_STRINGS: dict[str, Convert] = {"byte": _bytes, "duration": _duration, "date": _date, "date-time": parse_timestamp}
