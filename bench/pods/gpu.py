@@ -16,7 +16,7 @@ from torchyard.api.objects import Object
 from torchyard.kube.client import Client
 from torchyard.node.shutdown import stop_pods
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 GPU = "nvidia.com/gpu"
 TRAIN = """
@@ -82,7 +82,7 @@ async def wait_in_line(client: Client, gpus: int) -> None:
 async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="yard-gpu-") as state:
         try:
-            async with Plane(Settings(state=Path(state), port=0, node=True, node_name="here")) as plane:
+            async with Plane(PlaneSettings(state=Path(state), port=0, node=True, node_name="here")) as plane:
                 assert plane.agent
                 await plane.agent.ready.wait()
                 client = plane.client("bench")

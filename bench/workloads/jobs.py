@@ -22,7 +22,7 @@ from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.process import tune_garbage_collector
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 JOBS = GroupVersionResource("kubeflow.org", "v1", "pytorchjobs")
 PODS = GroupVersionResource("", "v1", "pods")
@@ -110,7 +110,7 @@ async def measure(jobs: int, workers: int) -> str:
     clock.watch_reconciles()
     tune_garbage_collector()  # as the plane's own process does
     with tempfile.TemporaryDirectory() as directory:
-        async with Plane(Settings(state=Path(directory), port=0, node=False)) as plane:
+        async with Plane(PlaneSettings(state=Path(directory), port=0, node=False)) as plane:
             client = plane.client("bench")
             await client.create(NODES, node())
             await _account(client)

@@ -20,7 +20,7 @@ from torchyard.node.agent import NodeAgent
 from torchyard.node.runtime.machine_features import MachineFeatures
 from torchyard.node.settings import NodeSettings
 from torchyard.yard.process import run
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 _LOADED = ["torchyard.yard.plane", "torchyard.yard.process", "tests.chaos.forked"]
 
@@ -32,7 +32,7 @@ def _forking() -> ForkServerContext:
 
 
 def _serve(state: Path, port: int, controllers: str, node: bool) -> None:
-    run(Settings(state=state, port=port, controllers=controllers, node=node), lambda _url: None)
+    run(PlaneSettings(state=state, port=port, controllers=controllers, node=node), lambda _url: None)
 
 
 class ForkedYard(Yard):

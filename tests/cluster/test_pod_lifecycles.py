@@ -20,7 +20,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.node.shutdown import stop_pods
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ async def real() -> AsyncIterator[Client]:
 @pytest.fixture
 async def ours(tmp_path: Path) -> AsyncIterator[Client]:
     support.need_network()
-    settings = Settings(state=tmp_path / "state", port=0, node=True, node_name="here")
+    settings = PlaneSettings(state=tmp_path / "state", port=0, node=True, node_name="here")
     try:
         async with Plane(settings) as plane:
             assert plane.agent

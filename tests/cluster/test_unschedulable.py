@@ -8,8 +8,8 @@ from tests.cluster.conftest import Cluster
 from tests.support.waiting import eventually
 
 from torchyard.api.objects import Object
-from torchyard.core.placement.place import Refusal, place
-from torchyard.core.placement.view import NodeView
+from torchyard.core.scheduling.node_info import NodeInfo
+from torchyard.core.scheduling.schedule import Unschedulable, schedule_pod
 
 NOW = "2026-01-01T00:00:00Z"
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "3", "ephemeral-storage": "10Gi"}
@@ -97,9 +97,11 @@ def test_our_sentences_are_the_real_schedulers(cluster: Cluster) -> None:
     made = {name: api.post(pods, {"metadata": {"name": name}, "spec": one}).json for name, one in UNPLACEABLE.items()}
     for name in UNPLACEABLE:
         eventually(lambda name=name: refusal(cluster, name) != "", f"a refusal of {name}")  # type: ignore[misc]
-    views = [NodeView.of(node, [there] if node["metadata"]["name"] == "plain" else []) for node in nodes]
-    answers = {name: place(made[name], views) for name in UNPLACEABLE}
-    ours = {name: one.message if isinstance(one, Refusal) else f"on {one}" for name, one in answers.items()}
+    views = [NodeInfo.of(node, [there] if node["metadata"]["name"] == "plain" else []) for node in nodes]
+    answers = {name: schedule_pod(made[name], views) for name in UNPLACEABLE}
+    ours = {name: one.message if isinstance(one, Unschedulable) else f"on {one}" for name, one in answers.items()}
     theirs = {name: refusal(cluster, name) for name in UNPLACEABLE}
     assert ours == theirs
-    assert all(isinstance(one, Refusal) and one.hint for one in answers.values()), "each says what would change it"
+    assert all(isinstance(one, Unschedulable) and one.hint for one in answers.values()), (
+        "each says what would change it"
+    )

@@ -15,7 +15,7 @@ from torchyard.api.gvr import EVENTS
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.lifecycle.compactor import EVENT_LIFE, Compactor
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 
 def event(name: str) -> Object:
@@ -24,7 +24,7 @@ def event(name: str) -> Object:
 
 
 async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path: Path) -> None:
-    async with Plane(Settings(state=tmp_path, port=0, controllers="-*")) as plane:
+    async with Plane(PlaneSettings(state=tmp_path, port=0, controllers="-*")) as plane:
         client, now = plane.client("test"), plane.registry.clock()
         for name in ("old", "repeated"):
             await client.create(EVENTS, event(name))

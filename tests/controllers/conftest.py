@@ -22,7 +22,7 @@ from torchyard.kube.http import HttpTransport
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ async def _namespace(client: Client) -> str:
 
 
 async def _embedded(directory: Path) -> AsyncIterator[Place]:
-    async with Plane(Settings(state=directory / "state", port=0, node_name="here")) as plane:
+    async with Plane(PlaneSettings(state=directory / "state", port=0, node_name="here")) as plane:
         client = plane.client("test")
         # It comes with a node otherwise; the nodes of these tests are only objects.
         informers = InformerFactory(client)

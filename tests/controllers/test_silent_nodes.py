@@ -14,8 +14,8 @@ from tests.support.effort import FULL
 from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339_micro
-from torchyard.controllers.node_lifecycle import NodeLifecycle
-from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
+from torchyard.controllers.node_lifecycle import NodeLifecycleController
+from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.informer_factory import InformerFactory
 
@@ -36,9 +36,9 @@ async def hurried(place: Place) -> AsyncIterator[Place]:
         return
     informers = InformerFactory(place.client)
     parts = [
-        NodeLifecycle(place.client, informers, grace=5.0).run(),
-        TaintEviction(place.client, informers).run(),
-        PodCollector(place.client, informers, period=0.2, quarantine=0.5).run(),
+        NodeLifecycleController(place.client, informers, grace=5.0).run(),
+        TaintEvictionController(place.client, informers).run(),
+        PodGarbageCollector(place.client, informers, period=0.2, quarantine=0.5).run(),
     ]
     tasks = [asyncio.create_task(work) for work in (*parts, informers.run())]
     try:

@@ -20,7 +20,7 @@ from tests.support.storage import claim, on_node, storage_class, volume
 from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
-from torchyard.controllers.local_volumes import LocalVolumes
+from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
 from torchyard.core.volume.local import PROVISIONER
 from torchyard.kube.informer_factory import InformerFactory
 
@@ -91,7 +91,7 @@ async def provisioner(place: Place, root: Path) -> AsyncIterator[Path]:
         yield place.state / "volumes"
         return
     informers = InformerFactory(place.client)
-    maker = LocalVolumes(place.client, informers, root=root, node="here")
+    maker = LocalVolumeProvisioner(place.client, informers, root=root, node="here")
     tasks = [asyncio.create_task(work) for work in (maker.run(), informers.run())]
     try:
         yield root

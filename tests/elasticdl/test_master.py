@@ -20,14 +20,14 @@ from torchyard.elasticdl import cli, pods, supervisor
 from torchyard.elasticdl.master import Master
 from torchyard.kube.client import Client
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 MASTER = "elasticdl-test-mnist-allreduce-master"
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    async with Plane(Settings(state=tmp_path / "state", port=0)) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0)) as plane:
         yield plane.client("test")
 
 

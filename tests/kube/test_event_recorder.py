@@ -11,7 +11,7 @@ from torchyard.api.gvr import EVENTS
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 ABOUT = {
     "apiVersion": "batch/v1",
@@ -38,7 +38,7 @@ async def _told(client: Client, *events: tuple[str, bool], clock: Callable[[], d
 
 
 async def test_the_same_event_is_counted_across_restarts_unless_once_is_enough(tmp_path: Path) -> None:
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
         client = plane.client("test")
         for _ in range(3):
             await _told(client, ("again", False), ("again", False), ("only once", True), ("only once", True))
@@ -50,7 +50,7 @@ async def test_the_same_event_is_counted_across_restarts_unless_once_is_enough(t
 
 
 async def test_an_event_that_the_server_has_forgotten_is_told_anew(tmp_path: Path) -> None:
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
         client = plane.client("test")
         recorder = EventRecorder(client, "test")
         task = asyncio.create_task(recorder.run())
@@ -67,7 +67,7 @@ async def test_an_event_that_the_server_has_forgotten_is_told_anew(tmp_path: Pat
 
 async def test_events_of_the_same_moment_are_listed_in_the_order_in_which_they_were_told(tmp_path: Path) -> None:
     moment = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
         client = plane.client("test")
         messages = [f"step {number * 7919 % 31}" for number in range(31)]
         for part in (messages[:20], messages[20:]):
@@ -78,7 +78,7 @@ async def test_events_of_the_same_moment_are_listed_in_the_order_in_which_they_w
 
 
 async def test_what_another_component_told_is_not_counted(tmp_path: Path) -> None:
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="-*")) as plane:
         client = plane.client("test")
         await _told(client, ("again", False))
         other = EventRecorder(client, "other")

@@ -14,13 +14,13 @@ from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import Connection, load
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 
 @pytest.fixture
 async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
     """Of a pod, as it were: with a token that lies in a file and may change."""
-    settings = Settings(state=tmp_path / "state", port=0, controllers="-*", node=False)
+    settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)
     async with Plane(settings):
         found = load(settings.kubeconfig)
         token = tmp_path / "token"

@@ -12,14 +12,14 @@ from torchyard.api.gvr import LEASES
 from torchyard.kube.client import Client
 from torchyard.kube.leader_election import LeaderElectionConfig, LeaderElector
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 TERMS = LeaderElectionConfig(duration=1.0, deadline=0.7, renew=0.1, retry=0.05)
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*", node=False)) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)) as plane:
         yield plane.client("test")
 
 

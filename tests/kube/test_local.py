@@ -16,7 +16,7 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.kube.client import Client, WatchEvent
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 BOATS = GroupVersionResource("test.torchyard.dev", "v1", "boats")
@@ -26,7 +26,7 @@ SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"status": STATUS}
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="-*", node=False)) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)) as plane:
         yield plane
 
 

@@ -17,7 +17,7 @@ from torchyard.kube.client import Client
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 
 class RunningNode:
@@ -90,7 +90,7 @@ class RunningNode:
 
 @contextlib.asynccontextmanager
 async def running_node(state: Path) -> AsyncIterator[RunningNode]:
-    settings = Settings(state=state, port=0, node=True, node_name="here")
+    settings = PlaneSettings(state=state, port=0, node=True, node_name="here")
     try:
         async with Plane(settings) as plane:
             assert plane.agent

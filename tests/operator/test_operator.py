@@ -18,9 +18,9 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import CRD_NAME
 from torchyard.controllers.pytorchjob import JOBS
 from torchyard.operator.certificates import VALIDATING
-from torchyard.operator.checks import NotReady, check_rights
+from torchyard.operator.checks import ClusterNotReady, check_permissions
 from torchyard.operator.install import DEFINITIONS, install, uninstall
-from torchyard.operator.rights import job_rights
+from torchyard.operator.permissions import job_permissions
 from torchyard.operator.settings import NAME, NAMESPACE, WEBHOOK, WEBHOOK_SECRET
 
 pytestmark = pytest.mark.cluster
@@ -180,10 +180,10 @@ async def test_a_missing_right_is_named(installed: Installed) -> None:
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["services"]]
     await installed.admin.update(ROLES, role)
     operator = started(installed)
-    with pytest.raises(NotReady, match="create services"):
+    with pytest.raises(ClusterNotReady, match="create services"):
         # The authorizer's cache follows in its own time.
         while True:
-            await check_rights(operator._client, job_rights())
+            await check_permissions(operator._client, job_permissions())
             await asyncio.sleep(0.1)
     await operator._client.close()
     await asyncio.sleep(0.25)

@@ -25,8 +25,8 @@ from torchyard.core.queue.kueue_detection import EXTERNAL, IntegrationMode
 from torchyard.core.queue.lifecycle import evict
 from torchyard.operator import queues
 from torchyard.operator.certificates import MUTATING
+from torchyard.operator.diagnosis import diagnose_cluster
 from torchyard.operator.install import DEFINITIONS
-from torchyard.operator.report import findings
 
 pytestmark = pytest.mark.cluster
 WITH_QUEUES = replace(INSTALLATION, queues=True)
@@ -134,7 +134,7 @@ async def test_where_kueue_leaves_jobs_to_us_they_wait_start_and_stop_with_their
         await installed.until(let_go)
         assert not denied(operator)
         assert 'torchyard_operator_queue_mode{mode="external"} 1.0' in operator.metrics.text().decode()
-        said = {what: words for what, _, words in await findings(admin, namespace)}
+        said = {what: words for what, _, words in await diagnose_cluster(admin, namespace)}
         assert said["queues"].startswith("the operator brings jobs into Kueue's queues")
 
 
@@ -177,7 +177,7 @@ async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and
         await installed.pods(namespace, 3)
         assert (await admin.list(WORKLOADS, namespace)).items == []
         assert not denied(operator)
-        said = {what: words for what, _, words in await findings(admin, namespace)}
+        said = {what: words for what, _, words in await diagnose_cluster(admin, namespace)}
         assert said["queues"].startswith("Kueue brings jobs into its queues itself")
 
 

@@ -24,7 +24,7 @@ from torchyard.operator.clock import local
 from torchyard.operator.install import install
 from torchyard.operator.manifests import Installation, objects
 from torchyard.operator.operator import Operator
-from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, Settings
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, NAME, NAMESPACE, WEBHOOK, OperatorSettings
 
 PODS = GroupVersionResource("", "v1", "pods")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces", namespaced=False)
@@ -110,7 +110,7 @@ async def running(installed: Installed, **changes: Any) -> AsyncIterator[Operato
 
 def started(installed: Installed, **changes: Any) -> Operator:
     clock = changes.pop("clock", local)
-    settings = Settings(host="127.0.0.1", webhook=False, metrics_port=0, health_port=0, webhook_port=0)
+    settings = OperatorSettings(host="127.0.0.1", webhook=False, metrics_port=0, health_port=0, webhook_port=0)
     return Operator(installed.account, replace(settings, **changes), clock=clock)
 
 

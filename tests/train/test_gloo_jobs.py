@@ -19,7 +19,7 @@ from torchyard.kube.client import Client
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 pytestmark = pytest.mark.train
 
@@ -42,7 +42,7 @@ dist.destroy_process_group()
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     support.need_network()
-    settings = Settings(state=tmp_path / "state", port=0, node=True, node_name="here", python=interpreter())
+    settings = PlaneSettings(state=tmp_path / "state", port=0, node=True, node_name="here", python=interpreter())
     try:
         async with Plane(settings) as made:
             yield made

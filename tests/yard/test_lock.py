@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.yard.lock import AlreadyRunning, Holder, StateLock, running
+from torchyard.yard.lock import AlreadyRunning, PlaneProcess, StateLock, running
 
 HOLD = (
-    "import sys, time; from pathlib import Path; from torchyard.yard.lock import Holder, StateLock;"
+    "import sys, time; from pathlib import Path; from torchyard.yard.lock import PlaneProcess, StateLock;"
     "lock = StateLock(Path(sys.argv[1])); lock.acquire();"
-    "import os; lock.note(Holder(os.getpid(), 'https://127.0.0.1:1', 'now')); print('held', flush=True); time.sleep(60)"
+    "import os; lock.note(PlaneProcess(os.getpid(), 'https://127.0.0.1:1', 'now')); "
+    "print('held', flush=True); time.sleep(60)"
 )
 
 
@@ -26,7 +27,7 @@ def test_a_second_plane_is_told_who_holds_the_directory(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         try:
-            assert running(path) == Holder(other.pid, "https://127.0.0.1:1", "now")
+            assert running(path) == PlaneProcess(other.pid, "https://127.0.0.1:1", "now")
             with pytest.raises(AlreadyRunning, match=rf"https://127.0.0.1:1 \(process {other.pid}\)") as caught:
                 StateLock(path).acquire()
             assert "yard down" in caught.value.hint
@@ -36,7 +37,7 @@ def test_a_second_plane_is_told_who_holds_the_directory(tmp_path: Path) -> None:
     assert running(path) is None
     mine = StateLock(path)
     mine.acquire()
-    assert running(path) == Holder(os.getpid())
+    assert running(path) == PlaneProcess(os.getpid())
     mine.release()
     assert running(path) is None
 

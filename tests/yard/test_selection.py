@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from torchyard.api.errors import YardError
-from torchyard.yard.selection import selected
+from torchyard.yard.selection import select_controllers
 
 KNOWN = ("garbage-collector", "namespace", "pytorchjob")
 
@@ -23,10 +23,10 @@ KNOWN = ("garbage-collector", "namespace", "pytorchjob")
     ],
 )
 def test_a_list_says_which_controllers_run(text: str, names: set[str]) -> None:
-    assert selected(text, KNOWN) == names
+    assert select_controllers(text, KNOWN) == names
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     with pytest.raises(YardError, match="'pytorchjobs', which does not exist") as caught:
-        selected("*,-pytorchjobs", KNOWN)
+        select_controllers("*,-pytorchjobs", KNOWN)
     assert "garbage-collector, namespace, pytorchjob" in caught.value.hint

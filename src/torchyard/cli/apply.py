@@ -7,7 +7,7 @@ from contextlib import aclosing
 from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.core.run.outcome import RUNNABLE, outcome
+from torchyard.core.run.state import RUNNABLE, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
 
@@ -30,11 +30,11 @@ async def _remove_finished(
 ) -> None:
     """Delete a finished job of this name: applying it again would not run it again."""
     existing = await client.find(gvr, name, namespace)
-    if existing is None or existing["kind"] not in RUNNABLE or not outcome(existing).done:
+    if existing is None or existing["kind"] not in RUNNABLE or not run_state(existing).done:
         return
     if not replace:
         raise YardError(
-            f"{qualified_name(gvr, existing)} already exists and has finished ({outcome(existing).state})",
+            f"{qualified_name(gvr, existing)} already exists and has finished ({run_state(existing).state})",
             hint="use --replace to delete it first, or choose another name",
             code="AlreadyExists",
         )

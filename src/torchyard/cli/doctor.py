@@ -10,13 +10,13 @@ def doctor(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
     """Report what works on this machine, or on a cluster with --context, what does not, and why."""
     if kubeconfig is not None or context:
         from torchyard.kube.kubeconfig import load
-        from torchyard.operator import report
+        from torchyard.operator import diagnosis
 
         connection = load(kubeconfig, context=context)
-        findings = run_with_client(connection, lambda client: report.findings(client, connection.namespace))
+        findings = run_with_client(connection, lambda client: diagnosis.diagnose_cluster(client, connection.namespace))
     else:
         from torchyard.yard import machine
 
-        findings = machine.findings()
+        findings = machine.diagnose_machine()
     for subject, works, detail in findings:
         say(f"{'✓' if works else '✗'} {subject + ':':<24} {detail}")

@@ -12,9 +12,17 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pod import columns
 from torchyard.cli.screen import Replica, Screen
-from torchyard.core.run.lines import Lines
-from torchyard.core.run.outcome import Failure, Outcome, first_failure, holdup, outcome, pods_of, short_name
-from torchyard.core.run.progress import Progress, progress
+from torchyard.core.run.line_splitter import LineSplitter
+from torchyard.core.run.progress import TrainingProgress, parse_progress
+from torchyard.core.run.state import (
+    ContainerFailure,
+    RunState,
+    first_failure,
+    pending_reason,
+    pods_of,
+    run_state,
+    short_name,
+)
 from torchyard.kube.client import Client, Unreachable
 from torchyard.kube.informer import Informer
 
@@ -37,10 +45,10 @@ class Follower:
         for informer in (self._pods, self._objects):
             informer.on_change(lambda *_: self._changed.set())
         self._logs: dict[tuple[str, str, int], asyncio.Task[None]] = {}
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, TrainingProgress] = {}
         self._pending_reasons: dict[str, str] = {}
 
-    async def run(self) -> tuple[Outcome, Failure | None]:
+    async def run(self) -> tuple[RunState, ContainerFailure | None]:
         """Return how the object finished and, if it failed, the container that failed first."""
         async with AsyncExitStack() as stack:
             for informer in (self._pods, self._objects):
@@ -54,7 +62,7 @@ class Follower:
                 await asyncio.wait(self._logs.values(), timeout=LAST_LINES_TIMEOUT)
             return result, failure
 
-    async def _until_done(self) -> Outcome:
+    async def _until_done(self) -> RunState:
         while True:
             self._changed.clear()
             obj = self._objects.get(self._namespace, self._name)
@@ -62,7 +70,7 @@ class Follower:
                 raise YardError(f"{self._kind} {self._namespace}/{self._name} was deleted while it ran", code="Gone")
             for pod in self._own_pods():
                 self._observe(pod)
-            result = outcome({"kind": self._kind, **obj})
+            result = run_state({"kind": self._kind, **obj})
             self._show(result)
             if result.done:
                 return result
@@ -81,7 +89,7 @@ class Follower:
     def _observe(self, pod: Object) -> None:
         """Report why a pod is pending when that changes, and start to stream the log of each container that started."""
         name = pod["metadata"]["name"]
-        reason = holdup(pod)
+        reason = pending_reason(pod)
         if reason != self._pending_reasons.get(name, ""):
             self._pending_reasons[name] = reason
             if reason:
@@ -97,7 +105,7 @@ class Follower:
         """Show every line of one container in order. After a broken connection, continue where it broke."""
         label = short_name(pod, self._name) if pod != self._name else ""
         label = label if is_first else f"{label}/{container}"
-        received, lines = 0, Lines()
+        received, lines = 0, LineSplitter()
         while True:
             skip = received
             try:
@@ -121,12 +129,12 @@ class Follower:
 
     def _line(self, pod: str, label: str, line: str) -> None:
         self._screen.log(label, line)
-        parsed = progress(line)
+        parsed = parse_progress(line)
         if parsed is not None:
             self._progress[pod] = parsed
             self._changed.set()
 
-    def _show(self, result: Outcome) -> None:
+    def _show(self, result: RunState) -> None:
         rows = []
         for pod in self._own_pods():
             name = pod["metadata"]["name"]

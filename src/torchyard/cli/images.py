@@ -11,7 +11,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
-from torchyard.yard.settings import Settings, default_state
+from torchyard.yard.settings import PlaneSettings, default_state
 
 if TYPE_CHECKING:
     from torchyard.node.images.store import ImageStore
@@ -24,7 +24,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an image, suc
 def _store(state: Path | None) -> ImageStore:
     from torchyard.yard.images import image_store
 
-    return image_store(Settings(state=(state or default_state()).absolute()))
+    return image_store(PlaneSettings(state=(state or default_state()).absolute()))
 
 
 @app.command("build")

@@ -78,7 +78,7 @@ def operator(
     from torchyard.operator.logs import set_up
     from torchyard.operator.operator import Operator
 
-    settings = defaults.Settings(
+    settings = defaults.OperatorSettings(
         namespaces=tuple(namespace or ()),
         selector=selector,
         gang_scheduler=gang_scheduler_name,
@@ -131,9 +131,9 @@ def install(
     from torchyard.core.queue.kueue_detection import IntegrationMode
     from torchyard.kube.kubeconfig import load
     from torchyard.operator import install as installer
+    from torchyard.operator.diagnosis import is_plane
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
     from torchyard.operator.queues import look
-    from torchyard.operator.report import is_plane
 
     installation = Installation(
         image,

@@ -9,7 +9,7 @@ import typer
 
 from torchyard.api.errors import YardError
 from torchyard.cli.options import State, say
-from torchyard.yard.settings import DEFAULT_PORT, Settings, default_node_name, default_state
+from torchyard.yard.settings import DEFAULT_PORT, PlaneSettings, default_node_name, default_state
 
 
 def up(
@@ -71,7 +71,7 @@ def up(
     """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""
     from torchyard.yard import process
 
-    settings = Settings(
+    settings = PlaneSettings(
         state=(state or default_state()).absolute(),
         host=host,
         port=port,
@@ -104,7 +104,7 @@ def _fsync(mode: str) -> Literal["normal", "full"]:
     raise YardError(f"--fsync {mode!r} is not a valid mode", hint="use normal or full")
 
 
-def _print_address(settings: Settings, url: str) -> None:
+def _print_address(settings: PlaneSettings, url: str) -> None:
     say(f"Torchyard is up at {url}")
     say(f"  export KUBECONFIG={settings.kubeconfig}")
     say("  kubectl get nodes,pods -A")
@@ -160,7 +160,7 @@ def kubeconfig(
     from torchyard.kube import kubeconfig_entry
     from torchyard.kube.kubeconfig import parse_file
 
-    settings = Settings(state=(state or default_state()).absolute())
+    settings = PlaneSettings(state=(state or default_state()).absolute())
     file = settings.kubeconfig
     if not file.exists():
         raise YardError(f"there is no kubeconfig in {settings.state}", hint="start the plane with `yard up` first")

@@ -110,7 +110,7 @@ async def _apply_and_follow(
 ) -> int:
     from torchyard.cli.apply import apply, qualified_name
     from torchyard.cli.follow import Follower
-    from torchyard.core.run.outcome import RUNNABLE, exit_code
+    from torchyard.core.run.state import RUNNABLE, exit_code
 
     for obj in objects:
         gvr, applied = await apply(client, obj, namespace, replace=replace)

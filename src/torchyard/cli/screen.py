@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from torchyard.core.run.progress import Progress
+from torchyard.core.run.progress import TrainingProgress
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 
@@ -23,7 +23,7 @@ class Replica:
 
     name: str
     status: str
-    progress: Progress | None = None
+    progress: TrainingProgress | None = None
 
 
 class Screen(Protocol):

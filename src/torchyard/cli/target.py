@@ -26,7 +26,7 @@ def choose_connection(kubeconfig: Path | None, context: str, state: Path | None)
     """Return what the options name, else kubectl's choice, else the plane of this machine."""
     from torchyard.yard import target
 
-    return target.chosen(kubeconfig, context, state)
+    return target.resolve_connection(kubeconfig, context, state)
 
 
 def run_with_client(connection: Connection, work: Callable[[Client], Awaitable[T]]) -> T:

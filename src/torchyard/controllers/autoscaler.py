@@ -15,8 +15,8 @@ from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.workload import autoscaler_messages as messages
 from torchyard.controllers.loop import Controller
-from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
-from torchyard.core.autoscaler.pace import History
+from torchyard.core.autoscaler.behavior import ScaleHistory
+from torchyard.core.autoscaler.decide import AutoscalerDecision, AutoscalerView, decide, decide_without_scale
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
@@ -42,7 +42,7 @@ class AutoscalerController:
         self._client, self._target, self._clock, self._period = client, target, clock, period
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
         self._autoscalers = informers.for_resource(HORIZONTAL_POD_AUTOSCALERS)
-        self._histories: dict[str, History] = {}
+        self._histories: dict[str, ScaleHistory] = {}
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._autoscalers], workers=1)
         self._autoscalers.on_change(self._changed)
 
@@ -72,20 +72,22 @@ class AutoscalerController:
             self._recorder.event(hpa, event.kind, event.reason, event.message)
         return self._period
 
-    async def _decision(self, hpa: Object) -> Decision:
+    async def _decision(self, hpa: Object) -> AutoscalerDecision:
         wanted, namespace, now = hpa["spec"]["scaleTargetRef"], hpa["metadata"]["namespace"], self._clock()
         ref = self._target(wanted.get("apiVersion", ""), wanted["kind"])
         if ref is None:
-            return unreachable(hpa, f'no matches for kind "{wanted["kind"]}" in "{wanted.get("apiVersion")}"', now)
+            return decide_without_scale(
+                hpa, f'no matches for kind "{wanted["kind"]}" in "{wanted.get("apiVersion")}"', now
+            )
         try:
             scale = await self._client.get(ref, wanted["name"], namespace, subresource="scale")
         except StatusError as error:
-            return unreachable(hpa, error.message, now)
+            return decide_without_scale(hpa, error.message, now)
         current, selector = scale["spec"].get("replicas") or 0, (scale.get("status") or {}).get("selector") or ""
         uid = hpa["metadata"]["uid"]
         pods = (await self._client.list(PODS, namespace, labels=selector)).items if selector else []
         usage = await self._usage(namespace, selector)
-        decision = decide(View(hpa, current, pods, usage, self._histories.get(uid, History()), now))
+        decision = decide(AutoscalerView(hpa, current, pods, usage, self._histories.get(uid, ScaleHistory()), now))
         if decision.replicas is not None:
             scale["spec"]["replicas"] = decision.replicas
             await self._client.update(ref, scale, subresource="scale")

@@ -11,8 +11,8 @@ from torchyard.api.gvr import CRON_JOBS, JOBS
 from torchyard.api.job import cron_messages as messages
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.written import Written
-from torchyard.core.cronjob.decide import Decision, decide, note_start
+from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.core.cronjob.decide import CronJobDecision, decide, note_start
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
@@ -29,8 +29,8 @@ class CronJobController:
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
         self._crons = informers.for_resource(CRON_JOBS, indexes={"key": by_key})
         self._jobs = informers.for_resource(JOBS, indexes={"owner": by_owner})
-        self._newest_crons = Written(self._crons, "key", by_key)
-        self._newest_jobs = Written(self._jobs, "owner", by_owner)
+        self._newest_crons = MutationCache(self._crons, "key", by_key)
+        self._newest_jobs = MutationCache(self._jobs, "owner", by_owner)
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._crons, self._jobs])
         self._crons.on_change(lambda _change, cron, _before: self.controller.queue.add(key_of(cron)))
         self._jobs.on_change(self._job_changed)
@@ -55,7 +55,7 @@ class CronJobController:
         await self._carry_out(cron, decision)
         return decision.wake_after
 
-    async def _carry_out(self, cron: Object, decision: Decision) -> None:
+    async def _carry_out(self, cron: Object, decision: CronJobDecision) -> None:
         for reference in decision.replace:
             await self._delete(cron, reference)
         if decision.create is not None and decision.scheduled is not None:

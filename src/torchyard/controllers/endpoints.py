@@ -7,7 +7,7 @@ from torchyard.api.gvr import ENDPOINTS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
-from torchyard.core.service.endpoints import MANAGED_BY, MANAGER, OVER_CAPACITY, wanted_endpoints
+from torchyard.core.service.endpoints import MANAGED_BY, MANAGER, OVER_CAPACITY, desired_endpoints
 from torchyard.core.service.slices import has_slices
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, key_of
@@ -32,7 +32,7 @@ class EndpointsController:
         if service is None:
             await self._drop(there)
         elif has_slices(service) and not service["metadata"].get("deletionTimestamp"):
-            await self._keep(wanted_endpoints(service, self._known.pods_of(service)), there)
+            await self._keep(desired_endpoints(service, self._known.pods_of(service)), there)
 
     async def _drop(self, there: Object | None) -> None:
         """They have no owner that would take them along; what somebody else made stays."""

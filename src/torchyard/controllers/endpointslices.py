@@ -7,7 +7,7 @@ from torchyard.api.gvr import ENDPOINT_SLICES
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.service_pods import ServicePods
-from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, has_slices, wanted_slices
+from torchyard.core.service.slices import MANAGED_BY, MANAGER, SERVICE_NAME, desired_slices, has_slices
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key
 from torchyard.kube.informer_factory import InformerFactory
@@ -37,7 +37,7 @@ class EndpointSliceController:
         if service is None or not has_slices(service) or service["metadata"].get("deletionTimestamp"):
             return
         there = {one["metadata"]["name"]: one for one in self._slices.by("service", "/".join(key))}
-        for wanted in wanted_slices(service, self._known.pods_of(service)):
+        for wanted in desired_slices(service, self._known.pods_of(service)):
             await self._keep(wanted, there.pop(wanted["metadata"]["name"], None))
         for spare in there.values():
             await self._client.delete(ENDPOINT_SLICES, spare["metadata"]["name"], key[0], uid=spare["metadata"]["uid"])

@@ -12,7 +12,7 @@ from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
 
-class EphemeralVolumes:
+class EphemeralVolumeController:
     def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
         self._claims, self._pods = informers.for_resource(PERSISTENT_VOLUME_CLAIMS), informers.for_resource(PODS)

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.job import messages
 from torchyard.api.objects import Object
-from torchyard.controllers.job_pods import PodWriter
+from torchyard.controllers.job_pods import JobPodWriter
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.written import Written
+from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.core.job.adoption import claim, selector
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
-from torchyard.core.job.claim import claim, selector
-from torchyard.core.job.decide import Decision, decide, is_managed_here
+from torchyard.core.job.decide import JobDecision, decide, is_managed_here
 from torchyard.core.job.status import with_fewer_active
-from torchyard.core.job.view import View, has_ended, is_tracked, phase
+from torchyard.core.job.view import JobView, has_ended, is_tracked, phase
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_namespace, by_owner
@@ -38,9 +38,9 @@ class JobController:
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
         self._jobs = informers.for_resource(JOBS, indexes={"namespace": by_namespace, "key": by_key})
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
-        self._newest_jobs = Written(self._jobs, "key", by_key)
-        self._newest_pods = Written(self._pods, "owner", by_owner)
-        self._writer = PodWriter(client, self._recorder, self._newest_pods)
+        self._newest_jobs = MutationCache(self._jobs, "key", by_key)
+        self._newest_pods = MutationCache(self._pods, "owner", by_owner)
+        self._writer = JobPodWriter(client, self._recorder, self._newest_pods)
         self._backoffs: dict[str, Backoff] = {}
         sources = [self._jobs, self._pods]
         self._controller = Controller(messages.CONTROLLER, self._reconcile, sources, workers=workers)
@@ -85,7 +85,7 @@ class JobController:
             return None
         job = {**found[0], "apiVersion": JOBS.api_version, "kind": "Job"}
         pods = await self._claimed(job)
-        view = View(job, self._clock(), tuple(pods), self._backoff(job, pods))
+        view = JobView(job, self._clock(), tuple(pods), self._backoff(job, pods))
         return await self._carry_out(view, decide(view))
 
     async def _claimed(self, job: Object) -> list[Object]:
@@ -104,7 +104,7 @@ class JobController:
         succeeded = [pod for pod in counted if phase(pod) == "Succeeded"]
         return NO_FAILURES.after(succeeded, [pod for pod in counted if phase(pod) == "Failed"])
 
-    async def _carry_out(self, view: View, decision: Decision) -> float | None:
+    async def _carry_out(self, view: JobView, decision: JobDecision) -> float | None:
         job = view.job
         await self._writer.delete(job, decision.delete)
         made = await self._writer.create(job, decision.create)

@@ -10,9 +10,9 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS
 from torchyard.api.job import labels, messages
 from torchyard.api.objects import Object
-from torchyard.controllers.at_once import at_once
-from torchyard.controllers.written import Written
-from torchyard.core.job.crew import Deletion
+from torchyard.controllers.concurrency import gather_all
+from torchyard.controllers.mutation_cache import MutationCache
+from torchyard.core.job.pod_plan import PodDeletion
 from torchyard.core.job.pods import owner_reference
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
@@ -21,17 +21,17 @@ _WRITES_AT_ONCE = 32
 _DROP_FINALIZER = {"$deleteFromPrimitiveList/finalizers": [labels.TRACKING_FINALIZER]}
 
 
-class Made(NamedTuple):
+class CreateResult(NamedTuple):
     missing: int
     error: StatusError | None
 
 
-class PodWriter:
-    def __init__(self, client: Client, recorder: EventRecorder, written: Written) -> None:
+class JobPodWriter:
+    def __init__(self, client: Client, recorder: EventRecorder, written: MutationCache) -> None:
         self._client, self._recorder, self._written = client, recorder, written
         self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
 
-    async def create(self, job: Object, pods: Sequence[Object]) -> Made:
+    async def create(self, job: Object, pods: Sequence[Object]) -> CreateResult:
         """In batches that double while all goes well, so that a refusal is met by one pod and not by hundreds."""
         done, size = 0, 1
         while done < len(pods):
@@ -39,9 +39,9 @@ class PodWriter:
             answers = await asyncio.gather(*(self._create(job, pod) for pod in batch))
             errors = [one for one in answers if one is not None]
             if errors:
-                return Made(len(pods) - done - len(batch) + len(errors), errors[0])
+                return CreateResult(len(pods) - done - len(batch) + len(errors), errors[0])
             done, size = done + len(batch), size * 2
-        return Made(0, None)
+        return CreateResult(0, None)
 
     async def _create(self, job: Object, pod: Object) -> StatusError | None:
         async with self._room:
@@ -55,10 +55,10 @@ class PodWriter:
         self._recorder.event(job, "Normal", messages.CREATED, messages.pod_created(made["metadata"]["name"]))
         return None
 
-    async def delete(self, job: Object, deletions: Iterable[Deletion]) -> None:
-        await at_once(self._delete(job, one) for one in deletions)
+    async def delete(self, job: Object, deletions: Iterable[PodDeletion]) -> None:
+        await gather_all(self._delete(job, one) for one in deletions)
 
-    async def _delete(self, job: Object, deletion: Deletion) -> None:
+    async def _delete(self, job: Object, deletion: PodDeletion) -> None:
         metadata = deletion.pod["metadata"]
         if deletion.is_forgotten:
             await self._patch(deletion.pod, _DROP_FINALIZER)
@@ -77,16 +77,16 @@ class PodWriter:
 
     async def release(self, pods: Iterable[Object]) -> None:
         """Take the job's finalizer off."""
-        await at_once(self._patch(pod, _DROP_FINALIZER) for pod in pods)
+        await gather_all(self._patch(pod, _DROP_FINALIZER) for pod in pods)
 
     async def adopt(self, job: Object, pods: Iterable[Object]) -> list[Object]:
         tie = {"ownerReferences": [owner_reference(job)], "finalizers": [labels.TRACKING_FINALIZER]}
-        found = await at_once(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        found = await gather_all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
         return [pod for pod in found if pod is not None]
 
     async def disown(self, job: Object, pods: Iterable[Object]) -> None:
         tie = {"ownerReferences": [{"$patch": "delete", "uid": job["metadata"]["uid"]}], **_DROP_FINALIZER}
-        await at_once(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        await gather_all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
 
     async def _patch(self, pod: Object, metadata: Object) -> Object | None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]

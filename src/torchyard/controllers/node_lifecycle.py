@@ -11,7 +11,7 @@ from torchyard.api.gvr import LEASES, NODES, PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
-from torchyard.core.node.health import GRACE_SECONDS, ready, silent_conditions, with_eviction
+from torchyard.core.node.health import GRACE_SECONDS, ready_status, unknown_conditions, with_no_execute_taint
 from torchyard.core.node.taints import taints
 from torchyard.core.service.slices import is_ready
 from torchyard.kube.client import Client
@@ -22,7 +22,7 @@ from torchyard.kube.informer_factory import InformerFactory
 _LEASE_NAMESPACE = "kube-node-lease"
 
 
-class NodeLifecycle:
+class NodeLifecycleController:
     """A sign of life is a change, seen at this process's own time: nodes may have wrong clocks."""
 
     def __init__(
@@ -51,7 +51,7 @@ class NodeLifecycle:
 
     def _node_changed(self, change: str, node: Object, before: Object | None) -> None:
         """Whether a silent node drives its pods out depends on the others."""
-        same = change == "MODIFIED" and before is not None and ready(before) == ready(node)
+        same = change == "MODIFIED" and before is not None and ready_status(before) == ready_status(node)
         for one in (node,) if same else (node, *self._nodes.all()):
             self.controller.queue.add(("", one["metadata"]["name"]))
 
@@ -79,8 +79,8 @@ class NodeLifecycle:
         return now - known[1]
 
     async def _give_up(self, node: Object) -> Object:
-        name, before = node["metadata"]["name"], ready(node)
-        conditions = silent_conditions(node, to_rfc3339(self._clock()))
+        name, before = node["metadata"]["name"], ready_status(node)
+        conditions = unknown_conditions(node, to_rfc3339(self._clock()))
         if conditions is None:
             return node
         status = {**(node.get("status") or {}), "conditions": conditions}
@@ -109,8 +109,8 @@ class NodeLifecycle:
                 raise
 
     async def _taint(self, node: Object) -> None:
-        alone = not any(ready(one) == "True" for one in self._nodes.all())
-        wanted = with_eviction(node, taints(node), to_rfc3339(self._clock()), alone=alone)
+        alone = not any(ready_status(one) == "True" for one in self._nodes.all())
+        wanted = with_no_execute_taint(node, taints(node), to_rfc3339(self._clock()), alone=alone)
         if wanted != (node["spec"].get("taints") or []):
             metadata = node["metadata"]
             # only if nobody, such as `kubectl taint`, has written since

@@ -13,7 +13,7 @@ from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.node_lifecycle import by_node
-from torchyard.core.node.eviction import ended_beyond, ending_without_node, leaves_at, orphans
+from torchyard.core.node.eviction import eviction_time, orphans, terminated_beyond, terminating_unscheduled
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
@@ -22,7 +22,7 @@ from torchyard.kube.informer_factory import InformerFactory
 log = logging.getLogger(__name__)
 
 
-class TaintEviction:
+class TaintEvictionController:
     """Deletes a pod when its toleration of a NoExecute taint has run out."""
 
     def __init__(
@@ -56,7 +56,7 @@ class TaintEviction:
             return None
         node = self._nodes.get("", pod["spec"]["nodeName"])
         now = self._clock()
-        moment = leaves_at(pod, (node or {"spec": {}})["spec"].get("taints") or (), now)
+        moment = eviction_time(pod, (node or {"spec": {}})["spec"].get("taints") or (), now)
         if moment is None:
             return None
         if moment > now:
@@ -68,7 +68,7 @@ class TaintEviction:
         return None
 
 
-class PodCollector:
+class PodGarbageCollector:
     """Looks now and then for pods that nobody else will ever remove."""
 
     def __init__(
@@ -101,7 +101,7 @@ class PodCollector:
         for pod in orphaned:
             if await self._client.find(NODES, pod["spec"]["nodeName"]) is None:
                 await _remove(self._client, pod, self._clock(), said=said, force=True)
-        for pod in [*ending_without_node(pods), *ended_beyond(pods)]:
+        for pod in [*terminating_unscheduled(pods), *terminated_beyond(pods)]:
             await _remove(self._client, pod, self._clock(), force=True)
 
     def _orphans(self, pods: Iterable[Object]) -> list[Object]:

@@ -18,10 +18,10 @@ from torchyard.api.gvr import HORIZONTAL_POD_AUTOSCALERS, PODS, SERVICES
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.loop import Controller, Observe
-from torchyard.controllers.written import Written
+from torchyard.controllers.mutation_cache import MutationCache
 from torchyard.core.events import Event
-from torchyard.core.pytorchjob.decide import Decision, Deletion, decide
-from torchyard.core.pytorchjob.view import VOLCANO, Settings, View, is_terminating
+from torchyard.core.pytorchjob.decide import ChildDeletion, PyTorchJobDecision, decide
+from torchyard.core.pytorchjob.view import VOLCANO, PyTorchJobSettings, PyTorchJobView, is_terminating
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_key, by_owner, key_of
@@ -45,11 +45,11 @@ _TAKEN_AGAIN = 2.0
 _PAUSE_PER_POD, _LARGE, _LONGEST_PAUSE = 0.001, 32, 1.0
 
 
-def groups_of(gang_scheduler: str) -> GroupVersionResource:
+def pod_group_resource(gang_scheduler: str) -> GroupVersionResource:
     return VOLCANO_GROUPS if gang_scheduler.lower() == VOLCANO else PLUGIN_GROUPS
 
 
-class _Words(NamedTuple):
+class _ChildEventReasons(NamedTuple):
     """The events of one kind of child: made, not made, deleted, not deleted."""
 
     created: tuple[str, Callable[[str], str]] | None
@@ -58,20 +58,20 @@ class _Words(NamedTuple):
     not_deleted: str
 
 
-_WORDS = {
-    "Pod": _Words(
+_CHILD_EVENTS = {
+    "Pod": _ChildEventReasons(
         (messages.POD_CREATED, messages.pod_created), messages.POD_NOT_CREATED,
         (messages.POD_DELETED, messages.pod_deleted), messages.POD_NOT_DELETED,
     ),
-    "Service": _Words(
+    "Service": _ChildEventReasons(
         (messages.SERVICE_CREATED, messages.service_created), messages.SERVICE_NOT_CREATED,
         (messages.SERVICE_DELETED, messages.service_deleted), messages.SERVICE_NOT_DELETED,
     ),
-    "PodGroup": _Words(
+    "PodGroup": _ChildEventReasons(
         None, "FailedCreatePodGroup",
         (messages.POD_GROUP_DELETED, messages.pod_group_deleted), messages.POD_GROUP_NOT_DELETED,
     ),
-    "HorizontalPodAutoscaler": _Words(None, "FailedCreateAutoscaler", None, "FailedDeleteAutoscaler"),
+    "HorizontalPodAutoscaler": _ChildEventReasons(None, "FailedCreateAutoscaler", None, "FailedDeleteAutoscaler"),
 }  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class PyTorchJobController:
         self,
         client: Client,
         informers: InformerFactory,
-        settings: Settings,
+        settings: PyTorchJobSettings,
         *,
         selector: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -100,7 +100,7 @@ class PyTorchJobController:
         self._pods = informers.for_resource(PODS, labels=_OURS, indexes=owner, transform=_of_pod)
         self._services = informers.for_resource(SERVICES, labels=_OURS, indexes=owner, transform=_of_service)
         self._autoscalers = informers.for_resource(HORIZONTAL_POD_AUTOSCALERS, indexes=owner)
-        groups = groups_of(settings.gang_scheduler)
+        groups = pod_group_resource(settings.gang_scheduler)
         self._groups = informers.for_resource(groups, indexes=owner) if settings.uses_pod_groups else None
         self._children = [
             self._pods,
@@ -120,10 +120,10 @@ class PyTorchJobController:
         self._jobs.on_change(self._job_changed)
         for informer in self._children:
             informer.on_change(self._child_changed)
-        self._newest_jobs = Written(self._jobs, "key", by_key)
+        self._newest_jobs = MutationCache(self._jobs, "key", by_key)
         self._newest = {
-            "Pod": Written(self._pods, _OWNER, by_owner),
-            "Service": Written(self._services, _OWNER, by_owner),
+            "Pod": MutationCache(self._pods, _OWNER, by_owner),
+            "Service": MutationCache(self._services, _OWNER, by_owner),
         }
         self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._room = asyncio.Semaphore(writes)
@@ -175,7 +175,7 @@ class PyTorchJobController:
         finally:
             self._tell(job, decision.events)
 
-    def _is_first_of_many(self, key: Key, job: Object, decision: Decision) -> bool:
+    def _is_first_of_many(self, key: Key, job: Object, decision: PyTorchJobDecision) -> bool:
         """While jobs without any pods wait, theirs come before what there is to say of a job that has just got its own.
 
         Then it is said at the next look, with what has happened since, and only a job whose pods cannot be made is
@@ -184,11 +184,11 @@ class PyTorchJobController:
         queue = self.controller.queue
         return bool(decision.create) and not job.get("status") and len(queue) > 0 and not queue.has_failed(key)
 
-    def _view(self, job: Object) -> View:
+    def _view(self, job: Object) -> PyTorchJobView:
         uid = job["metadata"]["uid"]
         groups = [] if self._groups is None else _owned(self._groups, "PodGroup", uid)
         autoscalers = _owned(self._autoscalers, "HorizontalPodAutoscaler", uid)
-        return View.of(
+        return PyTorchJobView.of(
             job,
             self._clock(),
             pods=[{**one, "kind": "Pod"} for one in self._newest["Pod"].of(uid)],
@@ -197,7 +197,7 @@ class PyTorchJobController:
             autoscaler=autoscalers[0] if autoscalers else None,
         )
 
-    async def _carry_out(self, job: Object, decision: Decision) -> float | None:
+    async def _carry_out(self, job: Object, decision: PyTorchJobDecision) -> float | None:
         # Events are told in this order, so deletions of a scale-down and creations read as they were decided.
         works: list[Awaitable[Event | None]] = [self._create(one) for one in decision.create]
         works += [self._update(one) for one in decision.update]
@@ -207,17 +207,17 @@ class PyTorchJobController:
         decision.events += [one for one in done if isinstance(one, Event)]
         failed = [one for one in done if isinstance(one, BaseException)]
         for one in failed:
-            if isinstance(one, _NotDone):
+            if isinstance(one, _WriteFailed):
                 decision.events.append(one.event)
         if failed:
-            raise failed[0].error if isinstance(failed[0], _NotDone) else failed[0]
+            raise failed[0].error if isinstance(failed[0], _WriteFailed) else failed[0]
         if decision.delete_job:
             await self._delete_job(job, decision)
-        if any(isinstance(one, _Taken) for one in done):
+        if any(isinstance(one, _NameConflict) for one in done):
             decision.wake(_TAKEN_AGAIN)
         return decision.wake_after
 
-    async def _write_job(self, job: Object, decision: Decision) -> Object:
+    async def _write_job(self, job: Object, decision: PyTorchJobDecision) -> Object:
         metadata = job["metadata"]
         if decision.restarts is not None:
             marks = {names.RESTARTS: decision.restarts.text()}
@@ -231,14 +231,16 @@ class PyTorchJobController:
 
     async def _create(self, obj: Object) -> Event | None:
         kind, name = obj["kind"], obj["metadata"]["name"]
-        said = _WORDS[kind]
+        said = _CHILD_EVENTS[kind]
         async with self._room:
             try:
                 made = await self._client.create(self._refs[kind], obj)
             except StatusError as error:
                 if error.reason == "AlreadyExists":
                     return await self._look_at_taken(obj, error)
-                raise _NotDone(Event("Warning", said.not_created, messages.not_created(str(error))), error) from error
+                raise _WriteFailed(
+                    Event("Warning", said.not_created, messages.not_created(str(error))), error
+                ) from error
         if kind in self._newest:
             self._newest[kind].remember(made)
         return Event("Normal", said.created[0], said.created[1](name)) if said.created else None
@@ -252,9 +254,9 @@ class PyTorchJobController:
         mine = metadata["ownerReferences"][0]
         if there is None or any((one["kind"], one["name"]) == (mine["kind"], mine["name"]) for one in owners):
             is_mine = any(one["uid"] == mine["uid"] for one in owners)
-            return None if is_mine else _Taken("Normal", "", "")
+            return None if is_mine else _NameConflict("Normal", "", "")
         text = messages.not_created(str(error))
-        return _Taken("Warning", _WORDS[kind].not_created, text, (mine["uid"], kind, metadata["name"]))
+        return _NameConflict("Warning", _CHILD_EVENTS[kind].not_created, text, (mine["uid"], kind, metadata["name"]))
 
     async def _update(self, obj: Object) -> None:
         async with self._room:
@@ -266,10 +268,10 @@ class PyTorchJobController:
             patch = {"metadata": {"annotations": marks, "uid": metadata["uid"]}}
             await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"])
 
-    async def _delete(self, deletion: Deletion) -> Event | None:
+    async def _delete(self, deletion: ChildDeletion) -> Event | None:
         obj = deletion.object
         kind, metadata = obj["kind"], obj["metadata"]
-        said = _WORDS[kind]
+        said = _CHILD_EVENTS[kind]
         async with self._room:
             try:
                 grace = 0 if deletion.force else None
@@ -279,10 +281,12 @@ class PyTorchJobController:
             except StatusError as error:
                 if error.status in (404, 409):  # gone already, and perhaps another has its name
                     return None
-                raise _NotDone(Event("Warning", said.not_deleted, messages.not_deleted(str(error))), error) from error
+                raise _WriteFailed(
+                    Event("Warning", said.not_deleted, messages.not_deleted(str(error))), error
+                ) from error
         return Event("Normal", said.deleted[0], said.deleted[1](metadata["name"])) if said.deleted else None
 
-    async def _delete_job(self, job: Object, decision: Decision) -> None:
+    async def _delete_job(self, job: Object, decision: PyTorchJobDecision) -> None:
         metadata = job["metadata"]
         try:
             await self._client.delete(JOBS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
@@ -308,11 +312,11 @@ class PyTorchJobController:
             log.info("%s/%s: %s", *key_of(job), "; ".join(said))
 
 
-class _Taken(Event):
+class _NameConflict(Event):
     """A name that is not ours to use yet."""
 
 
-class _NotDone(Exception):
+class _WriteFailed(Exception):
     """A write that failed, with what is to be told about it."""
 
     def __init__(self, event: Event, error: StatusError) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler of the one-machine plane: binds pods to nodes as `core.placement` decides. A cluster has its own."""
+"""The scheduler of the one-machine plane: binds pods to nodes as `core.scheduling` decides. A cluster has its own."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.controllers.at_once import at_once
+from torchyard.controllers.concurrency import gather_all
 from torchyard.controllers.volume_binder import by_claim
-from torchyard.core.placement.place import Refusal, gang_of, gang_size, place, place_gang
-from torchyard.core.placement.view import NodeView, is_finished
-from torchyard.core.volume.placement import Storage
+from torchyard.core.scheduling.node_info import NodeInfo, is_finished
+from torchyard.core.scheduling.schedule import Unschedulable, gang_of, gang_size, schedule_gang, schedule_pod
+from torchyard.core.volume.scheduling import VolumeBinding
 from torchyard.core.volume.view import CLAIM
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
@@ -45,7 +45,7 @@ class Scheduler:
             informers.for_resource(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
         )
         self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
-        self._storage = Storage(
+        self._storage = VolumeBinding(
             self._claims.get,
             lambda name: self._volumes.get("", name),
             self._volumes.all,
@@ -84,16 +84,16 @@ class Scheduler:
         if not waiting:
             return  # as after most changes; nodes need not be counted then
         answers = self._place(sorted(waiting, key=_urgency), self._views())
-        await at_once(self._settle(*answer) for answer in answers)
+        await gather_all(self._settle(*answer) for answer in answers)
 
-    def _place(self, waiting: list[Object], views: list[NodeView]) -> list[tuple[Object, NodeView | Refusal]]:
+    def _place(self, waiting: list[Object], views: list[NodeInfo]) -> list[tuple[Object, NodeInfo | Unschedulable]]:
         """Where each goes; the views count what was placed before."""
-        answers: list[tuple[Object, NodeView | Refusal]] = []
+        answers: list[tuple[Object, NodeInfo | Unschedulable]] = []
         gangs: dict[tuple[str, str], list[Object]] = {}
         by_name = {view.name: view for view in views}
 
-        def note(pod: Object, chosen: str | Refusal) -> None:
-            if isinstance(chosen, Refusal):
+        def note(pod: Object, chosen: str | Unschedulable) -> None:
+            if isinstance(chosen, Unschedulable):
                 answers.append((pod, chosen))
                 return
             by_name[chosen].assume(pod)
@@ -105,22 +105,24 @@ class Scheduler:
                 gangs.setdefault(gang, []).append(pod)
                 continue
             blocked = self._storage.blocked(pod)
-            note(pod, place(pod, views, blocked=blocked, unreachable=self._storage.unreachable))
+            note(pod, schedule_pod(pod, views, blocked=blocked, unreachable=self._storage.unreachable))
         for gang, pods in gangs.items():
             answer = self._place_gang(gang, pods, views)
             for pod in pods:
-                note(pod, answer if isinstance(answer, Refusal) else answer[pod["metadata"]["uid"]])
+                note(pod, answer if isinstance(answer, Unschedulable) else answer[pod["metadata"]["uid"]])
         return answers
 
-    def _place_gang(self, gang: tuple[str, str], pods: list[Object], views: list[NodeView]) -> dict[str, str] | Refusal:
+    def _place_gang(
+        self, gang: tuple[str, str], pods: list[Object], views: list[NodeInfo]
+    ) -> dict[str, str] | Unschedulable:
         members = self._pods.by(_GANG, "/".join(gang))
         blocked = next((said for pod in pods if (said := self._storage.blocked(pod))), "")
         if blocked:
-            return Refusal(f"gang waits: {blocked}")
+            return Unschedulable(f"gang waits: {blocked}")
         placed = len(members) - len(pods)
-        return place_gang(pods, views, size=gang_size(members), placed=placed, unreachable=self._storage.unreachable)
+        return schedule_gang(pods, views, size=gang_size(members), placed=placed, unreachable=self._storage.unreachable)
 
-    def _views(self) -> list[NodeView]:
+    def _views(self) -> list[NodeInfo]:
         assumed, self._assumed = self._assumed, {}
         by_node: dict[str, list[Object]] = {}
         for pod in self._pods.by(_PLACE, _NOWHERE):
@@ -132,7 +134,7 @@ class Scheduler:
         for node in self._nodes.all():
             if _usable(node):
                 name = node["metadata"]["name"]
-                views.append(NodeView.of(node, (*self._pods.by(_PLACE, name), *by_node.get(name, ()))))
+                views.append(NodeInfo.of(node, (*self._pods.by(_PLACE, name), *by_node.get(name, ()))))
         return views
 
     def _waits(self, pod: Object) -> bool:
@@ -143,14 +145,14 @@ class Scheduler:
             return False
         return not self._storage.waits(pod)
 
-    async def _settle(self, pod: Object, answer: NodeView | Refusal) -> None:
+    async def _settle(self, pod: Object, answer: NodeInfo | Unschedulable) -> None:
         async with self._room:
-            if isinstance(answer, Refusal):
+            if isinstance(answer, Unschedulable):
                 await self._refuse(pod, str(answer))
             elif not await self._ask_for_volumes(pod, answer):
                 await self._bind(pod, answer.name)
 
-    async def _ask_for_volumes(self, pod: Object, view: NodeView) -> bool:
+    async def _ask_for_volumes(self, pod: Object, view: NodeInfo) -> bool:
         """Whether the pod waits for volumes on its node; it is bound once they are there."""
         choices = self._storage.choices(pod, view)
         for write in choices:

@@ -14,7 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.controllers.loop import Controller
 from torchyard.core.volume.claims import ClaimView, decide_claim
-from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Write, claims_of, phase
+from torchyard.core.volume.view import CLAIM, VOLUME, VolumeDecision, Write, claims_of, phase
 from torchyard.core.volume.volumes import VolumeView, decide_volume
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
@@ -104,7 +104,7 @@ class VolumeBinder:
             return cached
         return await self._client.find(PERSISTENT_VOLUME_CLAIMS, name, namespace)
 
-    async def _carry_out(self, about: Object, kind: str, decision: Decision) -> None:
+    async def _carry_out(self, about: Object, kind: str, decision: VolumeDecision) -> None:
         latest: dict[tuple[str, Key], Object] = {}
         for write in decision.writes:
             key = (write.kind, key_of(write.object))

@@ -9,14 +9,14 @@ from torchyard.api.gvr import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.volume_binder import by_claim
-from torchyard.core.volume.protection import released_claim, released_volume
+from torchyard.core.volume.protection import unprotect_claim, unprotect_volume
 from torchyard.core.volume.view import claims_of
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer, Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
 
-class _Protection:
+class _ProtectionController:
     """`released` answers an object without its finalizer when that may go."""
 
     def __init__(
@@ -38,14 +38,14 @@ class _Protection:
             await self._client.update(self._ref, changed)
 
 
-def claim_protection(client: Client, informers: InformerFactory) -> _Protection:
+def claim_protection(client: Client, informers: InformerFactory) -> _ProtectionController:
     pods = informers.for_resource(PODS, indexes={"claim": by_claim})
 
     def released(claim: Object) -> Object | None:
-        return released_claim(claim, pods.by("claim", "/".join(key_of(claim))))
+        return unprotect_claim(claim, pods.by("claim", "/".join(key_of(claim))))
 
     name = "persistentvolumeclaim-protection-controller"
-    made = _Protection(name, client, (informers.for_resource(PERSISTENT_VOLUME_CLAIMS), pods), released)
+    made = _ProtectionController(name, client, (informers.for_resource(PERSISTENT_VOLUME_CLAIMS), pods), released)
 
     def pod_changed(_change: str, pod: Object, _before: Object | None) -> None:
         for claim in claims_of(pod).values():
@@ -55,6 +55,6 @@ def claim_protection(client: Client, informers: InformerFactory) -> _Protection:
     return made
 
 
-def volume_protection(client: Client, informers: InformerFactory) -> _Protection:
+def volume_protection(client: Client, informers: InformerFactory) -> _ProtectionController:
     name = "persistentvolume-protection-controller"
-    return _Protection(name, client, (informers.for_resource(PERSISTENT_VOLUMES),), released_volume)
+    return _ProtectionController(name, client, (informers.for_resource(PERSISTENT_VOLUMES),), unprotect_volume)

@@ -61,12 +61,14 @@ def _init(given: argparse.Namespace) -> int:
 def _build(given: argparse.Namespace) -> int:
     from torchyard.node.images.build import ImageBuilder
     from torchyard.yard.images import image_store
-    from torchyard.yard.settings import Settings, default_state
+    from torchyard.yard.settings import PlaneSettings, default_state
 
     recipe = given.path / "Dockerfile"
     if not recipe.is_file():
         raise BadFlag(f"there is no Dockerfile in {given.path}", hint="write one with: elasticdl zoo init")
-    builder = ImageBuilder(image_store(Settings(state=default_state().absolute())), given.path, arguments={}, say=print)
+    builder = ImageBuilder(
+        image_store(PlaneSettings(state=default_state().absolute())), given.path, arguments={}, say=print
+    )
     print(f"built {asyncio.run(builder.build(recipe, given.image))} as {given.image}")  # noqa: T201
     return 0
 

@@ -14,20 +14,20 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.kube.client import Client
 from torchyard.kube.informer import key_of
-from torchyard.operator.rights import Right
+from torchyard.operator.permissions import Permission
 
 # The label of upstream's operator pods, of every version.
 UPSTREAM = "control-plane=kubeflow-training-operator"
 
 
-class NotReady(YardError):
+class ClusterNotReady(YardError):
     """The cluster lacks something; it may come."""
 
     code = "NotReady"
     temporary = True
 
 
-async def check_kind(client: Client) -> None:
+async def check_crd(client: Client) -> None:
     """PyTorchJobs must be served, with a status of their own."""
     jobs = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
     await check_served(client, jobs, "status", hint="yard install --crds-only")
@@ -44,38 +44,38 @@ async def check_served(client: Client, ref: GroupVersionResource, *subresources:
     wanted = {ref.plural, *(f"{ref.plural}/{one}" for one in subresources)}
     if not wanted <= found:
         missing = ", ".join(sorted(wanted - found))
-        raise NotReady(f"the cluster does not serve {missing} of {ref.api_version}", hint=hint)
+        raise ClusterNotReady(f"the cluster does not serve {missing} of {ref.api_version}", hint=hint)
 
 
-async def check_rights(client: Client, rights: Iterable[Right], namespaces: Iterable[str] = ("",)) -> None:
+async def check_permissions(client: Client, rights: Iterable[Permission], namespaces: Iterable[str] = ("",)) -> None:
     """Ask for every right: a refusal in the middle of a job would come too late."""
     missing = []
     for namespace in namespaces:
         for right in rights:
             for verb in right.verbs:
-                if not await may(client, right, verb, namespace):
+                if not await is_allowed(client, right, verb, namespace):
                     what = f"{right.resource}.{right.group}" if right.group else right.resource
                     missing.append(f"{verb} {what}" + (f" in {namespace}" if namespace else ""))
     if missing:
-        raise NotReady(
+        raise ClusterNotReady(
             f"the operator's account may not: {'; '.join(missing)}", hint="yard install gives it the role it needs"
         )
 
 
-async def check_alone(client: Client, namespaces: Iterable[str] = ("",)) -> None:
+async def check_no_other_operator(client: Client, namespaces: Iterable[str] = ("",)) -> None:
     """Two operators would make each other's pods and delete them."""
     for namespace in namespaces:
         pods = (await client.list(PODS, namespace, labels=UPSTREAM)).items
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") in ("Pending", "Running")]
         if running:
             pod = "/".join(key_of(running[0]))
-            raise NotReady(
+            raise ClusterNotReady(
                 f"another training operator looks after PyTorchJobs here: pod {pod}",
                 hint="scale it down, or say --beside-upstream and keep the two apart with --namespace or --selector",
             )
 
 
-async def may(client: Client, right: Right, verb: str, namespace: str) -> bool:
+async def is_allowed(client: Client, right: Permission, verb: str, namespace: str) -> bool:
     resource, _, subresource = right.resource.partition("/")
     asked: Object = {"group": right.group, "resource": resource, "verb": verb, "namespace": namespace}
     if subresource:

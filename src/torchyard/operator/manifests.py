@@ -14,7 +14,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.names import QUEUE_NAME
-from torchyard.operator import rights
+from torchyard.operator import permissions
 from torchyard.operator.settings import (
     DEFAULTS_WEBHOOK,
     HEALTH_PORT,
@@ -81,8 +81,11 @@ def _object(
 
 def _roles(to: Installation) -> list[Object]:
     """Where jobs are; in its own namespace; and, of the whole cluster, its own webhooks."""
-    jobs, webhooks = rights.job_rights(to.gang_scheduler), rights.webhook_rights(WEBHOOK, DEFAULTS_WEBHOOK)
-    own = rights.own_rights(LEASE, WEBHOOK_SECRET)
+    jobs, webhooks = (
+        permissions.job_permissions(to.gang_scheduler),
+        permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK),
+    )
+    own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
     found = []
     if to.watched:
         for namespace in to.watched:
@@ -94,11 +97,11 @@ def _roles(to: Installation) -> list[Object]:
     return [*_role(to, NAME, webhooks if to.watched else [*jobs, *webhooks]), *found]
 
 
-def _role(to: Installation, name: str, found: list[rights.Right], namespace: str = "") -> list[Object]:
+def _role(to: Installation, name: str, found: list[permissions.Permission], namespace: str = "") -> list[Object]:
     """A role and the operator's hold of it: in a namespace, or everywhere."""
     kind = "Role" if namespace else "ClusterRole"
     return [
-        _object(_RBAC, kind, name, namespace, rules=[rights.rule(one) for one in found]),
+        _object(_RBAC, kind, name, namespace, rules=[permissions.policy_rule(one) for one in found]),
         _object(
             _RBAC,
             f"{kind}Binding",
@@ -116,7 +119,7 @@ def queue_objects(to: Installation) -> list[Object]:
     hook["objectSelector"] = {"matchExpressions": [{"key": QUEUE_NAME, "operator": "Exists"}]}
     hook["reinvocationPolicy"] = "Never"
     return [
-        *_role(to, f"{NAME}-queues", [*rights.LOOK_FOR_KUEUE, *rights.queue_rights()]),
+        *_role(to, f"{NAME}-queues", [*permissions.KUEUE_DETECTION, *permissions.queue_permissions()]),
         _object("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", DEFAULTS_WEBHOOK, webhooks=[hook]),
     ]
 

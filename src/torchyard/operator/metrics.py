@@ -26,7 +26,7 @@ FRAMEWORK = "pytorch"
 _COUNTED = {messages.CREATED: "created", messages.SUCCEEDED: "successful", messages.FAILED: "failed"}
 
 
-class Metrics:
+class OperatorMetrics:
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -94,7 +94,7 @@ class Metrics:
         self._queue_mode.labels(mode).set(1)
 
     def watch_queues(self, queues: Sequence[WorkQueue[Any]]) -> None:
-        self._registry.register(_Queues(queues))
+        self._registry.register(_WorkQueueCollector(queues))
 
     def watch_lead(self, lease: str, leads: Callable[[], bool]) -> None:
         self._leads.labels(lease).set_function(lambda: 1.0 if leads() else 0.0)
@@ -123,7 +123,7 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _Queues(Collector):
+class _WorkQueueCollector(Collector):
     """The work queues of several namespaces as one."""
 
     def __init__(self, queues: Sequence[WorkQueue[Any]]) -> None:

@@ -13,24 +13,24 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, groups_of
-from torchyard.core.pytorchjob.view import Settings as JobSettings
+from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController, pod_group_resource
+from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.concurrency import ConcurrencyLimiter
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.kube.kubeconfig import Connection
 from torchyard.kube.leader_election import LeaderElector
-from torchyard.operator import rights
+from torchyard.operator import permissions
+from torchyard.operator.admission import review_defaults, review_validation
 from torchyard.operator.certificates import WebhookCertificates
-from torchyard.operator.checks import check_alone, check_kind, check_rights, check_served
+from torchyard.operator.checks import check_crd, check_no_other_operator, check_permissions, check_served
 from torchyard.operator.clock import ServerClock, local
-from torchyard.operator.faces import Health, listen, metrics_app, webhook_app
-from torchyard.operator.metrics import Metrics
+from torchyard.operator.http import HealthProbes, metrics_app, serve, webhook_app
+from torchyard.operator.metrics import OperatorMetrics
 from torchyard.operator.queues import Queues
-from torchyard.operator.review import answer, held
-from torchyard.operator.settings import DEFAULTS_WEBHOOK, LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, Settings
-from torchyard.operator.together import Work, together
+from torchyard.operator.settings import DEFAULTS_WEBHOOK, LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, OperatorSettings
+from torchyard.operator.tasks import Runnable, run_until_first_exit
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +40,11 @@ _ASK_AGAIN = 5.0
 class Operator:
     """`run` until cancelled, or until the lease is lost. `health` says when it is ready, `ports` where it answers."""
 
-    def __init__(self, connection: Connection, settings: Settings, *, clock: Callable[[], datetime] = local) -> None:
+    def __init__(
+        self, connection: Connection, settings: OperatorSettings, *, clock: Callable[[], datetime] = local
+    ) -> None:
         self._settings = settings
-        self.metrics, self.health = Metrics(), Health()
+        self.metrics, self.health = OperatorMetrics(), HealthProbes()
         limiter = ConcurrencyLimiter(maximum=settings.most_requests)
         transport = HttpTransport(
             connection,
@@ -75,12 +77,12 @@ class Operator:
             await self._answer(closing)
             await self._wait_for_cluster()
             works = [self._keep_certificates(closing)] if self._settings.webhook else []
-            await together(*works, *self._control())
+            await run_until_first_exit(*works, *self._control())
 
     async def _answer(self, closing: contextlib.AsyncExitStack) -> None:
         settings = self._settings
-        self.ports["health"] = await listen(self.health.app(), settings.host, settings.health_port, closing=closing)
-        self.ports["metrics"] = await listen(
+        self.ports["health"] = await serve(self.health.app(), settings.host, settings.health_port, closing=closing)
+        self.ports["metrics"] = await serve(
             metrics_app(self.metrics), settings.host, settings.metrics_port, closing=closing
         )
 
@@ -103,19 +105,19 @@ class Operator:
         settings = self._settings
         spaces = settings.namespaces or ("",)
         await self.clock.look()
-        await check_kind(self._client)
+        await check_crd(self._client)
         if settings.gang_scheduler:
-            groups = groups_of(settings.gang_scheduler)
+            groups = pod_group_resource(settings.gang_scheduler)
             await check_served(self._client, groups, hint="install the gang scheduler, or name none")
-        await check_rights(self._client, rights.job_rights(settings.gang_scheduler), spaces)
-        own = rights.own_rights(LEASE, WEBHOOK_SECRET)
+        await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), spaces)
+        own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
         if not settings.webhook:
             own = [one for one in own if one.resource != "secrets"]
         else:
-            await check_rights(self._client, rights.webhook_rights(WEBHOOK, DEFAULTS_WEBHOOK))
-        await check_rights(self._client, own, (settings.own_namespace,))
+            await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK))
+        await check_permissions(self._client, own, (settings.own_namespace,))
         if not settings.beside_upstream:
-            await check_alone(self._client, spaces)
+            await check_no_other_operator(self._client, spaces)
 
     async def _keep_certificates(self, closing: contextlib.AsyncExitStack) -> None:
         """Answer admission reviews. Every copy does, not only the one that leads."""
@@ -130,7 +132,7 @@ class Operator:
             context.load_cert_chain(credentials.server_certificate, credentials.server_key)
 
         show()
-        self.ports["webhook"] = await listen(
+        self.ports["webhook"] = await serve(
             webhook_app(self._reviews(), self.metrics.reviewed),
             settings.host,
             settings.webhook_port,
@@ -141,12 +143,15 @@ class Operator:
         await certificates.keep(show)
 
     def _reviews(self) -> dict[str, Callable[[Object], Object]]:
-        return {"/validate": answer, "/default": lambda review: held(review, queues=self.queues.are_ours)}
+        return {
+            "/validate": review_validation,
+            "/default": lambda review: review_defaults(review, queues=self.queues.are_ours),
+        }
 
-    def _control(self) -> list[Work]:
+    def _control(self) -> list[Runnable]:
         """Fill the caches at once, act when elected: the next leader begins where the last one stopped."""
         settings = self._settings
-        jobs = JobSettings(
+        jobs = PyTorchJobSettings(
             gang_scheduler=settings.gang_scheduler, init_image=settings.init_image, init_tries=settings.init_tries
         )
         caches, controllers = [], []
@@ -170,7 +175,7 @@ class Operator:
         self.metrics.watch_lead(LEASE, lambda: self.leads)
 
         async def lead() -> None:
-            await together(*(one.run() for one in controllers), self.queues.integrate())
+            await run_until_first_exit(*(one.run() for one in controllers), self.queues.integrate())
 
         works = [one.run() for one in caches]
         return [

@@ -21,9 +21,9 @@ from torchyard.core.queue.kueue_detection import IntegrationMode, KueueIntegrati
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.operator.certificates import MUTATING
-from torchyard.operator.checks import check_rights
-from torchyard.operator.rights import KUEUE_CONFIGURATION, LOOK_FOR_KUEUE, queue_rights
-from torchyard.operator.together import together
+from torchyard.operator.checks import check_permissions
+from torchyard.operator.permissions import KUEUE_CONFIGURATION, KUEUE_DETECTION, queue_permissions
+from torchyard.operator.tasks import run_until_first_exit
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Queues:
             await self._until(ours=True)
             informers = [InformerFactory(self._client, namespace=one) for one in self._namespaces]
             integrations = [ExternalIntegration(self._client, one, clock=self._clock) for one in informers]
-            await together(
+            await run_until_first_exit(
                 self._until(ours=False), *(one.run() for one in informers), *(one.run() for one in integrations)
             )
 
@@ -120,11 +120,11 @@ class Queues:
         if not _are_queues_served(groups):
             return detect_kueue(groups, (), None)
         try:
-            await check_rights(self._client, LOOK_FOR_KUEUE)
+            await check_permissions(self._client, KUEUE_DETECTION)
             found = await _look_closer(self._client, groups)
             if found.mode is not IntegrationMode.EXTERNAL:
                 return found
-            await check_rights(self._client, queue_rights())
+            await check_permissions(self._client, queue_permissions())
         except YardError as error:
             return KueueIntegration(IntegrationMode.NONE, "", (f"the group {names.GROUP} is served, but {error}",))
         if found.version != names.STORED:

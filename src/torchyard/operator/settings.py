@@ -24,7 +24,7 @@ def identity() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OperatorSettings:
     namespaces: tuple[str, ...] = ()  # those looked after; none means all
     selector: str = ""  # labels of the jobs looked after
     gang_scheduler: str = ""

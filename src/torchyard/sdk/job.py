@@ -11,8 +11,8 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.core.run.lines import Lines
-from torchyard.core.run.outcome import Failure, Outcome, first_failure, outcome, pods_of
+from torchyard.core.run.line_splitter import LineSplitter
+from torchyard.core.run.state import ContainerFailure, RunState, first_failure, pods_of, run_state
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Informer
 from torchyard.sdk.event_loop_thread import EventLoopThread
@@ -26,7 +26,7 @@ class JobFailed(YardError):
 
     code = "JobFailed"
 
-    def __init__(self, job: str, result: Outcome, first: Failure | None) -> None:
+    def __init__(self, job: str, result: RunState, first: ContainerFailure | None) -> None:
         message = f"{job} {result.state}" + (f": {result.message}" if result.message else "")
         if first is not None:
             message += f"; first to fail: {first.pod}, exit code {first.exit_code}"
@@ -47,18 +47,18 @@ class Job:
         self.namespace: str = obj["metadata"].get("namespace", "")
 
     def __repr__(self) -> str:
-        return f"Job({self.namespace}/{self.name}: {outcome(self.object).state})"
+        return f"Job({self.namespace}/{self.name}: {run_state(self.object).state})"
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RunState:
         """Read the object and return its state."""
         self.object = self._loop.run(self._client.get(self._gvr, self.name, self.namespace))
-        return outcome(self.object)
+        return run_state(self.object)
 
     def pods(self) -> list[Object]:
         """Return the pods of the job, sorted by name."""
         return self._loop.run(self._pods())
 
-    def wait(self, *, seconds: float | None = None) -> Outcome:
+    def wait(self, *, seconds: float | None = None) -> RunState:
         """Wait until the job has finished.
 
         Raises JobFailed if it did not succeed, and TimeoutError if it has not finished after `seconds`.
@@ -108,18 +108,18 @@ class Job:
         pods = (await self._client.list(PODS, self.namespace, labels=labels, fields=fields)).items
         return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
-    async def _wait(self, seconds: float | None) -> Outcome:
+    async def _wait(self, seconds: float | None) -> RunState:
         kind, uid = self.object["kind"], self.object["metadata"]["uid"]
 
         def has_finished(obj: Object | None) -> bool:
             if obj is None or obj["metadata"]["uid"] != uid:
                 raise YardError(f"{kind} {self.namespace}/{self.name} was deleted while it ran", code="Gone")
-            return outcome({"kind": kind, **obj}).done
+            return run_state({"kind": kind, **obj}).done
 
         async with asyncio.timeout(seconds):
             last = await self._wait_for(self._gvr, self.name, has_finished)
         self.object = {"kind": kind, **(last or {})}
-        result = outcome(self.object)
+        result = run_state(self.object)
         if not result.succeeded:
             raise JobFailed(
                 f"{self.object['kind']} {self.namespace}/{self.name}", result, first_failure(await self._pods())
@@ -130,7 +130,7 @@ class Job:
         pod = await self._pod_name(replica)
         if follow:
             await self._wait_for(PODS, pod, lambda obj: obj is not None and _has_started(obj))
-        lines = Lines()
+        lines = LineSplitter()
         pieces = self._client.logs(PODS, pod, self.namespace, container=container, follow=follow)
         async with aclosing(pieces) as stream:
             async for piece in stream:

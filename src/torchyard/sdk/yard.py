@@ -10,13 +10,13 @@ from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.core.run.outcome import RUNNABLE
+from torchyard.core.run.state import RUNNABLE
 from torchyard.kube.client import Client
 from torchyard.kube.discovery import find_resource
 from torchyard.kube.http import HttpTransport
 from torchyard.sdk.event_loop_thread import EventLoopThread
 from torchyard.sdk.job import Job
-from torchyard.yard.target import chosen
+from torchyard.yard.target import resolve_connection
 
 
 class Yard:
@@ -28,7 +28,7 @@ class Yard:
     """
 
     def __init__(self, *, kubeconfig: str | Path | None = None, context: str = "", namespace: str = "") -> None:
-        connection = chosen(Path(kubeconfig) if kubeconfig else None, context)
+        connection = resolve_connection(Path(kubeconfig) if kubeconfig else None, context)
         self.namespace = namespace or connection.namespace
         self._client = Client(HttpTransport(connection, user_agent="torchyard-sdk"), manager="torchyard-sdk")
         self._loop = EventLoopThread()

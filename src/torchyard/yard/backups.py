@@ -8,12 +8,12 @@ from pathlib import Path
 from torchyard.api.errors import YardError
 from torchyard.apiserver.store.log import copy_store, verify
 from torchyard.yard.lock import StateLock
-from torchyard.yard.settings import Settings, make_state
+from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
 
 def backup(state: Path, target: Path) -> int:
     """Copy the store of a running or stopped plane; answers the revision saved."""
-    source = Settings(state=state).database
+    source = PlaneSettings(state=state).database
     if not source.exists():
         raise YardError(f"there is no store in {state}", hint="name the plane's directory with --state")
     copy_store(source, target)
@@ -26,8 +26,8 @@ def restore(state: Path, source: Path, *, replace: bool = False) -> int:
         revision = verify(source)
     except YardError as error:
         raise YardError(error.message, hint="name a file that `yard backup` wrote", code=error.code) from error
-    settings = Settings(state=state)
-    make_state(state)
+    settings = PlaneSettings(state=state)
+    ensure_state_directory(state)
     lock = StateLock(settings.lock)
     lock.acquire()
     try:

@@ -13,43 +13,42 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.apiserver.registry.catalog import Catalog
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.store.watch import StoreEvent
-from torchyard.controllers.account_secrets import AccountSecrets
 from torchyard.controllers.autoscaler import AutoscalerController
 from torchyard.controllers.cronjob import CronJobController
 from torchyard.controllers.endpoints import EndpointsController
 from torchyard.controllers.endpointslices import EndpointSliceController
-from torchyard.controllers.ephemeral_volumes import EphemeralVolumes
-from torchyard.controllers.garbage import GarbageCollector
+from torchyard.controllers.ephemeral_volumes import EphemeralVolumeController
+from torchyard.controllers.garbage_collector import GarbageCollector
 from torchyard.controllers.job import JobController
-from torchyard.controllers.local_volumes import LocalVolumes
-from torchyard.controllers.mirror import OperatorMirror
-from torchyard.controllers.namespace_content import default_account, root_authority
+from torchyard.controllers.local_provisioner import LocalVolumeProvisioner
+from torchyard.controllers.namespace_objects import default_service_account, root_ca_publisher
 from torchyard.controllers.namespaces import NamespaceController
-from torchyard.controllers.node_lifecycle import NodeLifecycle
-from torchyard.controllers.pod_eviction import PodCollector, TaintEviction
+from torchyard.controllers.node_lifecycle import NodeLifecycleController
+from torchyard.controllers.operator_pod import OperatorPodController
+from torchyard.controllers.pod_eviction import PodGarbageCollector, TaintEvictionController
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.quotas import QuotaController
 from torchyard.controllers.role_aggregation import RoleAggregationController
 from torchyard.controllers.scheduler import Scheduler
-from torchyard.controllers.ttl import TtlController
+from torchyard.controllers.token_secrets import TokenSecretController
+from torchyard.controllers.ttl_after_finished import TTLAfterFinishedController
 from torchyard.controllers.volume_binder import VolumeBinder
 from torchyard.controllers.volume_protection import claim_protection, volume_protection
-from torchyard.core.pytorchjob.view import EMBEDDED_GANG
-from torchyard.core.pytorchjob.view import Settings as PyTorchJobSettings
+from torchyard.core.pytorchjob.view import EMBEDDED_GANG, PyTorchJobSettings
 from torchyard.core.queue.kueue_configuration import load_queue_settings
 from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer_factory import InformerFactory
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
-Work = Coroutine[Any, Any, None]
+Runnable = Coroutine[Any, Any, None]
 # Not a controller of its own: a part of `kueue` that can be turned off.
 LOCAL_QUEUES = "local-queues"
 
 
 @dataclass(frozen=True, slots=True)
-class Shop:
+class Dependencies:
     """What a controller is built from."""
 
     client: Client
@@ -58,27 +57,27 @@ class Shop:
     registry: Registry
     authority: str
     sign: Callable[[dict[str, Any], str], str]  # the token of an account, for a secret of a name
-    settings: Settings
+    settings: PlaneSettings
 
 
-def _namespaces(shop: Shop) -> Work:
+def _namespaces(shop: Dependencies) -> Runnable:
     resources = partial(_namespaced, shop.registry.catalog)
     return NamespaceController(shop.client, shop.informers, resources, shop.registry.clock).run()
 
 
-def _quotas(shop: Shop) -> Work:
+def _quotas(shop: Dependencies) -> Runnable:
     quotas = QuotaController(shop.client, shop.informers, partial(_served, shop.registry.catalog), shop.registry.clock)
     shop.registry.store.listen("", partial(_count, quotas))
     return quotas.run()
 
 
-def _garbage(shop: Shop) -> Work:
+def _garbage(shop: Dependencies) -> Runnable:
     collector = GarbageCollector(shop.client, partial(_resource_of, shop.registry.catalog), shop.recorder)
     shop.registry.store.listen("", partial(_tell, collector, shop.registry.catalog))
     return collector.run()
 
 
-def _pytorchjobs(shop: Shop) -> Work:
+def _pytorchjobs(shop: Dependencies) -> Runnable:
     # On one machine the master is there in a moment; asking often costs nothing.
     settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
     return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.registry.clock).run()
@@ -95,7 +94,7 @@ def _queue_settings(file: Path | None) -> QueueSettings:
         raise YardError(f"--queue-config {file}: {error.message}", hint=error.hint) from None
 
 
-def _queues(shop: Shop) -> Work:
+def _queues(shop: Dependencies) -> Runnable:
     from torchyard.controllers.queue.controller import QueueController  # loads prometheus_client
 
     queues = QueueController(
@@ -110,23 +109,23 @@ def _queues(shop: Shop) -> Work:
     return queues.run()
 
 
-MAKERS: dict[str, Callable[[Shop], Work]] = {
+BUILDERS: dict[str, Callable[[Dependencies], Runnable]] = {
     "clusterrole-aggregation-controller": lambda shop: RoleAggregationController(shop.client, shop.informers).run(),
     "cronjob-controller": lambda shop: CronJobController(shop.client, shop.informers, clock=shop.registry.clock).run(),
     "endpoints-controller": lambda shop: EndpointsController(shop.client, shop.informers).run(),
     "endpointslice-controller": lambda shop: EndpointSliceController(shop.client, shop.informers).run(),
-    "ephemeral-volume-controller": lambda shop: EphemeralVolumes(shop.client, shop.informers).run(),
+    "ephemeral-volume-controller": lambda shop: EphemeralVolumeController(shop.client, shop.informers).run(),
     "garbage-collector-controller": _garbage,
     "horizontal-pod-autoscaler-controller": lambda shop: AutoscalerController(
         shop.client, shop.informers, target=partial(_resource_of, shop.registry.catalog), clock=shop.registry.clock
     ).run(),
     "job-controller": lambda shop: JobController(shop.client, shop.informers, clock=shop.registry.clock).run(),
     "kueue": _queues,
-    "local-volumes": lambda shop: LocalVolumes(
+    "local-volumes": lambda shop: LocalVolumeProvisioner(
         shop.client, shop.informers, root=shop.settings.volumes, node=shop.settings.node_name
     ).run(),
     "namespace-controller": _namespaces,
-    "node-lifecycle-controller": lambda shop: NodeLifecycle(
+    "node-lifecycle-controller": lambda shop: NodeLifecycleController(
         shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
     "persistentvolume-binder-controller": lambda shop: VolumeBinder(
@@ -134,50 +133,50 @@ MAKERS: dict[str, Callable[[Shop], Work]] = {
     ).run(),
     "persistentvolume-protection-controller": lambda shop: volume_protection(shop.client, shop.informers).run(),
     "persistentvolumeclaim-protection-controller": lambda shop: claim_protection(shop.client, shop.informers).run(),
-    "pod-garbage-collector-controller": lambda shop: PodCollector(
+    "pod-garbage-collector-controller": lambda shop: PodGarbageCollector(
         shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
     "pytorchjob": _pytorchjobs,
     "resourcequota-controller": _quotas,
-    "root-ca-certificate-publisher-controller": lambda shop: root_authority(
+    "root-ca-certificate-publisher-controller": lambda shop: root_ca_publisher(
         shop.client, shop.informers, shop.authority
     ).run(),
-    "serviceaccount-token-controller": lambda shop: AccountSecrets(
+    "serviceaccount-token-controller": lambda shop: TokenSecretController(
         shop.client, shop.informers, authority=shop.authority, sign=shop.sign
     ).run(),
-    "serviceaccount-controller": lambda shop: default_account(shop.client, shop.informers).run(),
-    "ttl-after-finished-controller": lambda shop: TtlController(
+    "serviceaccount-controller": lambda shop: default_service_account(shop.client, shop.informers).run(),
+    "ttl-after-finished-controller": lambda shop: TTLAfterFinishedController(
         shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
-    "taint-eviction-controller": lambda shop: TaintEviction(
+    "taint-eviction-controller": lambda shop: TaintEvictionController(
         shop.client, shop.informers, clock=shop.registry.clock
     ).run(),
 }
 # What comes with another part, and cannot be chosen by itself.
-_WITH: dict[str, dict[str, Callable[[Shop], Work]]] = {
+_WITH: dict[str, dict[str, Callable[[Dependencies], Runnable]]] = {
     "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.registry.clock).run()},
     "pytorchjob": {
-        "operator mirror": lambda shop: OperatorMirror(shop.client, shop.informers, shop.registry.clock).run()
+        "operator mirror": lambda shop: OperatorPodController(shop.client, shop.informers, shop.registry.clock).run()
     },
 }
-KNOWN = tuple(MAKERS)
+KNOWN = tuple(BUILDERS)
 
 
 def controllers(
     client: Client,
     registry: Registry,
     chosen: frozenset[str],
-    settings: Settings,
+    settings: PlaneSettings,
     *,
     authority: str,
     sign: Callable[[dict[str, Any], str], str],
-) -> Iterator[tuple[str, Work]]:
+) -> Iterator[tuple[str, Runnable]]:
     """The coroutines of the chosen controllers, by name, and what feeds them."""
-    shop = Shop(
+    shop = Dependencies(
         client, InformerFactory(client), EventRecorder(client, "torchyard"), registry, authority, sign, settings
     )
     for name in sorted(chosen):
-        makers = {name: MAKERS[name]} if name in MAKERS else {}
+        makers = {name: BUILDERS[name]} if name in BUILDERS else {}
         for each, make in (makers | _WITH.get(name, {})).items():
             yield each, make(shop)
     yield "events", shop.recorder.run()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torchyard.node.images import python
 from torchyard.node.images.store import ImageStore
 from torchyard.yard.node import node_settings
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 
-def image_store(settings: Settings) -> ImageStore:
+def image_store(settings: PlaneSettings) -> ImageStore:
     """The images of a plane, running or not: pods and `yard image` see the same."""
     node = node_settings(settings, 0)
     return ImageStore(node.images, python.find(settings.python))

@@ -12,7 +12,7 @@ from torchyard.api.errors import YardError
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class PlaneProcess:
     """The process that runs the plane, and where it answers (port 0: not yet)."""
 
     pid: int
@@ -24,7 +24,7 @@ class Holder:
 class AlreadyRunning(YardError):
     code = "AlreadyRunning"
 
-    def __init__(self, state: Path, holder: Holder | None) -> None:
+    def __init__(self, state: Path, holder: PlaneProcess | None) -> None:
         where = f" at {holder.url}" if holder and holder.url else ""
         who = f" (process {holder.pid})" if holder else ""
         super().__init__(
@@ -47,11 +47,11 @@ class StateLock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise AlreadyRunning(self._path.parent, read_holder(self._path)) from None
+            raise AlreadyRunning(self._path.parent, read_process(self._path)) from None
         self._descriptor = descriptor
-        self.note(Holder(os.getpid()))
+        self.note(PlaneProcess(os.getpid()))
 
-    def note(self, holder: Holder) -> None:
+    def note(self, holder: PlaneProcess) -> None:
         """Write down who holds the lock, for `yard status` and for people."""
         try:
             os.ftruncate(self._descriptor, 0)
@@ -66,15 +66,15 @@ class StateLock:
             self._descriptor = -1
 
 
-def read_holder(path: Path) -> Holder | None:
+def read_process(path: Path) -> PlaneProcess | None:
     """Who wrote the lock file, or None if it says nothing."""
     try:
-        return Holder(**json.loads(path.read_text()))
+        return PlaneProcess(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def running(path: Path) -> Holder | None:
+def running(path: Path) -> PlaneProcess | None:
     """The holder of a lock that is really held; None if nobody holds it, whatever the file says."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -86,7 +86,7 @@ def running(path: Path) -> Holder | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return read_holder(path) or Holder(0)
+        return read_process(path) or PlaneProcess(0)
     finally:
         os.close(descriptor)
     return None

@@ -12,7 +12,7 @@ from torchyard.node.images import python
 from torchyard.node.runtime.machine_features import detect
 
 
-def findings() -> list[tuple[str, bool, str]]:
+def diagnose_machine() -> list[tuple[str, bool, str]]:
     """(what, whether it works, in words)."""
     return [
         ("python", sys.version_info >= (3, 11), f"{platform.python_version()} at {sys.executable}"),

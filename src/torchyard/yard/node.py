@@ -10,10 +10,10 @@ from torchyard.kube.client import Client
 from torchyard.node.agent import NodeAgent
 from torchyard.node.settings import NodeSettings
 from torchyard.node.streams import NodeStreams
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 
-def node_settings(settings: Settings, port: int) -> NodeSettings:
+def node_settings(settings: PlaneSettings, port: int) -> NodeSettings:
     root = settings.state / "node"
     labels = {"nvidia.com/gpu.product": settings.gpu_product} if settings.gpu_product else {}
     return NodeSettings(

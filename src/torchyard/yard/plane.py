@@ -54,16 +54,16 @@ from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.subresources import pending_workloads
 from torchyard.apiserver.virtual import resource_metrics
-from torchyard.controllers import mirror
+from torchyard.controllers import operator_pod
 from torchyard.kube import kubeconfig_entry
 from torchyard.kube.client import JSON, Client
 from torchyard.kube.local import HandlerResponse, LocalTransport
+from torchyard.yard.controller_log import ControllerLog
 from torchyard.yard.controllers import KNOWN, LOCAL_QUEUES, controllers
-from torchyard.yard.door import door
-from torchyard.yard.lock import Holder, StateLock
-from torchyard.yard.own_log import OwnLog
-from torchyard.yard.selection import selected
-from torchyard.yard.settings import Settings, make_state
+from torchyard.yard.listen_address import resolve_listen_address
+from torchyard.yard.lock import PlaneProcess, StateLock
+from torchyard.yard.selection import select_controllers
+from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
 if TYPE_CHECKING:
     from torchyard.node.agent import NodeAgent
@@ -82,7 +82,7 @@ _UNHEARD = {
 class Plane:
     """`async with Plane(settings) as plane:` runs it; `plane.url` is where it answers."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PlaneSettings) -> None:
         self.settings = settings
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
@@ -110,10 +110,10 @@ class Plane:
     async def _start(self) -> None:
         settings = self.settings
         _check_names(settings)
-        chosen = selected(settings.controllers, KNOWN) | _parts(settings)
-        reached = door(settings.host)
+        chosen = select_controllers(settings.controllers, KNOWN) | _parts(settings)
+        reached = resolve_listen_address(settings.host)
         names = (*settings.names, *reached.names)
-        make_state(settings.state)
+        ensure_state_directory(settings.state)
         lock = StateLock(settings.lock)
         lock.acquire()
         self._closing.callback(lock.release)
@@ -151,7 +151,7 @@ class Plane:
             self._closing.push_async_callback(self._end_pods, node.root)  # after the agent has let go of them
             self._run("node", self.agent.run())
         node_name = settings.node_name if settings.node else ""
-        lock.note(Holder(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
+        lock.note(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
 
     async def _end_pods(self, root: Path) -> None:
         from torchyard.node.shutdown import stop_pods
@@ -161,10 +161,10 @@ class Plane:
 
     def _keep_log(self) -> None:
         """Let the pod that stands for the controllers have their log."""
-        own, controllers_log = OwnLog(), logging.getLogger("torchyard.controllers")
+        own, controllers_log = ControllerLog(), logging.getLogger("torchyard.controllers")
         controllers_log.addHandler(own)
         self._closing.callback(controllers_log.removeHandler, own)
-        self.registry.own_logs[(mirror.NAMESPACE, mirror.NAME)] = own.read
+        self.registry.own_logs[(operator_pod.NAMESPACE, operator_pod.NAME)] = own.read
 
     def _registry(self, store: Store, chosen: frozenset[str]) -> Registry:
         served = with_expression_checks(with_crd_strategy(_resources(self.settings, chosen)))
@@ -259,7 +259,7 @@ class Plane:
         kubeconfig_entry.write(self.settings.kubeconfig, config)
 
 
-def _check_names(settings: Settings) -> None:
+def _check_names(settings: PlaneSettings) -> None:
     """Raise before anything is started if no node could be called so, or be labelled so."""
     problems = {
         "--node-name": subdomain_problems(settings.node_name) or label_value_problems(settings.node_name),
@@ -270,13 +270,13 @@ def _check_names(settings: Settings) -> None:
             raise YardError(f"{option}: {found[0]}", hint="choose a name like this")
 
 
-def _parts(settings: Settings) -> frozenset[str]:
+def _parts(settings: PlaneSettings) -> frozenset[str]:
     """What comes with a node."""
     found = ("node", *((LOCAL_QUEUES,) if settings.local_queues else ()))
     return frozenset(found if settings.node else ())
 
 
-def _resources(settings: Settings, chosen: frozenset[str]) -> list[Resource]:
+def _resources(settings: PlaneSettings, chosen: frozenset[str]) -> list[Resource]:
     """What is served from the start; usage figures and lines of queues only where there is somebody to tell them."""
     extra = [
         *(resource_metrics.RESOURCES if settings.node else ()),

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from torchyard.api.errors import YardError
 from torchyard.kube.process import prefer_uvloop, tune_garbage_collector
-from torchyard.yard.lock import AlreadyRunning, Holder, running
-from torchyard.yard.settings import Settings, make_state
+from torchyard.yard.lock import AlreadyRunning, PlaneProcess, running
+from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
 # When a plane that has just started looks at its memory for the first time: not while its first client waits.
 CALM_SECONDS = 2.0
@@ -28,7 +28,7 @@ LEAVE_PODS = signal.SIGUSR1
 _READY = "YARD_READY_FD"  # a detached plane tells its starter through this descriptor that it answers
 
 
-def run(settings: Settings, ready: Callable[[str], None]) -> int:
+def run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     """Run the plane until it is told to stop; answers how many pods ended with it.
 
     `ready` is called with its URL once it answers.
@@ -39,7 +39,7 @@ def run(settings: Settings, ready: Callable[[str], None]) -> int:
     return asyncio.run(_run(settings, ready))
 
 
-async def _run(settings: Settings, ready: Callable[[str], None]) -> int:
+async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     from torchyard.yard.plane import Plane
 
     loop = asyncio.get_running_loop()
@@ -76,12 +76,12 @@ def _tell_starter(url: str) -> None:
             os.close(int(descriptor))
 
 
-def start_detached(settings: Settings) -> Holder:
+def start_detached(settings: PlaneSettings) -> PlaneProcess:
     """Start the plane in the background; returns once it answers, or says why it does not."""
     holder = running(settings.lock)
     if holder is not None:
         raise AlreadyRunning(settings.state, holder)
-    make_state(settings.state)
+    ensure_state_directory(settings.state)
     reader, writer = os.pipe()
     descriptor = os.open(settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     said_before = os.fstat(descriptor).st_size
@@ -102,10 +102,10 @@ def start_detached(settings: Settings) -> Holder:
     if not url:
         child.wait(STOP_SECONDS)
         raise _last_words(settings.log, said_before)
-    return Holder(child.pid, url)
+    return PlaneProcess(child.pid, url)
 
 
-def _arguments(settings: Settings) -> list[str]:
+def _arguments(settings: PlaneSettings) -> list[str]:
     arguments = ["--state", str(settings.state), "--host", settings.host, "--port", str(settings.port)]
     arguments += ["--fsync", settings.fsync, "--controllers", settings.controllers]
     arguments += ["--node" if settings.node else "--no-node", "--python", settings.python]
@@ -133,7 +133,7 @@ def _last_words(log: Path, said_before: int) -> YardError:
 
 def stop(state: Path) -> int:
     """Stop the plane of a state directory, not its pods; answers its process id, or 0 if none ran."""
-    settings = Settings(state=state)
+    settings = PlaneSettings(state=state)
     holder = running(settings.lock)
     if holder is None or not holder.pid:
         return 0
@@ -158,7 +158,7 @@ def stop_pods(state: Path) -> int:
 
 def inspect(state: Path) -> dict[str, str] | None:
     """What there is to say about a running plane; None if there is none."""
-    settings = Settings(state=state)
+    settings = PlaneSettings(state=state)
     holder = running(settings.lock)
     if holder is None:
         return None
@@ -173,10 +173,10 @@ def inspect(state: Path) -> dict[str, str] | None:
     }
 
 
-async def _node(settings: Settings, name: str) -> str:
+async def _node(settings: PlaneSettings, name: str) -> str:
     """How the node is. Like a kubelet, it does not register again when somebody deletes its object."""
     from torchyard.api.gvr import NODES
-    from torchyard.core.node.health import ready
+    from torchyard.core.node.health import ready_status
     from torchyard.kube.connect import open_client
     from torchyard.kube.kubeconfig import load
 
@@ -187,7 +187,7 @@ async def _node(settings: Settings, name: str) -> str:
         return f"{name}; the plane does not say how it is: {str(error) or 'it does not answer'}"
     if found is None:
         return f"{name}, not registered; if it was deleted, `yard down --keep-pods` and `yard up` bring it back"
-    return f"{name}, {'ready' if ready(found) == 'True' else 'not ready'}"
+    return f"{name}, {'ready' if ready_status(found) == 'True' else 'not ready'}"
 
 
 def _size(database: Path) -> int:

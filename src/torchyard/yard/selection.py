@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from torchyard.api.errors import YardError
 
 
-def selected(text: str, known: Iterable[str]) -> frozenset[str]:
+def select_controllers(text: str, known: Iterable[str]) -> frozenset[str]:
     """The names meant by a list: a name or `-name` decides for itself, `*` or `-*` for all others."""
     names = list(known)
     words = [word.strip() for word in text.split(",") if word.strip()]

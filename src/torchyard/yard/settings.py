@@ -29,7 +29,7 @@ def _home() -> Path:
         raise YardError("this user has no home directory to keep a plane's state in", hint=hint) from None
 
 
-def make_state(state: Path) -> None:
+def ensure_state_directory(state: Path) -> None:
     """See to it that the state directory is there and may be written to, by its owner alone if it is new."""
     try:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -52,7 +52,7 @@ def default_node_name() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PlaneSettings:
     state: Path = field(default_factory=default_state)
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT

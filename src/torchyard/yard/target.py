@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from torchyard.kube.kubeconfig import Connection, KubeconfigError, load
-from torchyard.yard.settings import Settings, default_state
+from torchyard.yard.settings import PlaneSettings, default_state
 
 
-def chosen(kubeconfig: Path | None = None, context: str = "", state: Path | None = None) -> Connection:
+def resolve_connection(kubeconfig: Path | None = None, context: str = "", state: Path | None = None) -> Connection:
     """As told; else kubectl's choice; else the plane of this machine, or of the state directory `state`."""
-    plane = Settings(state=(state or default_state()).absolute()).kubeconfig
+    plane = PlaneSettings(state=(state or default_state()).absolute()).kubeconfig
     if kubeconfig is not None or context:
         return load(kubeconfig, context=context)
     if state is not None:

@@ -26,7 +26,7 @@ from torchyard.kube.client import JSON, ApiResponse, Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 # On both: what keeps house, and what is tested; nothing that would tidy away the pods of a node that is only played.
 CONTROLLERS = f"{HOUSEKEEPING},job-controller,cronjob-controller,ttl-after-finished-controller"
@@ -204,7 +204,7 @@ async def _namespace(client: Client) -> str:
 
 
 async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
-    async with Plane(Settings(state=directory / "state", port=0, controllers=CONTROLLERS)) as plane:
+    async with Plane(PlaneSettings(state=directory / "state", port=0, controllers=CONTROLLERS)) as plane:
         client = plane.client("test")
         yield Cluster(client, await _namespace(client), plane.settings.kubeconfig, is_ours=True)
 

@@ -23,7 +23,7 @@ from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 PATIENCE = 30.0
 _numbers = itertools.count()
@@ -149,7 +149,7 @@ async def _namespace(client: Client) -> str:
 
 
 async def _embedded(directory: Path) -> AsyncIterator[Cluster]:
-    async with Plane(Settings(state=directory / "state", port=0)) as plane:
+    async with Plane(PlaneSettings(state=directory / "state", port=0)) as plane:
         client = plane.client("test")
         yield Cluster(client, await _namespace(client), plane.settings.kubeconfig)
 

@@ -12,12 +12,12 @@ from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from torchyard.api.objects import Object
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
-from torchyard.core.pytorchjob.view import Settings as JobSettings
+from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.operator.install import install
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 JOB_COUNT = 6
 
@@ -43,7 +43,7 @@ class Noted(Client):
 
 
 async def test_pods_of_all_come_before_the_first_word_about_any(tmp_path: Path) -> None:
-    settings = Settings(state=tmp_path / "state", port=0, controllers="-*", node=False)
+    settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)
     async with Plane(settings) as plane:
         client = Noted(plane.client("test"))
         await install(client, None, lambda _: None)
@@ -53,7 +53,7 @@ async def test_pods_of_all_come_before_the_first_word_about_any(tmp_path: Path) 
         for number in range(JOB_COUNT):
             await cluster.create(job(f"job-{number}", worker=None))
         informers = InformerFactory(client, namespace="burst")
-        controller = PyTorchJobController(client, informers, JobSettings(), workers=1)
+        controller = PyTorchJobController(client, informers, PyTorchJobSettings(), workers=1)
         tasks = [asyncio.create_task(informers.run())]
         await informers.synced()
         tasks.append(asyncio.create_task(controller.run()))

@@ -13,7 +13,7 @@ from torchyard.api.gvr import EVENTS, PODS, SERVICES
 from torchyard.api.pytorchjob import messages, names
 from torchyard.controllers.pytorchjob import JOBS, PyTorchJobController
 from torchyard.core.pytorchjob.replicas import make_service
-from torchyard.core.pytorchjob.view import Settings, View
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView
 from torchyard.kube.informer_factory import InformerFactory
 
 
@@ -50,7 +50,7 @@ async def test_c6_without_its_container_no_service_is_made_and_the_user_is_told(
 
 
 async def test_c6_a_service_whose_owner_has_no_identity_is_refused(cluster: Cluster) -> None:
-    view = View.of({**job(), "metadata": {"name": "train", "namespace": cluster.namespace, "uid": ""}}, NOW)
+    view = PyTorchJobView.of({**job(), "metadata": {"name": "train", "namespace": cluster.namespace, "uid": ""}}, NOW)
     with pytest.raises(StatusError, match="ownerReferences") as refused:
         await cluster.client.create(SERVICES, make_service(view, (names.MASTER, 0)), cluster.namespace)
     assert refused.value.status == 422
@@ -87,7 +87,7 @@ async def test_u17_a_pod_whose_index_cannot_be_read_is_left_alone(cluster: Clust
 async def test_u17_two_controllers_at_once_make_every_replica_once(cluster: Cluster) -> None:
     """Whatever a cache knows too late: names are the same for both, and a name that is taken by oneself is no error."""
     informers = InformerFactory(cluster.client, namespace=cluster.namespace)
-    second = PyTorchJobController(cluster.client, informers, Settings())
+    second = PyTorchJobController(cluster.client, informers, PyTorchJobSettings())
     tasks = [asyncio.create_task(work) for work in (second.run(), informers.run())]
     try:
         await cluster.create(job(worker=8))

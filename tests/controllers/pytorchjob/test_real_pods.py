@@ -20,7 +20,7 @@ from torchyard.core.pod.logs import LogOptions
 from torchyard.node.shutdown import stop_pods
 from torchyard.node.streams import NodeStreams
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 IMAGE = "pytorch/pytorch:latest"
 ENDED = (("Created", "True"), ("Running", "False"), ("Succeeded", "True"))
@@ -56,7 +56,7 @@ dist.destroy_process_group()
 @asynccontextmanager
 async def running(directory: Path, python: str) -> AsyncIterator[tuple[Plane, Cluster]]:
     support.need_network()
-    settings = Settings(state=directory / "state", port=0, node=True, node_name="here", python=python)
+    settings = PlaneSettings(state=directory / "state", port=0, node=True, node_name="here", python=python)
     try:
         async with Plane(settings) as plane:
             assert plane.agent

@@ -13,14 +13,14 @@ from tests.support.pytorchjobs import job
 from torchyard.api.gvr import PODS
 from torchyard.api.pytorchjob import messages
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 JOBS = [f"job{number}" for number in range(8)]
 
 
 @asynccontextmanager
 async def up(directory: Path) -> AsyncIterator[Cluster]:
-    async with Plane(Settings(state=directory / "state", port=0)) as plane:
+    async with Plane(PlaneSettings(state=directory / "state", port=0)) as plane:
         yield Cluster(plane.client("test"), "default")
 
 

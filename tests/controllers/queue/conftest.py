@@ -31,7 +31,7 @@ from torchyard.controllers.queue.stores import State
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 _DEFINITIONS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
 _KINDS = {
@@ -129,7 +129,7 @@ class Cluster:
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
-    async with Plane(Settings(state=tmp_path / "state", port=0)) as found:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0)) as found:
         yield found
 
 
@@ -141,7 +141,7 @@ async def cluster(plane: Plane) -> Cluster:
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """Of a server with a queue and a workload in it, where nobody but the test admits."""
-    async with Plane(Settings(state=tmp_path / "state", port=0, controllers="namespace-controller")) as plane:
+    async with Plane(PlaneSettings(state=tmp_path / "state", port=0, controllers="namespace-controller")) as plane:
         client = plane.client("test")
         for one in definitions():
             await client.create(_DEFINITIONS, one)

@@ -20,7 +20,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.controllers.pytorchjob import PyTorchJobController
 from torchyard.controllers.queue.refs import PYTORCHJOBS
-from torchyard.core.pytorchjob.view import Settings
+from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informer_factory import InformerFactory
@@ -34,7 +34,7 @@ async def real(kube: Server) -> AsyncIterator[Client]:
     client = Client(HttpTransport(load(kube.kubeconfig), user_agent="test"), manager="test")
     await define(client, definition_object())
     informers = InformerFactory(client)
-    async with running(client, PyTorchJobController(client, informers, Settings()), informers):
+    async with running(client, PyTorchJobController(client, informers, PyTorchJobSettings()), informers):
         yield client
 
 

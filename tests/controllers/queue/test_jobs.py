@@ -16,7 +16,7 @@ from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 Cluster = Any
 
@@ -275,7 +275,7 @@ async def test_who_starts_a_job_by_hand_is_stopped(cluster: Cluster) -> None:
 
 
 async def test_a_plane_that_comes_back_knows_what_is_in_use(tmp_path: Path) -> None:
-    settings = Settings(state=tmp_path / "state", port=0)
+    settings = PlaneSettings(state=tmp_path / "state", port=0)
     async with Plane(settings) as plane:
         cluster = _cluster(plane)
         await cluster.with_queue()

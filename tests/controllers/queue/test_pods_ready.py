@@ -11,15 +11,15 @@ from tests.controllers.queue.conftest import Cluster
 from torchyard.api.errors import YardError
 from torchyard.api.queue import messages
 from torchyard.yard.plane import Plane
-from torchyard.yard.settings import Settings
+from torchyard.yard.settings import PlaneSettings
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 
-def settings(directory: Path, text: str) -> Settings:
+def settings(directory: Path, text: str) -> PlaneSettings:
     file = directory / "kueue.yaml"
     file.write_text(HEAD + text)
-    return Settings(state=directory / "state", port=0, queue_config=file)
+    return PlaneSettings(state=directory / "state", port=0, queue_config=file)
 
 
 async def test_with_block_admission_jobs_start_one_by_one(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ async def test_a_wrong_file_is_refused_at_the_start(tmp_path: Path, text: str, s
 
 
 async def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    missing = Settings(state=tmp_path / "state", port=0, queue_config=tmp_path / "nope.yaml")
+    missing = PlaneSettings(state=tmp_path / "state", port=0, queue_config=tmp_path / "nope.yaml")
     with pytest.raises(YardError, match=r"--queue-config .*nope\.yaml: No such file"):
         async with Plane(missing):
             raise AssertionError("it started")

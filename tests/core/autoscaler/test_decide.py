@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.core.autoscaler.decide import Decision, View, decide, unreachable
-from torchyard.core.autoscaler.pace import History
+from torchyard.core.autoscaler.behavior import ScaleHistory
+from torchyard.core.autoscaler.decide import AutoscalerDecision, AutoscalerView, decide, decide_without_scale
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}}
@@ -42,10 +42,10 @@ def look(
     *,
     hpa: Object | None = None,
     pods: list[Object] | None = None,
-    history: History | None = None,
+    history: ScaleHistory | None = None,
     current: int | None = None,
     now: datetime = NOW,
-) -> Decision:
+) -> AutoscalerDecision:
     """A pod per figure, None for one that was not measured."""
     found = pods or [pod(f"p{number}") for number in range(len(used))]
     usage = {
@@ -54,15 +54,15 @@ def look(
         if amount is not None
     }
     count = len(used) if current is None else current
-    return decide(View(hpa or autoscaler(), count, found, usage, history or History(), now))
+    return decide(AutoscalerView(hpa or autoscaler(), count, found, usage, history or ScaleHistory(), now))
 
 
-def conditions(decision: Decision) -> dict[str, tuple[str, str]]:
+def conditions(decision: AutoscalerDecision) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in decision.status["conditions"]}
 
 
 # Long ago enough for a scale-down.
-CALM = History(recommended=((at(-301), 9),))
+CALM = ScaleHistory(recommended=((at(-301), 9),))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_limits_and_pace_hold(
 
 
 def test_going_down_waits_for_five_quiet_minutes() -> None:
-    history = History()
+    history = ScaleHistory()
     seen = []
     for seconds in (0, 15, 285, 299, 301):
         decision = look(["1m"] * 4, history=history, now=at(seconds))
@@ -184,7 +184,7 @@ def test_a_target_of_none_is_left_at_none() -> None:
 
 
 def test_a_target_that_is_not_there_is_told() -> None:
-    decision = unreachable(autoscaler(), 'pytorchjobs.kubeflow.org "train" not found', NOW)
+    decision = decide_without_scale(autoscaler(), 'pytorchjobs.kubeflow.org "train" not found', NOW)
     assert conditions(decision)["AbleToScale"] == ("False", "FailedGetScale")
     assert decision.events[0].message.endswith("not found")
 

@@ -9,7 +9,7 @@ import pytest
 
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.core.cronjob.decide import Decision, decide, note_start
+from torchyard.core.cronjob.decide import CronJobDecision, decide, note_start
 
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 MINUTE = int(NOW.timestamp()) // 60
@@ -40,7 +40,7 @@ def ref(name: str) -> Object:
     return {"name": name, "uid": name, "namespace": "default"}
 
 
-def told(decision: Decision) -> list[str]:
+def told(decision: CronJobDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 

@@ -9,15 +9,15 @@ from tests.support.jobs import NOW, at, conditions, pod, stored
 
 from torchyard.api.objects import Object
 from torchyard.core.job.backoff import NO_FAILURES, Backoff, pause
-from torchyard.core.job.decide import MOST_UNCOUNTED, Decision, decide
+from torchyard.core.job.decide import MOST_UNCOUNTED, JobDecision, decide
 from torchyard.core.job.ttl import seconds_left
-from torchyard.core.job.view import View
+from torchyard.core.job.view import JobView
 
 RUNS: Object = {"startTime": "2026-01-01T12:00:00Z"}
 
 
-def look(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILURES) -> Decision:
-    return decide(View(job, at(now), pods, backoff))
+def look(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILURES) -> JobDecision:
+    return decide(JobView(job, at(now), pods, backoff))
 
 
 def test_17_the_pause_doubles_from_ten_seconds_to_ten_minutes() -> None:

@@ -19,8 +19,8 @@ from torchyard.api.job.status import is_finished, is_true, validate_job_status
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
-from torchyard.core.job.decide import Decision, decide
-from torchyard.core.job.view import View, has_ended, is_active, is_terminating, is_tracked, phase
+from torchyard.core.job.decide import JobDecision, decide
+from torchyard.core.job.view import JobView, has_ended, is_active, is_terminating, is_tracked, phase
 
 PHASES = ["Running", "Succeeded", "Failed"]
 
@@ -73,13 +73,13 @@ class JobLife(RuleBasedStateMachine):
             spec |= {"podFailurePolicy": {"rules": [rule]}, "podReplacementPolicy": "Failed"}
         self.job = stored(**spec)
 
-    def _decide(self) -> Decision:
+    def _decide(self) -> JobDecision:
         pods = tuple(copy.deepcopy(pod) for pod in self.pods.values())
         counted = [pod for pod in pods if has_ended(pod) and not is_tracked(pod)]
         good = [pod for pod in counted if phase(pod) == "Succeeded"]
         bad = [pod for pod in counted if phase(pod) == "Failed"]
         backoff = NO_FAILURES.after(good, bad) if self.backoff is None else self.backoff
-        return decide(View(copy.deepcopy(self.job), self.now, pods, backoff))
+        return decide(JobView(copy.deepcopy(self.job), self.now, pods, backoff))
 
     @rule()
     def look(self) -> None:
@@ -90,7 +90,7 @@ class JobLife(RuleBasedStateMachine):
         self._carry_out(self._decide(), steps)
         self.backoff = None
 
-    def _carry_out(self, decision: Decision, steps: int) -> None:
+    def _carry_out(self, decision: JobDecision, steps: int) -> None:
         writes: list[Any] = []
         for one in decision.delete:
             name = one.pod["metadata"]["uid"]
@@ -219,7 +219,7 @@ class JobLife(RuleBasedStateMachine):
     def it_comes_to_rest_with_every_success_counted(self) -> None:
         for _ in range(60):
             decision = self._decide()
-            if decision == Decision(backoff=decision.backoff, wake_after=decision.wake_after):
+            if decision == JobDecision(backoff=decision.backoff, wake_after=decision.wake_after):
                 break
             self._carry_out(decision, 10**6)
         else:

@@ -8,8 +8,8 @@ import pytest
 
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.core.node.eviction import ended_beyond, ending_without_node, leaves_at, orphans
-from torchyard.core.node.health import silent_conditions, with_eviction
+from torchyard.core.node.eviction import eviction_time, orphans, terminated_beyond, terminating_unscheduled
+from torchyard.core.node.health import unknown_conditions, with_no_execute_taint
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = to_rfc3339(NOW + timedelta(seconds=60))
@@ -31,13 +31,13 @@ def pod(name: str = "p", *, phase: str = "Running", on: str = "n", tolerations: 
 
 
 def test_a_silent_node_says_that_nothing_is_known_of_it_any_more() -> None:
-    found = silent_conditions(node("True"), LATER)
+    found = unknown_conditions(node("True"), LATER)
     assert found is not None
     assert {one["type"]: (one["status"], one["reason"]) for one in found} == {
         "Ready": ("Unknown", "NodeStatusUnknown"),
         **dict.fromkeys(("MemoryPressure", "DiskPressure", "PIDPressure"), ("Unknown", "NodeStatusNeverUpdated")),
     }
-    assert silent_conditions({**node(), "status": {"conditions": found}}, LATER) is None
+    assert unknown_conditions({**node(), "status": {"conditions": found}}, LATER) is None
 
 
 @pytest.mark.parametrize(
@@ -53,14 +53,14 @@ def test_a_silent_node_says_that_nothing_is_known_of_it_any_more() -> None:
     ],
 )
 def test_a_node_drives_pods_out_while_it_is_not_ready(status: str, before: list[Object], keys: list[str]) -> None:
-    found = with_eviction(node(status), before, LATER, alone=False)
+    found = with_no_execute_taint(node(status), before, LATER, alone=False)
     assert [one["key"] for one in found] == keys
     if status == "Unknown" and before:
         assert found == before, "the time it came is kept"
 
 
 def test_where_no_node_is_ready_nobody_is_driven_out() -> None:
-    assert with_eviction(node("Unknown"), [UNREACHABLE], LATER, alone=True) == []
+    assert with_no_execute_taint(node("Unknown"), [UNREACHABLE], LATER, alone=True) == []
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_where_no_node_is_ready_nobody_is_driven_out() -> None:
     ],
 )
 def test_a_pod_leaves_when_its_toleration_runs_out(tolerations: list[Object], seconds: int | None) -> None:
-    moment = leaves_at(pod(tolerations=tolerations), [UNREACHABLE], NOW + timedelta(seconds=30))
+    moment = eviction_time(pod(tolerations=tolerations), [UNREACHABLE], NOW + timedelta(seconds=30))
     assert moment == (None if seconds is None else NOW + timedelta(seconds=seconds))
 
 
 def test_a_taint_that_only_keeps_new_pods_away_drives_nobody_out() -> None:
-    assert leaves_at(pod(), [{**UNREACHABLE, "effect": "NoSchedule"}], NOW) is None
+    assert eviction_time(pod(), [{**UNREACHABLE, "effect": "NoSchedule"}], NOW) is None
 
 
 def test_pods_that_nobody_looks_after_are_found() -> None:
@@ -89,7 +89,7 @@ def test_pods_that_nobody_looks_after_are_found() -> None:
     ending["metadata"]["deletionTimestamp"] = LATER
     every = [pod("here"), pod("lost", on="gone"), pod("waiting", on=""), ending]
     assert [one["metadata"]["name"] for one in orphans(every, {"n"})] == ["lost"]
-    assert [one["metadata"]["name"] for one in ending_without_node(every)] == ["ending"]
+    assert [one["metadata"]["name"] for one in terminating_unscheduled(every)] == ["ending"]
 
 
 @pytest.mark.parametrize(("kept", "found"), [(2, ["a"]), (3, []), (0, ["a", "b", "c"])])
@@ -97,4 +97,4 @@ def test_of_too_many_ended_pods_the_oldest_go(kept: int, found: list[str]) -> No
     every = [
         pod(name, phase=phase) for name, phase in zip("abcd", ("Succeeded", "Failed", "Failed", "Running"), strict=True)
     ]
-    assert [one["metadata"]["name"] for one in ended_beyond(every, kept)] == found
+    assert [one["metadata"]["name"] for one in terminated_beyond(every, kept)] == found

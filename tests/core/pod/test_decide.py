@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from torchyard.core.pod.decide import Plan, backoff, decide
+from torchyard.core.pod.decide import PodActions, backoff, decide
 from torchyard.core.pod.status import pod_status
 from torchyard.core.pod.view import Attempt, ContainerView, PodView, Waiting
 
@@ -45,91 +45,117 @@ SIDECAR: dict[str, Any] = {"initContainers": [{"name": "side", "restartPolicy": 
 @pytest.mark.parametrize(
     ("given", "seen", "plan", "phase"),
     [
-        pytest.param(pod("a", "b"), view(), Plan(start=(("a", 0), ("b", 0))), "Pending", id="all start at once"),
-        pytest.param(pod("a"), view(a=running()), Plan(), "Running", id="a running pod is left alone"),
-        pytest.param(pod("a"), view(a=exited(0)), Plan(start=(("a", 1),)), "Running", id="Always restarts a success"),
+        pytest.param(pod("a", "b"), view(), PodActions(start=(("a", 0), ("b", 0))), "Pending", id="all start at once"),
+        pytest.param(pod("a"), view(a=running()), PodActions(), "Running", id="a running pod is left alone"),
         pytest.param(
-            pod("a", policy="OnFailure"), view(a=exited(1)), Plan(start=(("a", 1),)), "Running", id="OnFailure, failed"
+            pod("a"), view(a=exited(0)), PodActions(start=(("a", 1),)), "Running", id="Always restarts a success"
         ),
         pytest.param(
-            pod("a", policy="OnFailure"), view(a=exited(0)), Plan(finished=True), "Succeeded", id="OnFailure, done"
+            pod("a", policy="OnFailure"),
+            view(a=exited(1)),
+            PodActions(start=(("a", 1),)),
+            "Running",
+            id="OnFailure, failed",
         ),
-        pytest.param(pod("a", policy="Never"), view(a=exited(1)), Plan(finished=True), "Failed", id="Never, failed"),
-        pytest.param(pod("a", policy="Never"), view(a=exited(0)), Plan(finished=True), "Succeeded", id="Never, done"),
         pytest.param(
-            pod("a", "b", policy="Never"), view(a=exited(1), b=running()), Plan(), "Running", id="one still runs"
+            pod("a", policy="OnFailure"),
+            view(a=exited(0)),
+            PodActions(finished=True),
+            "Succeeded",
+            id="OnFailure, done",
+        ),
+        pytest.param(
+            pod("a", policy="Never"), view(a=exited(1)), PodActions(finished=True), "Failed", id="Never, failed"
+        ),
+        pytest.param(
+            pod("a", policy="Never"), view(a=exited(0)), PodActions(finished=True), "Succeeded", id="Never, done"
+        ),
+        pytest.param(
+            pod("a", "b", policy="Never"), view(a=exited(1), b=running()), PodActions(), "Running", id="one still runs"
         ),
         pytest.param(
             pod("a"),
             view(a=[exited(1, 0, at=NOW - 20), exited(1, 1, at=NOW - 2)]),
-            Plan(wake_at=NOW + 8),
+            PodActions(wake_at=NOW + 8),
             "Running",
             id="the second restart waits ten seconds",
         ),
         pytest.param(
-            pod("a", **INIT), view(), Plan(start=(("one", 0),)), "Pending", id="the first init container first"
+            pod("a", **INIT), view(), PodActions(start=(("one", 0),)), "Pending", id="the first init container first"
         ),
-        pytest.param(pod("a", **INIT), view(one=exited(0)), Plan(start=(("two", 0),)), "Pending", id="then the second"),
-        pytest.param(pod("a", **INIT), view(one=running()), Plan(), "Pending", id="and nothing beside it"),
+        pytest.param(
+            pod("a", **INIT), view(one=exited(0)), PodActions(start=(("two", 0),)), "Pending", id="then the second"
+        ),
+        pytest.param(pod("a", **INIT), view(one=running()), PodActions(), "Pending", id="and nothing beside it"),
         pytest.param(
             pod("a", ephemeralContainers=[{"name": "look", "image": "busybox"}], **INIT),
             view(one=running()),
-            Plan(start=(("look", 0),)),
+            PodActions(start=(("look", 0),)),
             "Pending",
             id="but whoever is to look into it",
         ),
         pytest.param(
             pod("a", ephemeralContainers=[{"name": "look", "image": "busybox"}]),
             view(a=running(), look=exited(1)),
-            Plan(),
+            PodActions(),
             "Running",
             id="who looked is not started again",
         ),
         pytest.param(
-            pod("a", **INIT), view(one=exited(0), two=exited(0)), Plan(start=(("a", 0),)), "Pending", id="then the pod"
+            pod("a", **INIT),
+            view(one=exited(0), two=exited(0)),
+            PodActions(start=(("a", 0),)),
+            "Pending",
+            id="then the pod",
         ),
         pytest.param(
             pod("a", policy="Never", **INIT),
             view(one=exited(2)),
-            Plan(finished=True),
+            PodActions(finished=True),
             "Failed",
             id="failed init, Never",
         ),
         pytest.param(
-            pod("a", **INIT), view(one=exited(2)), Plan(start=(("one", 1),)), "Pending", id="failed init is retried"
+            pod("a", **INIT),
+            view(one=exited(2)),
+            PodActions(start=(("one", 1),)),
+            "Pending",
+            id="failed init is retried",
         ),
-        pytest.param(pod("a", **SIDECAR), view(), Plan(start=(("side", 0),)), "Pending", id="a sidecar goes first"),
+        pytest.param(
+            pod("a", **SIDECAR), view(), PodActions(start=(("side", 0),)), "Pending", id="a sidecar goes first"
+        ),
         pytest.param(
             pod("a", **SIDECAR),
             view(side=running()),
-            Plan(start=(("a", 0),)),
+            PodActions(start=(("a", 0),)),
             "Pending",
             id="the pod beside its sidecar",
         ),
         pytest.param(
             pod("a", **SIDECAR),
             view(side=ContainerView(attempts=(running(),), started=False)),
-            Plan(),
+            PodActions(),
             "Pending",
             id="a sidecar must have started",
         ),
         pytest.param(
             pod("a", policy="Never", **SIDECAR),
             view(side=running(), a=exited(0)),
-            Plan(stop=("side",)),
+            PodActions(stop=("side",)),
             "Running",
             id="a sidecar is stopped after the pod's work",
         ),
         pytest.param(
             pod("a", policy="Never", **SIDECAR),
             view(side=exited(1), a=running()),
-            Plan(start=(("side", 1),)),
+            PodActions(start=(("side", 1),)),
             "Running",
             id="a sidecar restarts whatever the pod's policy",
         ),
     ],
 )
-def test_what_happens_next(given: dict[str, Any], seen: PodView, plan: Plan, phase: str) -> None:
+def test_what_happens_next(given: dict[str, Any], seen: PodView, plan: PodActions, phase: str) -> None:
     assert decide(given, seen, now=NOW) == plan
     assert pod_status(given, seen, now=NOW)["phase"] == phase
 
@@ -137,9 +163,9 @@ def test_what_happens_next(given: dict[str, Any], seen: PodView, plan: Plan, pha
 def test_a_deleted_pod_stops_its_containers_before_its_sidecars() -> None:
     given = pod("a", "b", **SIDECAR)
     given["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert decide(given, view(a=running(), b=running(), side=running()), now=NOW) == Plan(stop=("a", "b"))
-    assert decide(given, view(a=exited(143), b=exited(0), side=running()), now=NOW) == Plan(stop=("side",))
-    assert decide(given, view(a=exited(143), b=exited(0), side=exited(0)), now=NOW) == Plan(finished=True)
+    assert decide(given, view(a=running(), b=running(), side=running()), now=NOW) == PodActions(stop=("a", "b"))
+    assert decide(given, view(a=exited(143), b=exited(0), side=running()), now=NOW) == PodActions(stop=("side",))
+    assert decide(given, view(a=exited(143), b=exited(0), side=exited(0)), now=NOW) == PodActions(finished=True)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +186,7 @@ def test_how_a_deleted_pod_ended_is_its_phase_whatever_its_policy(
 
 
 def test_nothing_starts_before_the_sandbox_is_there() -> None:
-    assert decide(pod("a"), PodView(), now=NOW) == Plan()
+    assert decide(pod("a"), PodView(), now=NOW) == PodActions()
 
 
 @pytest.mark.parametrize(
@@ -274,7 +300,7 @@ def test_a_deadline_is_told_when_the_last_container_has_stopped() -> None:
     over = PodView(containers=view(a=running()).containers, sandbox=True, ended=("DeadlineExceeded", "too long"))
     status = pod_status(pod("a"), over, now=NOW)
     assert (status["phase"], status.get("reason")) == ("Running", None)
-    assert decide(pod("a"), over, now=NOW) == Plan(stop=("a",))
+    assert decide(pod("a"), over, now=NOW) == PodActions(stop=("a",))
 
 
 def test_what_others_wrote_into_the_status_is_kept() -> None:

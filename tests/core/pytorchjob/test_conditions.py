@@ -6,11 +6,11 @@ from tests.support.pytorchjobs import NOW, at, conditions
 
 from torchyard.api.pytorchjob import messages
 from torchyard.api.times import to_rfc3339
-from torchyard.core.pytorchjob.status import Status
+from torchyard.core.pytorchjob.status import PyTorchJobStatus
 
 
 def test_u14_conditions_follow_each_other() -> None:
-    status = Status(None, NOW)
+    status = PyTorchJobStatus(None, NOW)
     for kind in (messages.CREATED, messages.RUNNING):
         status.set(kind, f"PyTorchJob{kind}", "")
     assert conditions(status.object()) == [("Created", "True"), ("Running", "True")]
@@ -23,16 +23,16 @@ def test_u14_conditions_follow_each_other() -> None:
 
 
 def test_the_same_condition_again_says_nothing_new() -> None:
-    status = Status(None, NOW)
+    status = PyTorchJobStatus(None, NOW)
     assert status.set(messages.RUNNING, messages.IS_RUNNING, "one")
     assert not status.set(messages.RUNNING, messages.IS_RUNNING, "two")
     assert status.conditions[0]["message"] == "one"
 
 
 def test_another_reason_keeps_the_time_of_the_transition_and_another_status_does_not() -> None:
-    first = Status(None, NOW)
+    first = PyTorchJobStatus(None, NOW)
     first.set(messages.SUSPENDED, messages.IS_SUSPENDED, "")
-    later = Status(first.object(), at(5))
+    later = PyTorchJobStatus(first.object(), at(5))
     later.set(messages.SUSPENDED, "Other", "")
     assert later.conditions[0]["lastTransitionTime"] == to_rfc3339(NOW)
     assert later.conditions[0]["lastUpdateTime"] == to_rfc3339(at(5))
@@ -41,9 +41,9 @@ def test_another_reason_keeps_the_time_of_the_transition_and_another_status_does
 
 
 def test_running_is_turned_off_in_place_with_its_words_kept() -> None:
-    first = Status(None, NOW)
+    first = PyTorchJobStatus(None, NOW)
     first.set(messages.RUNNING, messages.IS_RUNNING, "it runs")
-    later = Status(first.object(), at(5))
+    later = PyTorchJobStatus(first.object(), at(5))
     later.set(messages.SUCCEEDED, messages.HAS_SUCCEEDED, "")
     assert later.conditions[0] == {**first.conditions[0], "status": "False"}
     assert later.completion_time == at(5)
@@ -51,7 +51,7 @@ def test_running_is_turned_off_in_place_with_its_words_kept() -> None:
 
 def test_terminal_is_final() -> None:
     for kind in messages.TERMINAL:
-        status = Status(None, NOW)
+        status = PyTorchJobStatus(None, NOW)
         status.set(kind, "R", "")
         before = status.object()
         assert not status.set(messages.RUNNING, messages.IS_RUNNING, "")

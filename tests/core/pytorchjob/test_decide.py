@@ -10,9 +10,9 @@ from tests.support.pytorchjobs import NOW, at, conditions, job, pod, replica, se
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import to_rfc3339
-from torchyard.core.pytorchjob.decide import Decision, decide, is_managed_here
+from torchyard.core.pytorchjob.decide import PyTorchJobDecision, decide, is_managed_here
 from torchyard.core.pytorchjob.failures import is_retryable
-from torchyard.core.pytorchjob.view import Restarts, Settings, View
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts
 
 M, W = names.MASTER, names.WORKER
 STARTED = {"startTime": to_rfc3339(NOW)}
@@ -25,24 +25,24 @@ def condition(kind: str, status: str = "True", *, since: float = 0) -> Object:
 
 def look(
     given: Object, *pods: Object, services: list[Object] | None = None, now: float = 0, **settings: Any
-) -> Decision:
-    view = View.of(given, at(now), pods=pods, services=services or [])
-    return decide(view, Settings(**settings))
+) -> PyTorchJobDecision:
+    view = PyTorchJobView.of(given, at(now), pods=pods, services=services or [])
+    return decide(view, PyTorchJobSettings(**settings))
 
 
-def created(decision: Decision, kind: str = "Pod") -> list[str]:
+def created(decision: PyTorchJobDecision, kind: str = "Pod") -> list[str]:
     return [one["metadata"]["name"] for one in decision.create if one["kind"] == kind]
 
 
-def deleted(decision: Decision, kind: str = "Pod") -> list[str]:
+def deleted(decision: PyTorchJobDecision, kind: str = "Pod") -> list[str]:
     return [one.object["metadata"]["name"] for one in decision.delete if one.object["kind"] == kind]
 
 
-def told(decision: Decision) -> list[str]:
+def told(decision: PyTorchJobDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 
-def message(decision: Decision, kind: str) -> str:
+def message(decision: PyTorchJobDecision, kind: str) -> str:
     assert decision.status
     return next(str(one["message"]) for one in decision.status["conditions"] if one["type"] == kind)
 
@@ -67,7 +67,7 @@ def test_a_settled_job_needs_nothing() -> None:
     first = look(job(status=STARTED), *pods, services=services)
     assert first.status
     again = look(job(status=first.status), *pods, services=services, now=5)
-    assert again == Decision()
+    assert again == PyTorchJobDecision()
 
 
 def test_running_and_success_with_a_master() -> None:
@@ -206,7 +206,7 @@ def test_t3_a_job_made_suspended_waits_without_a_start_time() -> None:
     assert decision.status and "startTime" not in decision.status
     assert decision.create == []
     assert told(decision) == [messages.IS_SUSPENDED]
-    assert look(job(run={"suspend": True}, status=decision.status), now=9) == Decision()
+    assert look(job(run={"suspend": True}, status=decision.status), now=9) == PyTorchJobDecision()
 
 
 def test_t4_run_suspend_resume() -> None:
@@ -242,7 +242,7 @@ def test_pods_still_going_after_a_quick_resume_are_no_failures() -> None:
 def test_u9_t5_a_job_of_another_manager_is_left_alone(manager: str | None, ours: bool) -> None:
     given = job(run={"managedBy": manager} if manager is not None else {})
     assert is_managed_here(given) is ours
-    assert (look(given) != Decision()) is ours
+    assert (look(given) != PyTorchJobDecision()) is ours
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.support.pytorchjobs import NOW, job, pod, replica
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
-from torchyard.core.placement.place import GANG_NAME, GANG_SIZE
-from torchyard.core.pytorchjob.decide import Decision, covers, decide
-from torchyard.core.pytorchjob.view import EMBEDDED_GANG, Settings, View
+from torchyard.core.pytorchjob.decide import PyTorchJobDecision, covers, decide
+from torchyard.core.pytorchjob.view import EMBEDDED_GANG, PyTorchJobSettings, PyTorchJobView
+from torchyard.core.scheduling.schedule import GANG_NAME, GANG_SIZE
 
 M, W = names.MASTER, names.WORKER
 RESOURCES = {"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "9"}}}
@@ -20,11 +20,11 @@ METRICS = [
 ]
 
 
-def look(given: Object, *pods: Object, scheduler: str = "", **there: Any) -> Decision:
-    return decide(View.of(given, NOW, pods=pods, **there), Settings(gang_scheduler=scheduler))
+def look(given: Object, *pods: Object, scheduler: str = "", **there: Any) -> PyTorchJobDecision:
+    return decide(PyTorchJobView.of(given, NOW, pods=pods, **there), PyTorchJobSettings(gang_scheduler=scheduler))
 
 
-def of_kind(decision: Decision, kind: str) -> list[Object]:
+def of_kind(decision: PyTorchJobDecision, kind: str) -> list[Object]:
     return [one for one in decision.create if one["kind"] == kind]
 
 

@@ -13,8 +13,8 @@ from tests.support.pytorchjobs import at, job
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import to_rfc3339
-from torchyard.core.pytorchjob.decide import Decision, decide
-from torchyard.core.pytorchjob.view import Restarts, Settings, View
+from torchyard.core.pytorchjob.decide import PyTorchJobDecision, decide
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts
 
 
 class JobLife(RuleBasedStateMachine):
@@ -49,15 +49,15 @@ class JobLife(RuleBasedStateMachine):
         marks = {names.RESTART_SCOPE: names.WHOLE_JOB} if whole else None
         self.job = job(policy=policy, master=1 if master else None, run=run, annotations=marks)
 
-    def _decide(self) -> Decision:
+    def _decide(self) -> PyTorchJobDecision:
         assert self.job is not None
-        view = View.of(
+        view = PyTorchJobView.of(
             copy.deepcopy(self.job),
             at(self.clock),
             pods=[{**one, "kind": "Pod"} for one in self.pods.values()],
             services=[{**one, "kind": "Service"} for one in self.services.values()],
         )
-        return decide(view, Settings())
+        return decide(view, PyTorchJobSettings())
 
     @rule(steps=some.integers(min_value=0, max_value=8))
     def look_and_die_after_some_writes(self, steps: int) -> None:
@@ -67,7 +67,7 @@ class JobLife(RuleBasedStateMachine):
     def look(self) -> None:
         self._carry_out(self._decide(), 10_000)
 
-    def _carry_out(self, decision: Decision, steps: int) -> None:
+    def _carry_out(self, decision: PyTorchJobDecision, steps: int) -> None:
         assert self.job is not None
         if decision.create:
             assert not self.job["spec"]["runPolicy"].get("suspend")

@@ -12,21 +12,21 @@ from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import with_defaults
 from torchyard.core.pytorchjob.environment import elastic_environment
 from torchyard.core.pytorchjob.replicas import make_pod, make_service
-from torchyard.core.pytorchjob.view import Settings, View
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView
 
 M, W = names.MASTER, names.WORKER
 
 
-def view(**given: Any) -> View:
-    return View.of(job(**given), NOW)
+def view(**given: Any) -> PyTorchJobView:
+    return PyTorchJobView.of(job(**given), NOW)
 
 
 def variables(pod: Object, container: int = 0) -> dict[str, str]:
     return {one["name"]: one["value"] for one in pod["spec"]["containers"][container]["env"]}
 
 
-def made(slot: tuple[str, int], settings: Settings | None = None, **given: Any) -> Object:
-    return make_pod(view(**given), slot, settings or Settings())
+def made(slot: tuple[str, int], settings: PyTorchJobSettings | None = None, **given: Any) -> Object:
+    return make_pod(view(**given), slot, settings or PyTorchJobSettings())
 
 
 def test_t1_a_master_and_workers_get_names_labels_owner_and_addresses() -> None:
@@ -154,7 +154,7 @@ def test_u2_only_workers_of_a_master_wait_for_it(given: Object, slot: tuple[str,
 def test_the_wait_can_be_switched_off_and_its_image_and_tries_set() -> None:
     off = made((W, 0), annotations={names.INIT_CONTAINER: "off"})
     assert "initContainers" not in off["spec"]
-    waiting = made((W, 0), Settings(init_image="mirror/alpine:1", init_tries=7))["spec"]["initContainers"][0]
+    waiting = made((W, 0), PyTorchJobSettings(init_image="mirror/alpine:1", init_tries=7))["spec"]["initContainers"][0]
     assert waiting["image"] == "mirror/alpine:1"
     assert "seq 7" in waiting["command"][2]
     assert "nslookup train-master-0" in waiting["command"][2]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.core.service.slices import HEADLESS, SERVICE_NAME, SLICE_SIZE, has_slices, wanted_slices
+from torchyard.core.service.slices import HEADLESS, SERVICE_NAME, SLICE_SIZE, desired_slices, has_slices
 
 
 def service(**spec: Any) -> Object:
@@ -31,7 +31,7 @@ def pod(
 
 
 def test_a_ready_pod_is_an_endpoint() -> None:
-    (made,) = wanted_slices(service(clusterIP="None"), [pod(), pod("other", labels={"app": "db"})])
+    (made,) = desired_slices(service(clusterIP="None"), [pod(), pod("other", labels={"app": "db"})])
     assert made["metadata"]["labels"] == {
         "team": "a",
         SERVICE_NAME: "web",
@@ -61,30 +61,30 @@ def test_a_ready_pod_is_an_endpoint() -> None:
     ids=["ready", "not ready", "published all the same", "going"],
 )
 def test_how_ready_an_endpoint_is(given: Object, publish: bool, expected: tuple[bool, bool, bool]) -> None:
-    (made,) = wanted_slices(service(publishNotReadyAddresses=publish), [pod(**given)])
+    (made,) = desired_slices(service(publishNotReadyAddresses=publish), [pod(**given)])
     conditions = made["endpoints"][0]["conditions"]
     assert (conditions["ready"], conditions["serving"], conditions["terminating"]) == expected
 
 
 @pytest.mark.parametrize("given", [{"address": ""}, {"phase": "Succeeded"}, {"phase": "Failed"}])
 def test_pods_without_address_or_life_are_no_endpoints(given: Object) -> None:
-    (made,) = wanted_slices(service(), [pod(**given)])
+    (made,) = desired_slices(service(), [pod(**given)])
     assert made["endpoints"] == []
 
 
 def test_a_port_named_by_name_is_looked_up_in_the_pods() -> None:
     ports = [{"port": 80, "targetPort": "http"}, {"name": "b", "port": 81, "targetPort": "missing"}]
-    (made,) = wanted_slices(service(ports=ports), [pod()])
+    (made,) = desired_slices(service(ports=ports), [pod()])
     assert made["ports"] == [{"name": "", "port": 9090, "protocol": "TCP"}]
 
 
 def test_a_pod_of_the_services_subdomain_keeps_its_hostname() -> None:
-    (made,) = wanted_slices(service(), [pod(spec={"hostname": "first", "subdomain": "web"})])
+    (made,) = desired_slices(service(), [pod(spec={"hostname": "first", "subdomain": "web"})])
     assert made["endpoints"][0]["hostname"] == "first"
 
 
 def test_many_pods_need_several_slices_with_names_of_their_own() -> None:
-    made = wanted_slices(service(), [pod(f"p{number}") for number in range(SLICE_SIZE + 1)])
+    made = desired_slices(service(), [pod(f"p{number}") for number in range(SLICE_SIZE + 1)])
     assert [len(one["endpoints"]) for one in made] == [SLICE_SIZE, 1]
     assert len({one["metadata"]["name"] for one in made}) == 2
 

@@ -15,8 +15,8 @@ from torchyard.api.volume import messages
 from torchyard.core.volume import local
 from torchyard.core.volume.claims import ClaimView, decide_claim
 from torchyard.core.volume.match import best_volume
-from torchyard.core.volume.protection import released_claim, released_volume
-from torchyard.core.volume.view import CLAIM, VOLUME, Decision
+from torchyard.core.volume.protection import unprotect_claim, unprotect_volume
+from torchyard.core.volume.view import CLAIM, VOLUME, VolumeDecision
 from torchyard.core.volume.volumes import VolumeView, decide_volume
 
 FREE = {"phase": "Available"}
@@ -27,11 +27,11 @@ def reference(to: Object, **without: None) -> Object:
     return {key: value for key, value in found.items() if key not in without}
 
 
-def parts(decision: Decision) -> list[tuple[str, str]]:
+def parts(decision: VolumeDecision) -> list[tuple[str, str]]:
     return [(write.kind, "status" if write.status is not None else "spec") for write in decision.writes]
 
 
-def told(decision: Decision) -> list[str]:
+def told(decision: VolumeDecision) -> list[str]:
     return [event.reason for event in decision.events]
 
 
@@ -202,7 +202,7 @@ def test_a_claim_is_held_by_pods_that_have_a_node(node: str, claim_name: str, go
     going["metadata"] |= {"deletionTimestamp": "now", "finalizers": ["kubernetes.io/pvc-protection", "mine"]}
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim_name}}]
     pod: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"nodeName": node, "volumes": volumes}}
-    released = released_claim(going, [pod])
+    released = unprotect_claim(going, [pod])
     assert (released is not None) is goes
     assert released is None or released["metadata"]["finalizers"] == ["mine"]
 
@@ -211,7 +211,7 @@ def test_a_claim_is_held_by_pods_that_have_a_node(node: str, claim_name: str, go
 def test_a_volume_is_held_while_it_is_bound(phase: str, goes: bool) -> None:
     going = stored(volume("v"), status={"phase": phase})
     going["metadata"] |= {"deletionTimestamp": "now", "finalizers": ["kubernetes.io/pv-protection"]}
-    assert (released_volume(going) is not None) is goes
+    assert (unprotect_volume(going) is not None) is goes
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_volume_is_held_while_it_is_bound(phase: str, goes: bool) -> None:
     ],
 )
 def test_a_directory_is_refused_for_what_it_cannot_be(spec: Object, why: str) -> None:
-    said = local.refusal(stored(claim(**spec)))
+    said = local.unsupported_reason(stored(claim(**spec)))
     assert (why in said) if why else said == ""
 
 

@@ -26,7 +26,7 @@ def is_for(secret: Object, account: Object | None) -> bool:
     return wanted in (None, "", account["metadata"]["uid"])
 
 
-def filled(secret: Object, account: Object, *, authority: str, sign: Callable[[Object, str], str]) -> Object | None:
+def with_token(secret: Object, account: Object, *, authority: str, sign: Callable[[Object, str], str]) -> Object | None:
     """The secret with all it should hold; None if it has it. A token that is there stays."""
     metadata, data = secret["metadata"], secret.get("data") or {}
     wanted = {

@@ -10,38 +10,38 @@ from typing import Any
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.api.workload import autoscaler_messages as messages
-from torchyard.core.autoscaler import pace
-from torchyard.core.autoscaler.measure import Measure, NoMeasure, measure
-from torchyard.core.autoscaler.pace import History
+from torchyard.core.autoscaler import behavior
+from torchyard.core.autoscaler.behavior import ScaleHistory
+from torchyard.core.autoscaler.replica_calculator import MetricProposal, MetricUnavailable, evaluate_metric
 from torchyard.core.events import Event
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AutoscalerView:
     """An autoscaler, how many replicas its target has, and what their pods use."""
 
     hpa: Object
     current: int  # that the target's scale asks for
     pods: list[Object]
     usage: Mapping[str, Object]  # figures by pod name
-    history: History
+    history: ScaleHistory
     now: datetime
 
 
 @dataclass(slots=True)
-class Decision:
+class AutoscalerDecision:
     """The target is scaled first, so that what the status says has happened."""
 
     status: Object
     replicas: int | None = None  # None: as many as there are
     events: list[Event] = field(default_factory=list)
-    history: History = field(default_factory=History)
+    history: ScaleHistory = field(default_factory=ScaleHistory)
 
 
-def decide(view: View) -> Decision:
+def decide(view: AutoscalerView) -> AutoscalerDecision:
     spec, current = view.hpa["spec"], view.current
     low, high = spec.get("minReplicas") or 1, spec["maxReplicas"]
-    draft = _Draft(view)
+    draft = _AutoscalerStatus(view)
     draft.says(messages.ABLE, "True", *messages.READY)
     if current == 0 and low > 0:
         draft.says(messages.ACTIVE, "False", *messages.DISABLED)
@@ -52,7 +52,7 @@ def decide(view: View) -> Decision:
         return draft.rescaled(low, messages.BELOW_LIMIT)
     try:
         found = _measured(view)
-    except NoMeasure as error:
+    except MetricUnavailable as error:
         draft.says(messages.ACTIVE, "False", messages.NO_METRIC, messages.no_count(error.message))
         draft.tells("Warning", messages.NO_METRIC, error.message)
         return draft.decision(current)
@@ -63,22 +63,22 @@ def decide(view: View) -> Decision:
     return draft.rescaled(wanted, messages.above(asked.metric) if wanted > current else messages.BELOW)
 
 
-def unreachable(hpa: Object, why: str, now: datetime) -> Decision:
+def decide_without_scale(hpa: Object, why: str, now: datetime) -> AutoscalerDecision:
     """The target's scale could not be read."""
-    draft = _Draft(View(hpa, 0, [], {}, History(), now))
+    draft = _AutoscalerStatus(AutoscalerView(hpa, 0, [], {}, ScaleHistory(), now))
     draft.says(messages.ABLE, "False", messages.NO_SCALE, messages.no_scale(why))
     draft.tells("Warning", messages.NO_SCALE, why)
     return draft.decision(0)
 
 
-def _measured(view: View) -> list[Measure]:
-    return [measure(one, view.pods, view.usage, view.current) for one in view.hpa["spec"].get("metrics") or ()]
+def _measured(view: AutoscalerView) -> list[MetricProposal]:
+    return [evaluate_metric(one, view.pods, view.usage, view.current) for one in view.hpa["spec"].get("metrics") or ()]
 
 
-class _Draft:
+class _AutoscalerStatus:
     """The status that is being written, and what is told."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: AutoscalerView) -> None:
         self._view = view
         self._status = dict(view.hpa.get("status") or {})
         self._conditions: list[Object] = [dict(one) for one in self._status.get("conditions") or ()]
@@ -103,14 +103,14 @@ class _Draft:
     def in_bounds(self, asked: int, low: int, high: int) -> int:
         """What was asked for, stabilised, at the pace that is allowed, within the limits."""
         view = self._view
-        keep = pace.longest(view.hpa)
+        keep = behavior.history_seconds(view.hpa)
         # What there was when this began counts as the first recommendation, so that nothing shrinks at once.
         history = view.history if view.history.recommended else view.history.recommend(view.now, view.current, keep)
-        wanted = pace.stabilized(view.hpa, history, view.now, view.current, asked)
+        wanted = behavior.stabilize(view.hpa, history, view.now, view.current, asked)
         self._history = history.recommend(view.now, asked, keep)
         if wanted > asked:
             self.says(messages.ABLE, "True", *messages.STABILIZED)
-        wanted, limited = pace.paced(view.hpa, view.history, view.now, view.current, wanted)
+        wanted, limited = behavior.limit_rate(view.hpa, view.history, view.now, view.current, wanted)
         if wanted > high:
             wanted, limited = high, messages.TOO_MANY
         elif wanted < low:
@@ -118,22 +118,22 @@ class _Draft:
         self.says(messages.LIMITED, "True" if limited else "False", *(limited or messages.IN_RANGE))
         return wanted
 
-    def rescaled(self, wanted: int, why: str) -> Decision:
+    def rescaled(self, wanted: int, why: str) -> AutoscalerDecision:
         view = self._view
         if wanted == view.current:
             return self.decision(wanted)
         self.says(messages.ABLE, "True", *messages.rescaling(wanted))
         self.tells("Normal", messages.RESCALED, messages.rescaled(wanted, why))
         self._status["lastScaleTime"] = to_rfc3339(view.now)
-        self._history = self._history.change(view.now, wanted - view.current, pace.longest(view.hpa))
+        self._history = self._history.change(view.now, wanted - view.current, behavior.history_seconds(view.hpa))
         made = self.decision(wanted)
         made.replicas = wanted
         return made
 
-    def decision(self, wanted: int) -> Decision:
+    def decision(self, wanted: int) -> AutoscalerDecision:
         view, generation = self._view, self._view.hpa["metadata"].get("generation")
         self._status |= {"currentReplicas": view.current, "desiredReplicas": wanted, "conditions": self._conditions}
         self._status["currentMetrics"] = self.metrics or None
         if generation:
             self._status["observedGeneration"] = generation
-        return Decision(self._status, events=self._events, history=self._history)
+        return AutoscalerDecision(self._status, events=self._events, history=self._history)

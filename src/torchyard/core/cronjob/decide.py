@@ -21,7 +21,7 @@ _AFTER = timedelta(milliseconds=100)
 
 
 @dataclass(slots=True)
-class Decision:
+class CronJobDecision:
     """In the order in which it is carried out: jobs replaced, the job to start, status, jobs of the past."""
 
     replace: list[Object] = field(default_factory=list)  # references, as the status holds them
@@ -39,9 +39,9 @@ def finished(job: Object) -> str:
     return next((kind for kind in ("Complete", "Failed") if is_true(status, kind)), "")
 
 
-def decide(cron: Object, jobs: Iterable[Object], now: datetime) -> Decision:
+def decide(cron: Object, jobs: Iterable[Object], now: datetime) -> CronJobDecision:
     known = list(jobs)
-    decision = Decision(status=dict(cron.get("status") or {}))
+    decision = CronJobDecision(status=dict(cron.get("status") or {}))
     _review(cron, known, decision)
     decision.forget = list(_past(cron["spec"], known))
     spec = cron["spec"]
@@ -50,7 +50,7 @@ def decide(cron: Object, jobs: Iterable[Object], now: datetime) -> Decision:
     return decision
 
 
-def _review(cron: Object, jobs: list[Object], decision: Decision) -> None:
+def _review(cron: Object, jobs: list[Object], decision: CronJobDecision) -> None:
     """What became of the jobs that ran."""
     status = decision.status
     by_uid = {job["metadata"]["uid"]: job for job in jobs}
@@ -91,7 +91,7 @@ def _past(spec: Object, jobs: list[Object]) -> Iterator[Object]:
             yield from ended[: max(0, len(ended) - spec[limit])]
 
 
-def _schedule(cron: Object, decision: Decision, now: datetime) -> None:
+def _schedule(cron: Object, decision: CronJobDecision, now: datetime) -> None:
     spec, status = cron["spec"], decision.status
     schedule, zone = parse_schedule(spec["schedule"]), _zone(spec)
     uid = cron["metadata"]["uid"]
@@ -121,13 +121,13 @@ def _zone(spec: Object) -> tzinfo:
     return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
 
 
-def _tell_of_missed(decision: Decision, missed: Due | None, uid: str) -> None:
+def _tell_of_missed(decision: CronJobDecision, missed: Due | None, uid: str) -> None:
     if missed is not None:
         text = messages.too_late(missed.moment.strftime("%a, %d %b %Y %H:%M:%S +0000"))
         decision.events.append(Event("Warning", messages.TOO_LATE, text, once=(uid, str(missed.moment))))
 
 
-def _start(cron: Object, decision: Decision, moment: datetime, zone: tzinfo) -> None:
+def _start(cron: Object, decision: CronJobDecision, moment: datetime, zone: tzinfo) -> None:
     spec, active = cron["spec"], decision.status.get("active") or []
     job = make_job(cron, moment, zone)
     if any(reference["name"] == job["metadata"]["name"] for reference in active):

@@ -14,16 +14,16 @@ from torchyard.api.objects import Object
 from torchyard.core.events import Event
 from torchyard.core.job import indexes, policies
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
-from torchyard.core.job.crew import Crew, Deletion
-from torchyard.core.job.status import Status
-from torchyard.core.job.tally import Tally
-from torchyard.core.job.view import View, is_terminating, is_tracked, phase, restarts, uid
+from torchyard.core.job.counts import Counts
+from torchyard.core.job.pod_plan import PodDeletion, PodPlan
+from torchyard.core.job.status import JobStatus
+from torchyard.core.job.view import JobView, is_terminating, is_tracked, phase, restarts, uid
 
 # A status holds so many uids at a time, and a pass makes or deletes so many pods.
 MOST_UNCOUNTED = 500
 
 
-class Ending(NamedTuple):
+class FinishedCondition(NamedTuple):
     kind: str  # the condition that says so before the last pod is gone
     reason: str
     message: str
@@ -34,10 +34,10 @@ class Ending(NamedTuple):
 
 
 @dataclass(slots=True)
-class Decision:
+class JobDecision:
     """In the order in which it is carried out: pods, status, finalizers. The events tell of the status."""
 
-    delete: list[Deletion] = field(default_factory=list)
+    delete: list[PodDeletion] = field(default_factory=list)
     create: list[Object] = field(default_factory=list)
     status: Object | None = None  # None: as it is
     release: list[Object] = field(default_factory=list)  # pods that lose the job's finalizer
@@ -54,13 +54,13 @@ def is_managed_here(job: Object) -> bool:
     return job["spec"].get("managedBy") in (None, labels.MANAGED_BY_JOB_CONTROLLER)
 
 
-def decide(view: View) -> Decision:
+def decide(view: JobView) -> JobDecision:
     if not is_managed_here(view.job):
-        return Decision()
-    status = Status(view.status, view.now)
+        return JobDecision()
+    status = JobStatus(view.status, view.now)
     if status.is_finished:
-        return Decision(release=[pod for pod in view.pods if is_tracked(pod)])
-    pass_ = _Pass(view, status)
+        return JobDecision(release=[pod for pod in view.pods if is_tracked(pod)])
+    pass_ = _JobSync(view, status)
     pass_.run()
     found = status.object()
     if found != view.status:
@@ -68,15 +68,15 @@ def decide(view: View) -> Decision:
     return pass_.decision
 
 
-class _Pass:
+class _JobSync:
     """One look at one job. Methods fill the decision and the status draft."""
 
-    def __init__(self, view: View, status: Status) -> None:
+    def __init__(self, view: JobView, status: JobStatus) -> None:
         self.view, self.status = view, status
-        self.decision = Decision()
-        self.tally = Tally.of(view, status)
+        self.decision = JobDecision()
+        self.tally = Counts.of(view, status)
         self.decision.backoff = view.backoff.after(self.tally.new_succeeded, self.tally.new_failed)
-        self.crew = Crew(view, self.tally, self.decision.backoff)
+        self.crew = PodPlan(view, self.tally, self.decision.backoff)
 
     def run(self) -> None:
         view, status, crew = self.view, self.status, self.crew
@@ -89,7 +89,9 @@ class _Pass:
             if not is_terminating(view.job):
                 crew.keep()
             if self._is_complete():
-                ending = Ending(messages.SUCCESS_CRITERIA_MET, messages.COMPLETIONS_REACHED, messages.REACHED)
+                ending = FinishedCondition(
+                    messages.SUCCESS_CRITERIA_MET, messages.COMPLETIONS_REACHED, messages.REACHED
+                )
             elif not is_terminating(view.job):
                 self._note_suspension()
         self.decision.create, self.decision.delete = crew.create, crew.delete
@@ -100,23 +102,23 @@ class _Pass:
         if ending is not None:
             self._end(ending)
 
-    def _ending(self) -> Ending | None:
+    def _ending(self) -> FinishedCondition | None:
         """Whether the job ends, by upstream's order: what was decided before, failures, then the success policy."""
         view, tally, status = self.view, self.tally, self.status
         for kind in (messages.SUCCESS_CRITERIA_MET, messages.FAILURE_TARGET):
             decided = status.condition(kind)
             if decided is not None:
-                return Ending(kind, decided.get("reason", ""), decided.get("message", ""))
+                return FinishedCondition(kind, decided.get("reason", ""), decided.get("message", ""))
         failure = self._failure()
         if failure is not None:
-            return Ending(messages.FAILURE_TARGET, *failure)
-        rule = policies.success_rule(view, tally.completed) if view.is_indexed else ""
-        return Ending(messages.SUCCESS_CRITERIA_MET, messages.SUCCESS_POLICY, rule) if rule else None
+            return FinishedCondition(messages.FAILURE_TARGET, *failure)
+        rule = policies.match_success_policy(view, tally.completed) if view.is_indexed else ""
+        return FinishedCondition(messages.SUCCESS_CRITERIA_MET, messages.SUCCESS_POLICY, rule) if rule else None
 
     def _failure(self) -> tuple[str, str] | None:
         view, tally = self.view, self.tally
         for pod in view.pods:
-            if view.has_failed(pod) and (message := policies.judge(view, pod).message):
+            if view.has_failed(pod) and (message := policies.match_failure_policy(view, pod).message):
                 return messages.POD_FAILURE_POLICY, message
         if tally.failed > view.spec["backoffLimit"] or self._restarts_too_often():
             return messages.BACKOFF_LIMIT_EXCEEDED, messages.PAST_BACKOFF
@@ -161,7 +163,7 @@ class _Pass:
             self.decision.events.append(Event("Normal", messages.EVENT_RESUMED, messages.IS_RESUMED))
             status.start()  # the deadline counts anew
 
-    def _account(self, ending: Ending | None) -> None:
+    def _account(self, ending: FinishedCondition | None) -> None:
         """Count what has lost its finalizer, note what has ended, and let go of it."""
         view, status = self.view, self.status
         forgotten = {uid(one.pod) for one in self.crew.delete if one.is_forgotten}
@@ -179,13 +181,13 @@ class _Pass:
             if self.tally.failed_indexes is not None:
                 status.failed_indexes = indexes.compressed(self.tally.failed_indexes)
 
-    def _may_go(self, pod: Object, ending: Ending | None) -> bool:
+    def _may_go(self, pod: Object, ending: FinishedCondition | None) -> bool:
         if ending is not None or is_terminating(self.view.job) or phase(pod) == "Succeeded":
             return True
         is_held = any(uid(one) == uid(pod) for one in self.tally.held.values())
         return self.view.has_failed(pod) and not is_held
 
-    def _note_end(self, pod: Object, ending: Ending | None) -> None:
+    def _note_end(self, pod: Object, ending: FinishedCondition | None) -> None:
         """Of a failing job's pods those that still run have failed with it; of a successful one's they do not count."""
         view, status, name = self.view, self.status, uid(pod)
         if name in status.uncounted_failed or name in status.uncounted_succeeded:
@@ -195,10 +197,10 @@ class _Pass:
                 status.uncounted_succeeded.append(name)
             return
         has_failed = view.has_failed(pod) or (ending is not None and ending.is_failure)
-        if has_failed and view.is_countable(pod) and policies.judge(view, pod).counts:
+        if has_failed and view.is_countable(pod) and policies.match_failure_policy(view, pod).counts:
             status.uncounted_failed.append(name)
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: FinishedCondition) -> None:
         """First the condition that decides it; the final one when nothing runs and everything is counted."""
         status, decision = self.status, self.decision
         if status.condition(ending.kind) is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchyard.api.job import labels
 from torchyard.api.objects import Object
 from torchyard.core.job import policies
-from torchyard.core.job.view import View, number
+from torchyard.core.job.view import JobView, number
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _LONGEST_PREFIX = 58  # what a generated name keeps; five characters come after it
@@ -22,7 +22,7 @@ def owner_reference(job: Object) -> Object:
     }
 
 
-def make_pod(view: View, index: int | None = None, replaced: Object | None = None) -> Object:
+def make_pod(view: JobView, index: int | None = None, replaced: Object | None = None) -> Object:
     """`replaced` is the failed pod of the same index, whose count of failures goes on."""
     template = view.spec["template"]
     given = template.get("metadata") or {}
@@ -45,7 +45,7 @@ def make_pod(view: View, index: int | None = None, replaced: Object | None = Non
     return pod
 
 
-def _mark_index(view: View, pod: Object, index: int) -> None:
+def _mark_index(view: JobView, pod: Object, index: int) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
     suffix = f"-{index}-"
     metadata["generateName"] = view.name[: _LONGEST_PREFIX - len(suffix)] + suffix
@@ -65,12 +65,12 @@ def _with_index(container: Object) -> Object:
     return {**container, "env": [*given, {"name": INDEX_VARIABLE, "valueFrom": source}]}
 
 
-def _failure_counts(view: View, replaced: Object | None) -> dict[str, str]:
+def _failure_counts(view: JobView, replaced: Object | None) -> dict[str, str]:
     if replaced is None:
         return {labels.INDEX_FAILURE_COUNT: "0"}
     counted = number(replaced, labels.INDEX_FAILURE_COUNT)
     ignored = number(replaced, labels.INDEX_IGNORED_FAILURE_COUNT)
-    if policies.judge(view, replaced).counts:
+    if policies.match_failure_policy(view, replaced).counts:
         counted += 1
     else:
         ignored += 1

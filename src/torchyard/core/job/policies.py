@@ -7,12 +7,12 @@ from typing import NamedTuple
 from torchyard.api.job import messages
 from torchyard.api.objects import Object
 from torchyard.core.job import indexes
-from torchyard.core.job.view import View
+from torchyard.core.job.view import JobView
 
 FAIL_JOB, FAIL_INDEX, IGNORE, COUNT = "FailJob", "FailIndex", "Ignore", "Count"
 
 
-class Verdict(NamedTuple):
+class FailurePolicyMatch(NamedTuple):
     action: str = COUNT
     message: str = ""  # what fails the job, for FailJob
 
@@ -21,13 +21,13 @@ class Verdict(NamedTuple):
         return self.action != IGNORE
 
 
-def judge(view: View, pod: Object) -> Verdict:
+def match_failure_policy(view: JobView, pod: Object) -> FailurePolicyMatch:
     """What is to be done about a failed pod: the first rule that matches, else it counts."""
     for number, rule in enumerate((view.spec.get("podFailurePolicy") or {}).get("rules") or ()):
         message = _match(rule, pod, number)
         if message:
-            return Verdict(rule["action"], message if rule["action"] == FAIL_JOB else "")
-    return Verdict()
+            return FailurePolicyMatch(rule["action"], message if rule["action"] == FAIL_JOB else "")
+    return FailurePolicyMatch()
 
 
 def _match(rule: Object, pod: Object, number: int) -> str:
@@ -54,7 +54,7 @@ def _has_exit_code(wanted: Object, container: str, code: int) -> bool:
     return is_listed if wanted["operator"] == "In" else not is_listed
 
 
-def success_rule(view: View, succeeded: set[int]) -> str:
+def match_success_policy(view: JobView, succeeded: set[int]) -> str:
     """The message of the first success rule that is met; empty where none is."""
     for number, rule in enumerate((view.spec.get("successPolicy") or {}).get("rules") or ()):
         counted, wanted = len(succeeded), rule.get("succeededCount")

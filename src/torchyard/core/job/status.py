@@ -10,7 +10,7 @@ from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339, to_rfc3339
 
 
-class Status:
+class JobStatus:
     """A draft that starts as the stored status; `object()` is what should be stored."""
 
     def __init__(self, stored: Object, now: datetime) -> None:

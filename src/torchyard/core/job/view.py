@@ -16,7 +16,7 @@ INDEXED, NON_INDEXED = "Indexed", "NonIndexed"
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class JobView:
     job: Object  # as the server stores it, so with defaults
     now: datetime
     pods: tuple[Object, ...] = ()  # those the job controls

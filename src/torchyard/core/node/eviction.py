@@ -9,11 +9,11 @@ from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 
 # How many ended pods are kept: kube-controller-manager's --terminated-pod-gc-threshold.
-ENDED_KEPT = 12_500
+TERMINATED_POD_THRESHOLD = 12_500
 _ENDED = ("Succeeded", "Failed")
 
 
-def leaves_at(pod: Object, taints: Iterable[Object], now: datetime) -> datetime | None:
+def eviction_time(pod: Object, taints: Iterable[Object], now: datetime) -> datetime | None:
     """When the first taint's toleration runs out; `now` if it has none, None if all are tolerated for ever."""
     moments = []
     for taint in taints:
@@ -44,12 +44,12 @@ def orphans(pods: Iterable[Object], nodes: Collection[str]) -> list[Object]:
     return [pod for pod in pods if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in nodes]
 
 
-def ending_without_node(pods: Iterable[Object]) -> list[Object]:
+def terminating_unscheduled(pods: Iterable[Object]) -> list[Object]:
     """Pods that are to end and that no node will end."""
     return [pod for pod in pods if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName")]
 
 
-def ended_beyond(pods: Iterable[Object], kept: int = ENDED_KEPT) -> list[Object]:
+def terminated_beyond(pods: Iterable[Object], kept: int = TERMINATED_POD_THRESHOLD) -> list[Object]:
     """The oldest ended pods beyond the number that is kept."""
     ended = [pod for pod in pods if (pod.get("status") or {}).get("phase") in _ENDED]
     return sorted(ended, key=_age)[: max(0, len(ended) - kept)]

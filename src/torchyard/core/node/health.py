@@ -12,7 +12,7 @@ _WATCHED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _DRIVES_OUT = {"False": "node.kubernetes.io/not-ready", "Unknown": "node.kubernetes.io/unreachable"}
 
 
-def ready(node: Object) -> str:
+def ready_status(node: Object) -> str:
     """True, False or Unknown; empty if the node never said."""
     return next((str(one["status"]) for one in _conditions(node) if one["type"] == "Ready"), "")
 
@@ -21,7 +21,7 @@ def _conditions(node: Object) -> list[Object]:
     return (node.get("status") or {}).get("conditions") or []
 
 
-def silent_conditions(node: Object, now: str) -> list[Object] | None:
+def unknown_conditions(node: Object, now: str) -> list[Object] | None:
     """The conditions of a node that was silent too long; None if they say so already."""
     found = {one["type"]: one for one in _conditions(node)}
     changed = False
@@ -36,13 +36,13 @@ def silent_conditions(node: Object, now: str) -> list[Object] | None:
     return list(found.values()) if changed else None
 
 
-def with_eviction(node: Object, taints: list[Object], now: str, *, alone: bool) -> list[Object]:
+def with_no_execute_taint(node: Object, taints: list[Object], now: str, *, alone: bool) -> list[Object]:
     """A node's taints with the one that drives pods out while it is not ready, and without it when it is.
 
     `alone`: no node is ready at all. Then it is this side that hears nothing, and nobody is driven out (upstream's
     disruption mode).
     """
-    wanted = "" if alone else _DRIVES_OUT.get(ready(node), "")
+    wanted = "" if alone else _DRIVES_OUT.get(ready_status(node), "")
     kept = [one for one in taints if not _is_ours(one) or one["key"] == wanted]
     if wanted and not any(_is_ours(one) for one in kept):
         kept.append({"key": wanted, "effect": "NoExecute", "timeAdded": now})

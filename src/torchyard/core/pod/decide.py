@@ -19,7 +19,7 @@ BACKOFF_FIRST, BACKOFF_LONGEST, BACKOFF_FORGOTTEN = 10.0, 300.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PodActions:
     """Starts are (container, attempt); `stop` names containers to end; `finished`: nothing will run again."""
 
     start: tuple[tuple[str, int], ...] = ()
@@ -29,7 +29,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _ActionsBuilder:
     start: list[tuple[str, int]] = field(default_factory=list)
     wake_at: float | None = None
 
@@ -37,14 +37,14 @@ class _Draft:
         self.wake_at = when if self.wake_at is None else min(self.wake_at, when)
 
 
-def decide(pod: Object, view: PodView, *, now: float) -> Plan:
+def decide(pod: Object, view: PodView, *, now: float) -> PodActions:
     if view.ended or pod["metadata"].get("deletionTimestamp"):
-        return _wind_down(pod, view)
+        return _stop_containers(pod, view)
     if not view.sandbox:
-        return Plan()
+        return PodActions()
     if is_over(pod, view):
-        return _wind_down(pod, view)
-    draft = _Draft()
+        return _stop_containers(pod, view)
+    draft = _ActionsBuilder()
     if _initialize(pod, view, draft, now):
         for container in main_containers(pod):
             _start_or_restart(pod, container, view, draft, now)
@@ -52,10 +52,10 @@ def decide(pod: Object, view: PodView, *, now: float) -> Plan:
     for container in ephemeral_containers(pod):
         if not view.of(container["name"]).attempts:
             draft.start.append((container["name"], 0))
-    return Plan(start=tuple(draft.start), wake_at=draft.wake_at)
+    return PodActions(start=tuple(draft.start), wake_at=draft.wake_at)
 
 
-def _initialize(pod: Object, view: PodView, draft: _Draft, now: float) -> bool:
+def _initialize(pod: Object, view: PodView, draft: _ActionsBuilder, now: float) -> bool:
     """Init containers one after the other, sidecars kept up; True when the main containers may run."""
     begun = any(view.of(one["name"]).attempts for one in main_containers(pod))
     for container in init_containers(pod):
@@ -70,7 +70,7 @@ def _initialize(pod: Object, view: PodView, draft: _Draft, now: float) -> bool:
     return True
 
 
-def _start_or_restart(pod: Object, container: Object, view: PodView, draft: _Draft, now: float) -> None:
+def _start_or_restart(pod: Object, container: Object, view: PodView, draft: _ActionsBuilder, now: float) -> None:
     seen = view.of(container["name"])
     last = seen.last
     if last is None:
@@ -133,18 +133,18 @@ def _ended_for_good(pod: Object, container: Object, view: PodView) -> bool:
     return last is not None and last.exited and not restarts(pod, container, last)
 
 
-def _wind_down(pod: Object, view: PodView) -> Plan:
+def _stop_containers(pod: Object, view: PodView) -> PodActions:
     """Main and ephemeral containers first, all at once; then sidecars, the last one started first."""
     ordinary = [one["name"] for one in [*main_containers(pod), *ephemeral_containers(pod)]]
     ordinary += [one["name"] for one in init_containers(pod) if not is_sidecar(one)]
     alive = tuple(name for name in ordinary if _alive(view.of(name)))
     if alive:
-        return Plan(stop=alive)
+        return PodActions(stop=alive)
     sidecars = [one["name"] for one in init_containers(pod) if is_sidecar(one)]
     for name in reversed(sidecars):
         if _alive(view.of(name)):
-            return Plan(stop=(name,))
-    return Plan(finished=True)
+            return PodActions(stop=(name,))
+    return PodActions(finished=True)
 
 
 def _alive(seen: ContainerView) -> bool:

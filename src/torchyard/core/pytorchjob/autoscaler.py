@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.core.pytorchjob.view import View
+from torchyard.core.pytorchjob.view import PyTorchJobView
 
 
-def wanted_autoscaler(view: View, owner: Object) -> Object | None:
+def desired_autoscaler(view: PyTorchJobView, owner: Object) -> Object | None:
     policy = view.elastic
     if policy is None or policy.get("metrics") is None:
         return None

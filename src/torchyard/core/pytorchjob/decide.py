@@ -11,22 +11,22 @@ from torchyard.api.pytorchjob import messages, names
 from torchyard.api.pytorchjob.validation import validate
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.events import Event
-from torchyard.core.pytorchjob import gang, troubles
-from torchyard.core.pytorchjob.autoscaler import wanted_autoscaler
+from torchyard.core.pytorchjob import failure_events, gang
+from torchyard.core.pytorchjob.autoscaler import desired_autoscaler
 from torchyard.core.pytorchjob.failures import Failures, is_past_backoff
 from torchyard.core.pytorchjob.replicas import make_pod, make_service, owner_reference
-from torchyard.core.pytorchjob.status import Status
-from torchyard.core.pytorchjob.view import Restarts, Settings, Slot, View, is_terminating, phase
+from torchyard.core.pytorchjob.status import PyTorchJobStatus
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Restarts, Slot, is_terminating, phase
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class ChildDeletion:
     object: Object
     force: bool = False  # the node does not answer: take the object away without asking it
 
 
 @dataclass(slots=True)
-class Decision:
+class PyTorchJobDecision:
     """In the order in which it is carried out: memory, status, then the rest at once; events last."""
 
     restarts: Restarts | None = None
@@ -34,7 +34,7 @@ class Decision:
     create: list[Object] = field(default_factory=list)
     update: list[Object] = field(default_factory=list)  # with the metadata of the object there is
     annotate: list[tuple[Object, dict[str, str]]] = field(default_factory=list)
-    delete: list[Deletion] = field(default_factory=list)
+    delete: list[ChildDeletion] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     delete_job: bool = False
     wake_after: float | None = None  # seconds
@@ -49,10 +49,10 @@ def is_managed_here(job: Object) -> bool:
     return manager is None or manager in ("", names.MANAGED_HERE)
 
 
-def decide(view: View, settings: Settings) -> Decision:
+def decide(view: PyTorchJobView, settings: PyTorchJobSettings) -> PyTorchJobDecision:
     if not is_managed_here(view.job) or is_terminating(view.job):
-        return Decision()
-    pass_ = _Pass(view, settings)
+        return PyTorchJobDecision()
+    pass_ = _PyTorchJobSync(view, settings)
     pass_.run()
     status = pass_.status.object()
     if status != (view.job.get("status") or {}):
@@ -60,13 +60,13 @@ def decide(view: View, settings: Settings) -> Decision:
     return pass_.decision
 
 
-class _Pass:
+class _PyTorchJobSync:
     """One look at one job. Methods fill the decision and the status draft."""
 
-    def __init__(self, view: View, settings: Settings) -> None:
+    def __init__(self, view: PyTorchJobView, settings: PyTorchJobSettings) -> None:
         self.view, self.settings = view, settings
-        self.status = Status(view.job.get("status"), view.now)
-        self.decision = Decision()
+        self.status = PyTorchJobStatus(view.job.get("status"), view.now)
+        self.decision = PyTorchJobDecision()
 
     def run(self) -> None:
         view, status = self.view, self.status
@@ -143,7 +143,7 @@ class _Pass:
 
     def _delete(self, obj: Object) -> None:
         if not is_terminating(obj):
-            self.decision.delete.append(Deletion(obj))
+            self.decision.delete.append(ChildDeletion(obj))
 
     def _remove_pod_group(self) -> None:
         group = self.view.pod_group
@@ -161,11 +161,11 @@ class _Pass:
             if left > 0:
                 self.decision.wake(left)
             else:
-                self.decision.delete.append(Deletion(pod, force=True))
+                self.decision.delete.append(ChildDeletion(pod, force=True))
 
     def _proceed(self) -> None:
         view, status, settings = self.view, self.status, self.settings
-        self.decision.events += troubles.events(view)
+        self.decision.events += failure_events.events(view)
         self._keep_autoscaler()
         if settings.uses_pod_groups:
             self._keep_pod_group()
@@ -261,7 +261,7 @@ class _Pass:
         for slot in sorted({*view.pods, *view.services}, key=lambda one: (one[0], -one[1])):
             if not view.wanted(slot):
                 self._remove(slot)
-        marks = gang.marks(view, self.settings)
+        marks = gang.gang_annotations(view, self.settings)
         for kind, spec in view.replicas.items():
             for index in range(int(spec["replicas"])):
                 self._keep_replica((kind, index), marks)
@@ -283,7 +283,7 @@ class _Pass:
             self.decision.create.append(make_service(view, slot))
 
     def _keep_autoscaler(self) -> None:
-        wanted, there = wanted_autoscaler(self.view, owner_reference(self.view.job)), self.view.autoscaler
+        wanted, there = desired_autoscaler(self.view, owner_reference(self.view.job)), self.view.autoscaler
         self._keep(wanted, there)
         if wanted is None and there is not None:
             self._delete(there)

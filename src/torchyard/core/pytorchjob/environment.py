@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import job_port
-from torchyard.core.pytorchjob.view import View
+from torchyard.core.pytorchjob.view import PyTorchJobView
 
 Variable = tuple[str, str]
 
@@ -12,7 +12,7 @@ TORCHYARD = "torchyard"
 """The elastic policy's rendezvous backend that means our own runtime."""
 
 
-def environment(view: View, replica_type: str, index: int) -> list[Variable]:
+def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
     """What is appended to the environment of every container of a replica."""
     found: list[Variable] = [("PYTHONUNBUFFERED", "1")]
     if view.has_master or view.ranks_workers:
@@ -28,7 +28,7 @@ def environment(view: View, replica_type: str, index: int) -> list[Variable]:
     return found
 
 
-def runtime_environment(view: View, replica_type: str, index: int) -> list[Variable]:
+def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
     """What a worker of our own elastic runtime needs to find its coordinator, which the first replica keeps."""
     policy = view.elastic or {}
     lead = names.MASTER if view.has_master else names.WORKER
@@ -49,7 +49,7 @@ def runtime_environment(view: View, replica_type: str, index: int) -> list[Varia
     return found
 
 
-def _meeting(view: View, replica_type: str, index: int) -> list[Variable]:
+def _meeting(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
     """Who leads, how many take part, and which one this is. RANK is upstream's: one per replica, not per process."""
     lead = names.MASTER if view.has_master else names.WORKER
     port = str(job_port(view.replicas[lead]))
@@ -67,12 +67,12 @@ def _meeting(view: View, replica_type: str, index: int) -> list[Variable]:
     ]
 
 
-def _processes(view: View) -> int:
+def _processes(view: PyTorchJobView) -> int:
     count = view.spec.get("nprocPerNode") or ""
     return int(count) if count.isascii() and count.isdigit() else 1
 
 
-def elastic_environment(view: View) -> list[Variable]:
+def elastic_environment(view: PyTorchJobView) -> list[Variable]:
     """torchrun's rendezvous settings of a job with an elastic policy."""
     policy = view.elastic
     if policy is None:

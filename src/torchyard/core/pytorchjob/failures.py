@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.core.pytorchjob.view import Restarts, View, container_restarts, exit_code, is_terminating, phase
+from torchyard.core.pytorchjob.view import (
+    PyTorchJobView,
+    Restarts,
+    container_restarts,
+    exit_code,
+    is_terminating,
+    phase,
+)
 
 
 def is_retryable(code: int | None) -> bool:
@@ -20,7 +27,7 @@ class Failures:
     permanent: str = ""  # the replica type that failed for good
 
     @classmethod
-    def of(cls, view: View) -> Failures:
+    def of(cls, view: PyTorchJobView) -> Failures:
         found = cls()
         for slot, pod in view.pods.items():
             kind = slot[0]
@@ -38,11 +45,11 @@ class Failures:
     def pods(self) -> list[Object]:
         return [pod for pods in self.again.values() for pod in pods]
 
-    def _new(self, view: View) -> list[Object]:
+    def _new(self, view: PyTorchJobView) -> list[Object]:
         known = Restarts.of(view.job).pods
         return [pod for pod in self.pods() if pod["metadata"]["uid"] not in known]
 
-    def counted(self, view: View) -> Restarts | None:
+    def counted(self, view: PyTorchJobView) -> Restarts | None:
         """The job's memory with the new failures in it; None where there are none.
 
         It is written before a pod is deleted, so that no restart is forgotten or counted twice if the controller dies
@@ -56,14 +63,14 @@ class Failures:
         pods = [uid for uid in before.pods if uid in there] + [pod["metadata"]["uid"] for pod in new]
         return Restarts(before.count + self.cost(view), tuple(pods))
 
-    def cost(self, view: View) -> int:
+    def cost(self, view: PyTorchJobView) -> int:
         new = self._new(view)
         if view.restarts_whole:
             return 1 if new else 0
         return sum(1 + container_restarts(pod) for pod in new)
 
 
-def is_past_backoff(view: View, failures: Failures) -> bool:
+def is_past_backoff(view: PyTorchJobView, failures: Failures) -> bool:
     """Restarts in place and pods made anew together, as upstream sums them: over all replicas.
 
     Upstream forgets pods it made anew, so that a job with ExitCode restarts for ever.

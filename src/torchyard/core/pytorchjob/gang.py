@@ -5,48 +5,48 @@ from __future__ import annotations
 from torchyard.api import quantity
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names
-from torchyard.core.placement.place import GANG_NAME, GANG_SIZE
-from torchyard.core.pytorchjob.view import EMBEDDED_GANG, VOLCANO, Settings, View
+from torchyard.core.pytorchjob.view import EMBEDDED_GANG, VOLCANO, PyTorchJobSettings, PyTorchJobView
+from torchyard.core.scheduling.schedule import GANG_NAME, GANG_SIZE
 
 VOLCANO_API, SCHEDULER_PLUGINS_API = "scheduling.volcano.sh/v1beta1", "scheduling.x-k8s.io/v1alpha1"
 VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def _policy(view: View) -> Object:
+def _policy(view: PyTorchJobView) -> Object:
     return view.run_policy.get("schedulingPolicy") or {}
 
 
-def is_volcano(settings: Settings) -> bool:
+def is_volcano(settings: PyTorchJobSettings) -> bool:
     return settings.gang_scheduler.lower() == VOLCANO
 
 
-def size(view: View) -> int:
+def size(view: PyTorchJobView) -> int:
     """How many replicas must fit before any starts."""
     least = _policy(view).get("minAvailable")
     return view.total if least is None else int(least)
 
 
-def marks(view: View, settings: Settings) -> dict[str, str]:
+def gang_annotations(view: PyTorchJobView, settings: PyTorchJobSettings) -> dict[str, str]:
     """Annotations by which the one-machine plane's scheduler knows a gang; only where the job asks for one."""
     if settings.gang_scheduler != EMBEDDED_GANG or _policy(view).get("minAvailable") is None:
         return {}
     return {GANG_NAME: view.name, GANG_SIZE: str(size(view))}
 
 
-def has_other_scheduler(view: View, kind: str, settings: Settings) -> bool:
+def has_other_scheduler(view: PyTorchJobView, kind: str, settings: PyTorchJobSettings) -> bool:
     """Whether a template names a scheduler that is not the gang's."""
     named = view.replicas[kind]["template"]["spec"].get("schedulerName")
     return settings.uses_pod_groups and bool(named) and named != _scheduler(settings)
 
 
-def _scheduler(settings: Settings) -> str:
+def _scheduler(settings: PyTorchJobSettings) -> str:
     return VOLCANO if is_volcano(settings) else settings.gang_scheduler
 
 
-def mark(view: View, kind: str, pod: Object, settings: Settings) -> None:
+def add_gang_metadata(view: PyTorchJobView, kind: str, pod: Object, settings: PyTorchJobSettings) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
-    metadata["annotations"].update(marks(view, settings))
+    metadata["annotations"].update(gang_annotations(view, settings))
     if not settings.uses_pod_groups:
         return
     spec["schedulerName"] = spec.get("schedulerName") or _scheduler(settings)
@@ -56,7 +56,7 @@ def mark(view: View, kind: str, pod: Object, settings: Settings) -> None:
         metadata["labels"][POD_GROUP_LABEL] = view.name
 
 
-def pod_group(view: View, owner: Object, settings: Settings) -> Object:
+def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings) -> Object:
     """The PodGroup as it should be; a queue that it has already stays."""
     policy = _policy(view)
     spec: Object = {"minMember": size(view), "minResources": policy.get("minResources") or _resources(view)}
@@ -79,7 +79,7 @@ def pod_group(view: View, owner: Object, settings: Settings) -> Object:
     return {"apiVersion": api_version, "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
 
-def _resources(view: View) -> dict[str, str]:
+def _resources(view: PyTorchJobView) -> dict[str, str]:
     """What the first `size` replicas ask for together, Master first. Init containers do not count (upstream's rule)."""
     each = [spec for spec in view.replicas.values() for _ in range(int(spec["replicas"]))]
     total: dict[str, int] = {}
@@ -95,7 +95,7 @@ def _shown(milli: int) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 
-def is_waiting(view: View, settings: Settings) -> bool:
+def is_waiting(view: PyTorchJobView, settings: PyTorchJobSettings) -> bool:
     """Volcano makes room first: until its PodGroup is past Pending no pod is made."""
     if not is_volcano(settings):
         return False

@@ -7,7 +7,7 @@ from torchyard.api.pytorchjob import names
 from torchyard.api.pytorchjob.defaults import main_container
 from torchyard.core.pytorchjob import gang
 from torchyard.core.pytorchjob.environment import environment
-from torchyard.core.pytorchjob.view import Settings, Slot, View
+from torchyard.core.pytorchjob.view import PyTorchJobSettings, PyTorchJobView, Slot
 
 
 def owner_reference(job: Object) -> Object:
@@ -21,7 +21,7 @@ def owner_reference(job: Object) -> Object:
     }
 
 
-def make_pod(view: View, slot: Slot, settings: Settings) -> Object:
+def make_pod(view: PyTorchJobView, slot: Slot, settings: PyTorchJobSettings) -> Object:
     kind, index = slot
     replica = view.replicas[kind]
     template = replica["template"]
@@ -42,18 +42,18 @@ def make_pod(view: View, slot: Slot, settings: Settings) -> Object:
         spec["initContainers"] = [*(spec.get("initContainers") or ()), _wait_for_master(view, settings)]
     spec["restartPolicy"] = pod_restart_policy(view, replica["restartPolicy"])
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    gang.mark(view, kind, pod, settings)
+    gang.add_gang_metadata(view, kind, pod, settings)
     return pod
 
 
-def pod_restart_policy(view: View, policy: str) -> str:
+def pod_restart_policy(view: PyTorchJobView, policy: str) -> str:
     """Who restarts: the node in place, or the controller, which then must see the pod fail."""
     if policy == names.EXIT_CODE or view.restarts_whole:
         return names.NEVER
     return policy
 
 
-def _pod_labels(view: View, slot: Slot) -> dict[str, str]:
+def _pod_labels(view: PyTorchJobView, slot: Slot) -> dict[str, str]:
     kind, index = slot
     labels = names.selector_labels(view.name, kind, index)
     if kind == names.MASTER or (not view.has_master and index == 0):
@@ -61,7 +61,7 @@ def _pod_labels(view: View, slot: Slot) -> dict[str, str]:
     return {**names.old_labels(labels, view.name), **labels}
 
 
-def _wait_for_master(view: View, settings: Settings) -> Object:
+def _wait_for_master(view: PyTorchJobView, settings: PyTorchJobSettings) -> Object:
     """Workers start when the master's name resolves; otherwise their first connection fails before it is there.
 
     Images without nslookup have getent.
@@ -81,7 +81,7 @@ def _wait_for_master(view: View, settings: Settings) -> Object:
     }
 
 
-def make_service(view: View, slot: Slot) -> Object:
+def make_service(view: PyTorchJobView, slot: Slot) -> Object:
     kind, index = slot
     labels = names.selector_labels(view.name, kind, index)
     return {
@@ -97,7 +97,7 @@ def make_service(view: View, slot: Slot) -> Object:
     }
 
 
-def _service_ports(view: View, kind: str) -> list[Object]:
+def _service_ports(view: PyTorchJobView, kind: str) -> list[Object]:
     """Every port of the container `pytorch`. One without a name gets one: a service with several ports needs them."""
     found: dict[str, Object] = {}
     for port in main_container(view.replicas[kind]["template"]["spec"]["containers"])["ports"]:

@@ -9,12 +9,12 @@ from torchyard.api.conditions import is_true
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages, names
 from torchyard.api.times import parse_rfc3339, to_rfc3339
-from torchyard.core.pytorchjob.view import View, is_terminating, phase
+from torchyard.core.pytorchjob.view import PyTorchJobView, is_terminating, phase
 
 _EXCLUSIVE = {messages.RUNNING: messages.RESTARTING, messages.RESTARTING: messages.RUNNING}
 
 
-class Status:
+class PyTorchJobStatus:
     """A draft that starts as the stored status; `object()` is what should be stored."""
 
     def __init__(self, stored: Object | None, now: datetime) -> None:
@@ -88,7 +88,7 @@ class Status:
         )
         return True
 
-    def count(self, view: View) -> None:
+    def count(self, view: PyTorchJobView) -> None:
         """Set the counters from the pods there are. Pending ones count nowhere, terminating ones as failed."""
         self.replicas = {}
         for kind, spec in view.replicas.items():

@@ -19,7 +19,7 @@ EMBEDDED_GANG = "embedded"
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PyTorchJobSettings:
     """What the operator's flags say, under upstream's meanings."""
 
     init_image: str = "alpine:3.10"
@@ -55,7 +55,7 @@ class Restarts:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class PyTorchJobView:
     job: Object  # with defaults
     now: datetime
     pods: Mapping[Slot, Object] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class View:
         services: Iterable[Object] = (),
         pod_group: Object | None = None,
         autoscaler: Object | None = None,
-    ) -> View:
+    ) -> PyTorchJobView:
         return cls(with_defaults(job), now, _by_slot(pods), _by_slot(services), pod_group, autoscaler)
 
     @property

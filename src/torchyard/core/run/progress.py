@@ -10,7 +10,7 @@ _EPOCH = re.compile(r"\bepoch\b[\s:=#\[]*(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrainingProgress:
     """`percent` of the epoch, or of the whole where no epoch is named."""
 
     percent: float
@@ -21,10 +21,10 @@ class Progress:
         return f"epoch {self.epoch}, {share}" if self.epoch is not None else share
 
 
-def progress(line: str) -> Progress | None:
+def parse_progress(line: str) -> TrainingProgress | None:
     """What a line of a log says about it; None when it says nothing."""
     share = _PERCENT.search(line)
     if share is None or float(share[1]) > 100:
         return None
     epoch = _EPOCH.search(line)
-    return Progress(float(share[1]), int(epoch[1]) if epoch else None)
+    return TrainingProgress(float(share[1]), int(epoch[1]) if epoch else None)

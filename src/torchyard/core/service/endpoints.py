@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from torchyard.api.objects import Object
-from torchyard.core.service.slices import HEADLESS, is_behind, is_ready, target_port
+from torchyard.core.service.slices import HEADLESS, is_backend, is_ready, target_port
 
 MANAGED_BY, MANAGER = "endpoints.kubernetes.io/managed-by", "endpoint-controller"
 OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
@@ -15,7 +15,7 @@ LIMIT = 1000
 Port = tuple[str, int, str, str]  # name, number, protocol, appProtocol
 
 
-def wanted_endpoints(service: Object, pods: Iterable[Object]) -> Object:
+def desired_endpoints(service: Object, pods: Iterable[Object]) -> Object:
     """The Endpoints a service with a selector should have."""
     metadata, spec = service["metadata"], service["spec"]
     labels = {**(metadata.get("labels") or {}), MANAGED_BY: MANAGER}
@@ -33,7 +33,7 @@ def wanted_endpoints(service: Object, pods: Iterable[Object]) -> Object:
 def _is_shown(service: Object, pod: Object) -> bool:
     """Ending pods are left out, except where even pods that are not ready are published."""
     ending = bool(pod["metadata"].get("deletionTimestamp"))
-    return is_behind(service, pod) and (not ending or bool(service["spec"].get("publishNotReadyAddresses")))
+    return is_backend(service, pod) and (not ending or bool(service["spec"].get("publishNotReadyAddresses")))
 
 
 def _subsets(service: Object, pods: list[Object]) -> list[Object]:

@@ -21,14 +21,14 @@ def has_slices(service: Object) -> bool:
     return bool(spec.get("selector")) and spec.get("type") != "ExternalName"
 
 
-def wanted_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
+def desired_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The slices a service should have; one, though empty, where it selects no pod."""
-    there = sorted((pod for pod in pods if is_behind(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
+    there = sorted((pod for pod in pods if is_backend(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
     chunks = [there[start : start + SLICE_SIZE] for start in range(0, len(there), SLICE_SIZE)] or [[]]
     return [_slice(service, chunk, number) for number, chunk in enumerate(chunks)]
 
 
-def is_behind(service: Object, pod: Object) -> bool:
+def is_backend(service: Object, pod: Object) -> bool:
     labels, status = pod["metadata"].get("labels") or {}, pod.get("status") or {}
     if not status.get("podIP") or status.get("phase") in ("Succeeded", "Failed"):
         return False

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
-from torchyard.core.volume.view import CLAIM, VOLUME, Decision, Event, Write, attributes_class, marks_of, phase
+from torchyard.core.volume.view import (
+    CLAIM,
+    VOLUME,
+    Event,
+    VolumeDecision,
+    Write,
+    annotations_of,
+    attributes_class,
+    phase,
+)
 
 
-def bind(volume: Object, claim: Object, decision: Decision) -> None:
+def bind(volume: Object, claim: Object, decision: VolumeDecision) -> None:
     """Volume, its phase, claim, its phase: whoever finds a half of it goes on from there."""
-    referring = reserved(volume, claim)
+    referring = reserve(volume, claim)
     if referring is not volume:
         decision.writes.append(Write(VOLUME, referring))
     set_volume_phase(volume, "Bound", decision)
@@ -21,7 +30,7 @@ def bind(volume: Object, claim: Object, decision: Decision) -> None:
         decision.writes.append(Write(CLAIM, claim, status))
 
 
-def reserved(volume: Object, claim: Object) -> Object:
+def reserve(volume: Object, claim: Object) -> Object:
     """The volume with a complete reference; it is marked as ours unless the user had reserved it."""
     reference, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
     if reference.get("uid") == metadata["uid"]:
@@ -42,13 +51,13 @@ def _naming(claim: Object, volume: Object) -> Object:
     changed, name = claim, volume["metadata"]["name"]
     if claim["spec"].get("volumeName") != name:
         changed = _marked({**claim, "spec": {**claim["spec"], "volumeName": name}}, messages.BOUND_BY_CONTROLLER)
-    if messages.BIND_COMPLETED not in marks_of(claim):
+    if messages.BIND_COMPLETED not in annotations_of(claim):
         changed = _marked(changed, messages.BIND_COMPLETED)
     return changed
 
 
 def _marked(obj: Object, mark: str) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "annotations": {**marks_of(obj), mark: messages.YES}}}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations_of(obj), mark: messages.YES}}}
 
 
 def _bound_status(claim: Object, volume: Object) -> Object:
@@ -62,7 +71,7 @@ def _bound_status(claim: Object, volume: Object) -> Object:
     return status
 
 
-def set_claim_phase(claim: Object, wanted: str, decision: Decision, event: Event | None = None) -> None:
+def set_claim_phase(claim: Object, wanted: str, decision: VolumeDecision, event: Event | None = None) -> None:
     """Pending or Lost: it has no modes and no capacity. The event is told when the phase changes."""
     before = claim.get("status") or {}
     status = {name: value for name, value in before.items() if name not in ("accessModes", "capacity")}
@@ -73,7 +82,7 @@ def set_claim_phase(claim: Object, wanted: str, decision: Decision, event: Event
         decision.events.append(event)
 
 
-def set_volume_phase(volume: Object, wanted: str, decision: Decision, message: str = "") -> None:
+def set_volume_phase(volume: Object, wanted: str, decision: VolumeDecision, message: str = "") -> None:
     before = volume.get("status") or {}
     status = {name: value for name, value in before.items() if name not in ("message", "reason")}
     status["phase"] = wanted

@@ -12,14 +12,14 @@ from torchyard.core.volume.bind import bind, set_claim_phase
 from torchyard.core.volume.match import best_volume, mismatch
 from torchyard.core.volume.view import (
     CLAIM,
-    Decision,
     Event,
+    VolumeDecision,
     Write,
+    annotations_of,
     class_of,
     is_for,
-    is_going,
-    marks_of,
-    says_class,
+    is_terminating,
+    names_class,
     storage_class,
     waits_for_consumer,
 )
@@ -36,11 +36,11 @@ class ClaimView:
     waiting_pods: Sequence[str] = ()  # that use it and have no node yet
 
 
-def decide_claim(view: ClaimView) -> Decision:
-    decision = Decision()
-    if messages.BIND_COMPLETED in marks_of(view.claim):
+def decide_claim(view: ClaimView) -> VolumeDecision:
+    decision = VolumeDecision()
+    if messages.BIND_COMPLETED in annotations_of(view.claim):
         _keep_bound(view, decision)
-    elif is_going(view.claim):
+    elif is_terminating(view.claim):
         pass  # whoever deletes a claim wants no volume for it any more
     elif view.claim["spec"].get("volumeName"):
         _bind_named(view, decision)
@@ -49,7 +49,7 @@ def decide_claim(view: ClaimView) -> Decision:
     return decision
 
 
-def _keep_bound(view: ClaimView, decision: Decision) -> None:
+def _keep_bound(view: ClaimView, decision: VolumeDecision) -> None:
     claim, volume = view.claim, view.named
     if not claim["spec"].get("volumeName"):
         set_claim_phase(claim, "Lost", decision, Event("Warning", messages.LOST, messages.LOST_REFERENCE))
@@ -61,7 +61,7 @@ def _keep_bound(view: ClaimView, decision: Decision) -> None:
         set_claim_phase(claim, "Lost", decision, Event("Warning", messages.MISBOUND, messages.TWO_CLAIMS))
 
 
-def _bind_named(view: ClaimView, decision: Decision) -> None:
+def _bind_named(view: ClaimView, decision: VolumeDecision) -> None:
     """The user says which volume. It may come later."""
     claim, volume = view.claim, view.named
     if volume is None:
@@ -81,7 +81,7 @@ def _bind_named(view: ClaimView, decision: Decision) -> None:
     set_claim_phase(claim, "Pending", decision)
 
 
-def _find_volume(view: ClaimView, decision: Decision) -> None:
+def _find_volume(view: ClaimView, decision: VolumeDecision) -> None:
     claim = view.claim
     found, by_alias = storage_class(class_of(claim), view.classes)
     delayed = waits_for_consumer(found)
@@ -89,11 +89,11 @@ def _find_volume(view: ClaimView, decision: Decision) -> None:
     if volume is not None:
         bind(volume, claim, decision)
         return
-    if not says_class(claim) and (default := default_class(view.classes)) is not None:
+    if not names_class(claim) and (default := default_class(view.classes)) is not None:
         name = default["metadata"]["name"]
         decision.writes.append(Write(CLAIM, {**claim, "spec": {**claim["spec"], "storageClassName": name}}))
         return
-    if delayed and messages.SELECTED_NODE not in marks_of(claim):
+    if delayed and messages.SELECTED_NODE not in annotations_of(claim):
         decision.events.append(Event("Normal", *messages.waiting(view.waiting_pods)))
     elif class_of(claim):
         _ask_provisioner(claim, found, decision, by_alias=by_alias)
@@ -102,7 +102,7 @@ def _find_volume(view: ClaimView, decision: Decision) -> None:
     set_claim_phase(claim, "Pending", decision)
 
 
-def _ask_provisioner(claim: Object, found: Object | None, decision: Decision, *, by_alias: bool) -> None:
+def _ask_provisioner(claim: Object, found: Object | None, decision: VolumeDecision, *, by_alias: bool) -> None:
     """Write on the claim who shall make its volume; that one acts by itself."""
     name = class_of(claim)
     if found is None:
@@ -112,7 +112,7 @@ def _ask_provisioner(claim: Object, found: Object | None, decision: Decision, *,
     if provisioner == messages.NO_PROVISIONER:
         decision.events.append(Event("Warning", messages.PROVISIONING_FAILED, messages.no_provisioner(provisioner)))
         return
-    marks = marks_of(claim)
+    marks = annotations_of(claim)
     if marks.get(messages.PROVISIONER) != provisioner:
         both = {messages.PROVISIONER: provisioner, messages.OLD_PROVISIONER: provisioner}
         metadata = {**claim["metadata"], "annotations": {**marks, **both}}

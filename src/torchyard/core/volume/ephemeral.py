@@ -29,7 +29,7 @@ def ephemeral_claims(pod: Object) -> list[Object]:
     return found
 
 
-def is_of(claim: Object, pod: Object) -> bool:
+def is_made_for(claim: Object, pod: Object) -> bool:
     """Whether a claim was made for this pod, and does not only have the name."""
     owners = claim["metadata"].get("ownerReferences") or ()
     return any(one["uid"] == pod["metadata"]["uid"] and one.get("controller") for one in owners)

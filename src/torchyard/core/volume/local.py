@@ -7,7 +7,7 @@ from pathlib import Path
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.api.volume.admission import DEFAULT_CLASS
-from torchyard.core.volume.view import CLAIM, VOLUME, class_of, marks_of, phase, volume_mode
+from torchyard.core.volume.view import CLAIM, VOLUME, annotations_of, class_of, phase, volume_mode
 
 PROVISIONER = "local.torchyard.dev/dir"
 HOSTNAME = "kubernetes.io/hostname"
@@ -40,13 +40,13 @@ def local_class() -> Object:
 
 def is_asked_for(claim: Object, node: str) -> bool:
     """Whether the binder has left this claim to us, and, where a pod decided, to this node."""
-    marks = marks_of(claim)
+    marks = annotations_of(claim)
     if marks.get(messages.PROVISIONER) != PROVISIONER or claim["spec"].get("volumeName") or phase(claim) == "Bound":
         return False
     return not claim["metadata"].get("deletionTimestamp") and marks.get(messages.SELECTED_NODE, node) == node
 
 
-def refusal(claim: Object) -> str:
+def unsupported_reason(claim: Object) -> str:
     """What a directory cannot be."""
     spec = claim["spec"]
     if volume_mode(claim) == "Block":
@@ -97,7 +97,7 @@ def local_volume(claim: Object, storage_class: Object, *, root: Path, node: str)
 
 
 def is_ours(volume: Object) -> bool:
-    return marks_of(volume).get(messages.PROVISIONED_BY) == PROVISIONER
+    return annotations_of(volume).get(messages.PROVISIONED_BY) == PROVISIONER
 
 
 def is_to_delete(volume: Object) -> bool:
@@ -121,7 +121,7 @@ def is_to_forget(volume: Object) -> bool:
     )
 
 
-def grown(claim: Object, volume: Object, wanted: str) -> tuple[Object, Object]:
+def expand(claim: Object, volume: Object, wanted: str) -> tuple[Object, Object]:
     """The volume and the claim's status after the claim has grown: a directory holds whatever it is said to hold."""
     capacity = {**(volume["spec"].get("capacity") or {}), "storage": wanted}
     larger = {**volume, "spec": {**volume["spec"], "capacity": capacity}}

@@ -8,15 +8,15 @@ from torchyard.api import selectors
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.core.volume.view import (
+    access_modes,
     attributes_class,
     class_of,
     is_for,
-    is_going,
-    modes,
+    is_terminating,
     phase,
+    requested_size,
     size,
     volume_mode,
-    wanted_size,
 )
 
 
@@ -38,18 +38,18 @@ def best_volume(
 
 def _order(volume: Object) -> tuple[int, int, str]:
     """Fewest modes first, then the smallest; the name only so that the choice is always the same."""
-    return len(modes(volume)), size(volume).nano, volume["metadata"]["name"]
+    return len(access_modes(volume)), size(volume).nano, volume["metadata"]["name"]
 
 
 def _could_serve(volume: Object, claim: Object) -> bool:
     if volume["spec"].get("claimRef") and not is_for(volume, claim):
         return False
     return (
-        modes(claim) <= modes(volume)
-        and size(volume) >= wanted_size(claim)
+        access_modes(claim) <= access_modes(volume)
+        and size(volume) >= requested_size(claim)
         and volume_mode(volume) == volume_mode(claim)
         and attributes_class(volume) == attributes_class(claim)
-        and not is_going(volume)
+        and not is_terminating(volume)
     )
 
 
@@ -62,7 +62,7 @@ def _is_free_for(volume: Object, claim: Object) -> bool:
 
 def mismatch(volume: Object, claim: Object) -> str:
     """Why a volume that the claim names cannot be bound to it; empty if it can. Labels are the user's business then."""
-    if wanted_size(claim) > size(volume):
+    if requested_size(claim) > size(volume):
         return messages.TOO_SMALL
     if class_of(volume) != class_of(claim):
         return messages.OTHER_CLASS
@@ -70,6 +70,6 @@ def mismatch(volume: Object, claim: Object) -> str:
         return messages.OTHER_ATTRIBUTES
     if volume_mode(volume) != volume_mode(claim):
         return messages.OTHER_MODE
-    if not modes(claim) <= modes(volume):
+    if not access_modes(claim) <= access_modes(volume):
         return messages.OTHER_ACCESS
     return ""

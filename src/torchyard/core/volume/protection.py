@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torchyard.api.objects import Object
 from torchyard.api.volume.admission import CLAIM_PROTECTION, VOLUME_PROTECTION
-from torchyard.core.volume.view import claims_of, is_going, phase
+from torchyard.core.volume.view import claims_of, is_terminating, phase
 
 
 def claim_is_used(claim: Object, pods: Iterable[Object]) -> bool:
@@ -19,13 +19,13 @@ def volume_is_used(volume: Object) -> bool:
     return phase(volume) == "Bound"
 
 
-def released_claim(claim: Object, pods: Iterable[Object]) -> Object | None:
+def unprotect_claim(claim: Object, pods: Iterable[Object]) -> Object | None:
     """The claim without its protection, if it waits for nothing else; None to leave it as it is."""
-    return _without(claim, CLAIM_PROTECTION) if is_going(claim) and not claim_is_used(claim, pods) else None
+    return _without(claim, CLAIM_PROTECTION) if is_terminating(claim) and not claim_is_used(claim, pods) else None
 
 
-def released_volume(volume: Object) -> Object | None:
-    return _without(volume, VOLUME_PROTECTION) if is_going(volume) and not volume_is_used(volume) else None
+def unprotect_volume(volume: Object) -> Object | None:
+    return _without(volume, VOLUME_PROTECTION) if is_terminating(volume) and not volume_is_used(volume) else None
 
 
 def _without(obj: Object, finalizer: str) -> Object | None:

@@ -31,7 +31,7 @@ class Write:
 
 
 @dataclass(slots=True)
-class Decision:
+class VolumeDecision:
     """Writes in their order: each leaves a state from which the next pass goes on, should the process end there."""
 
     writes: list[Write] = field(default_factory=list)
@@ -39,20 +39,20 @@ class Decision:
     delete: bool = False
 
 
-def marks_of(obj: Object) -> dict[str, str]:
+def annotations_of(obj: Object) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
 def class_of(obj: Object) -> str:
     """The class's name; a claim without one and a claim with the empty one want the same volumes."""
-    return marks_of(obj).get(CLASS_ANNOTATION) or obj["spec"].get("storageClassName") or ""
+    return annotations_of(obj).get(CLASS_ANNOTATION) or obj["spec"].get("storageClassName") or ""
 
 
-def says_class(claim: Object) -> bool:
-    return CLASS_ANNOTATION in marks_of(claim) or claim["spec"].get("storageClassName") is not None
+def names_class(claim: Object) -> bool:
+    return CLASS_ANNOTATION in annotations_of(claim) or claim["spec"].get("storageClassName") is not None
 
 
-def wanted_size(claim: Object) -> quantity.Quantity:
+def requested_size(claim: Object) -> quantity.Quantity:
     return quantity.parse(str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")))
 
 
@@ -60,7 +60,7 @@ def size(volume: Object) -> quantity.Quantity:
     return quantity.parse(str((volume["spec"].get("capacity") or {}).get("storage", "0")))
 
 
-def modes(obj: Object) -> frozenset[str]:
+def access_modes(obj: Object) -> frozenset[str]:
     return frozenset(obj["spec"].get("accessModes") or ())
 
 
@@ -76,7 +76,7 @@ def phase(obj: Object) -> str:
     return (obj.get("status") or {}).get("phase") or ""
 
 
-def is_going(obj: Object) -> bool:
+def is_terminating(obj: Object) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
@@ -96,7 +96,7 @@ def storage_class(name: str, classes: Iterable[Object]) -> tuple[Object | None, 
         if one["metadata"]["name"] == name:
             return one, False
     for one in known:
-        aliases = {alias.strip() for alias in marks_of(one).get(messages.ALIASES, "").split(",")}
+        aliases = {alias.strip() for alias in annotations_of(one).get(messages.ALIASES, "").split(",")}
         if name and (name in aliases or "*" in aliases):
             return one, True
     return None, False

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torchyard.api.objects import Object
 from torchyard.api.volume import messages
 from torchyard.core.volume.bind import set_volume_phase
-from torchyard.core.volume.view import VOLUME, Decision, Event, Write, marks_of, phase
+from torchyard.core.volume.view import VOLUME, Event, VolumeDecision, Write, annotations_of, phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class VolumeView:
     claim: Object | None = None
 
 
-def decide_volume(view: VolumeView) -> Decision:
-    decision = Decision()
+def decide_volume(view: VolumeView) -> VolumeDecision:
+    decision = VolumeDecision()
     volume, claim = view.volume, view.claim
     reference = volume["spec"].get("claimRef")
     if not reference or not reference.get("uid"):
@@ -30,7 +30,7 @@ def decide_volume(view: VolumeView) -> Decision:
         pass  # half bound: the claim's own pass completes it
     elif claim["spec"]["volumeName"] == volume["metadata"]["name"]:
         set_volume_phase(volume, "Bound", decision)
-    elif messages.PROVISIONED_BY in marks_of(volume) and _policy(volume) == "Delete":
+    elif messages.PROVISIONED_BY in annotations_of(volume) and _policy(volume) == "Delete":
         _release(volume, decision)  # made for a claim that got another one meanwhile
     else:
         _unbind(volume, decision)
@@ -41,11 +41,11 @@ def _policy(volume: Object) -> str:
     return volume["spec"].get("persistentVolumeReclaimPolicy") or "Retain"
 
 
-def _release(volume: Object, decision: Decision) -> None:
+def _release(volume: Object, decision: VolumeDecision) -> None:
     if phase(volume) == "Failed":
         return
     policy, message = _policy(volume), ""
-    if policy == "Delete" and messages.PROVISIONED_BY not in marks_of(volume):
+    if policy == "Delete" and messages.PROVISIONED_BY not in annotations_of(volume):
         message = messages.no_deleter(volume["metadata"]["name"])
         event = Event("Warning", "VolumeFailedDelete", message)
     elif policy == "Recycle":
@@ -58,12 +58,12 @@ def _release(volume: Object, decision: Decision) -> None:
     decision.events.append(event)
 
 
-def _unbind(volume: Object, decision: Decision) -> None:
+def _unbind(volume: Object, decision: VolumeDecision) -> None:
     """The claim took another volume. Who reserved this one by hand keeps the reservation, without its uid."""
     spec, metadata = dict(volume["spec"]), dict(volume["metadata"])
-    if messages.BOUND_BY_CONTROLLER in marks_of(volume):
+    if messages.BOUND_BY_CONTROLLER in annotations_of(volume):
         del spec["claimRef"]
-        marks = dict(marks_of(volume))
+        marks = dict(annotations_of(volume))
         del marks[messages.BOUND_BY_CONTROLLER]
         metadata["annotations"] = marks
     else:

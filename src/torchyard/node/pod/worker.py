@@ -14,7 +14,7 @@ from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
-from torchyard.core.pod.decide import Plan, decide
+from torchyard.core.pod.decide import PodActions, decide
 from torchyard.core.pod.view import ContainerView, PodView, every_container
 from torchyard.kube.client import Unreachable
 from torchyard.node.context import NodeContext
@@ -254,7 +254,7 @@ class PodWorker:
         grace = (container.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
         self._stopper.stop(name, announce=False, grace=grace)
 
-    async def _start_all(self, plan: Plan, now: float) -> float | None:
+    async def _start_all(self, plan: PodActions, now: float) -> float | None:
         """Start what was decided; the answer is when to try those again that could not be started."""
         wake_at: float | None = None
         by_name = {one["name"]: one for one in every_container(self.pod)}

@@ -1,0 +1,155 @@
+"""The garbage collector: what is owned goes with its owners, in the order the deletion asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.objects import Object
+from torchyard.core.garbagecollector.decide import (
+    Delete,
+    DropOwners,
+    OrphanDependents,
+    OwnerState,
+    RemoveFinalizer,
+    decide,
+)
+from torchyard.core.garbagecollector.graph import ORPHAN, GraphNode, OwnerGraph, OwnerReference, node_of
+from torchyard.kube.client import Client
+from torchyard.kube.event_recorder import EventRecorder
+from torchyard.kube.workqueue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+
+class GarbageCollector:
+    """`resource_of` finds the resource that serves a kind: (apiVersion, kind) -> GroupVersionResource.
+
+    It is told of changes by `observe`; whoever calls it may leave out objects that own nothing and are owned by nobody.
+    """
+
+    def __init__(
+        self, client: Client, resource_of: Callable[[str, str], GroupVersionResource | None], recorder: EventRecorder
+    ) -> None:
+        self._client = client
+        self._resource_of = resource_of
+        self._recorder = recorder
+        self._graph = OwnerGraph()
+        self._queue: WorkQueue[str] = WorkQueue()
+
+    def observe(self, ref: GroupVersionResource, kind: str, metadata: Object, *, is_gone: bool) -> None:
+        """Take note of an object's present metadata, or of its end."""
+        if is_gone:
+            changed = self._graph.remove(metadata["uid"]) | self._graph.dependents_of(metadata["uid"])
+        else:
+            changed = self._graph.put(node_of((ref, kind), metadata))
+        for uid in changed:
+            self._queue.add(uid)
+
+    async def run(self, workers: int = 4) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work())
+        finally:
+            self._queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            uid = await self._queue.get()
+            try:
+                await self._collect(uid)
+                self._queue.forget(uid)
+            except YardError as error:
+                log.debug("garbage collector: %s; again in %.2f s", error, self._queue.add_rate_limited(uid))
+            finally:
+                self._queue.done(uid)
+
+    async def _collect(self, uid: str) -> None:
+        node = self._graph.get(uid)
+        if node is None:
+            return
+        owners = {one.uid: await self._state(node, one) for one in node.owners}
+        action = decide(node, self._graph, owners)
+        try:
+            await self._do(node, action)
+        except StatusError as error:
+            if error.status != 404:
+                raise
+
+    async def _state(self, node: GraphNode, owner: OwnerReference) -> OwnerState:
+        """Whether an owner is there: from the graph if it knows, else from the server."""
+        known = self._graph.get(owner.uid)
+        if known is None:
+            ref = self._resource_of(owner.api_version, owner.kind)
+            if ref is None:
+                return "there"  # a kind that is not served (yet) is no proof of absence
+            found = await self._find(ref, owner, node.namespace)
+            if found is None:
+                return "gone"
+            known = node_of((ref, owner.kind), found["metadata"])
+        if known.namespace and known.namespace != node.namespace:
+            self._recorder.event(
+                _reference(node),
+                "Warning",
+                "OwnerRefInvalidNamespace",
+                f"ownerRef [{owner.api_version}/{owner.kind}, namespace: {node.namespace}, name: {owner.name},"
+                f' uid: {owner.uid}] does not exist in namespace "{node.namespace}"',
+            )
+            return "gone"
+        return "waiting" if known.foreground else "there"
+
+    async def _find(self, ref: GroupVersionResource, owner: OwnerReference, namespace: str) -> Object | None:
+        """The owner as it is now: in its dependent's namespace or, which makes it no owner, in another."""
+        found = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
+        if found is not None and found["metadata"]["uid"] == owner.uid:
+            return found
+        if not ref.namespaced:
+            return None
+        others = await self._client.list(ref, fields=f"metadata.name={owner.name}")
+        return next((one for one in others.items if one["metadata"]["uid"] == owner.uid), None)
+
+    async def _do(self, node: GraphNode, action: object) -> None:
+        match action:
+            case Delete(policy):
+                await self._client.delete(node.resource[0], node.name, node.namespace, uid=node.uid, propagation=policy)
+            case DropOwners(uids):
+                await self._drop_owners(node, uids)
+            case RemoveFinalizer(name):
+                await self._remove_finalizer(node, name)
+            case OrphanDependents(dependents):
+                for dependent in dependents:
+                    await self._drop_owners(dependent, frozenset((node.uid,)))
+                await self._remove_finalizer(node, ORPHAN)
+
+    async def _drop_owners(self, node: GraphNode, uids: frozenset[str]) -> None:
+        found = await self._client.find(node.resource[0], node.name, node.namespace)
+        if found is None or found["metadata"]["uid"] != node.uid:
+            return
+        metadata = found["metadata"]
+        kept = [one for one in metadata.get("ownerReferences") or () if one["uid"] not in uids]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": kept or None}}
+        await self._client.patch(node.resource[0], node.name, patch, node.namespace)
+
+    async def _remove_finalizer(self, node: GraphNode, name: str) -> None:
+        found = await self._client.find(node.resource[0], node.name, node.namespace)
+        if found is None or found["metadata"]["uid"] != node.uid:
+            return
+        metadata = found["metadata"]
+        if name not in (metadata.get("finalizers") or ()):
+            return
+        kept = [one for one in metadata["finalizers"] if one != name]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept or None}}
+        await self._client.patch(node.resource[0], node.name, patch, node.namespace)
+
+
+def _reference(node: GraphNode) -> Object:
+    ref, kind = node.resource
+    return {
+        "kind": kind,
+        "apiVersion": ref.api_version,
+        "metadata": {"name": node.name, "namespace": node.namespace, "uid": node.uid},
+    }

@@ -1,0 +1,69 @@
+"""What every namespace holds from the start: the `default` service account and the authority's certificate."""
+
+from __future__ import annotations
+
+from torchyard.api.errors import StatusError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
+from torchyard.api.objects import Object
+from torchyard.controllers.loop import Controller
+from torchyard.kube.client import Client
+from torchyard.kube.informer import Key
+from torchyard.kube.informer_factory import InformerFactory
+
+ROOT_CA = "kube-root-ca.crt"
+
+
+class NamespaceObjectController:
+    """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
+
+    def __init__(
+        self, name: str, client: Client, informers: InformerFactory, ref: GroupVersionResource, wanted: Object
+    ) -> None:
+        self._client = client
+        self._namespaces = informers.for_resource(NAMESPACES)
+        self._ref = ref
+        self._wanted = wanted
+        fields = f"metadata.name={wanted['metadata']['name']}"
+        self._made = informers.for_resource(ref, fields=fields)
+        self.controller = Controller(name, self._reconcile, [self._namespaces, self._made])
+        self._namespaces.on_change(
+            lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"]))
+        )
+        self._made.on_change(
+            lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["namespace"]))
+        )
+
+    async def run(self) -> None:
+        await self.controller.run()
+
+    async def _reconcile(self, key: Key) -> float | None:
+        namespace = self._namespaces.get(*key)
+        if namespace is None or namespace["metadata"].get("deletionTimestamp"):
+            return None
+        found = self._made.get(key[1], self._wanted["metadata"]["name"])
+        try:
+            if found is None:
+                await self._client.create(
+                    self._ref, {**self._wanted, "metadata": dict(self._wanted["metadata"])}, key[1]
+                )
+            elif "data" in self._wanted and found.get("data") != self._wanted["data"]:
+                await self._client.update(self._ref, {**found, "data": self._wanted["data"]})
+        except StatusError as error:
+            if error.status not in (403, 404, 409):  # the namespace goes, or somebody else made it
+                raise
+        return None
+
+
+def default_service_account(client: Client, informers: InformerFactory) -> NamespaceObjectController:
+    wanted = {"metadata": {"name": "default"}}
+    return NamespaceObjectController("serviceaccount", client, informers, SERVICE_ACCOUNTS, wanted)
+
+
+def root_ca_publisher(client: Client, informers: InformerFactory, authority: str) -> NamespaceObjectController:
+    description = {
+        "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver"
+        " when using internal endpoints such as the internal service IP or kubernetes.default.svc."
+    }
+    wanted = {"metadata": {"name": ROOT_CA, "annotations": description}, "data": {"ca.crt": authority}}
+    return NamespaceObjectController("root-ca-certificate-publisher", client, informers, CONFIG_MAPS, wanted)

@@ -1,0 +1,106 @@
+"""How fast an autoscaler may go: the highest of recent recommendations when going down, and steps per period."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from torchyard.api.objects import Object
+from torchyard.api.workload import autoscaler_messages as messages
+
+Condition = tuple[str, str]  # reason, message
+
+_UP: Object = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+_DOWN: Object = {
+    "stabilizationWindowSeconds": 300,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleHistory:
+    """What was recommended and done lately, newest last; kept in memory, as upstream does."""
+
+    recommended: tuple[tuple[datetime, int], ...] = ()
+    changed: tuple[tuple[datetime, int], ...] = ()  # by how many replicas
+
+    def recommend(self, now: datetime, count: int, keep: float) -> ScaleHistory:
+        since = now - timedelta(seconds=keep)
+        recent = tuple(one for one in self.recommended if one[0] >= since)
+        return ScaleHistory((*recent, (now, count)), self.changed)
+
+    def change(self, now: datetime, by: int, keep: float) -> ScaleHistory:
+        since = now - timedelta(seconds=keep)
+        recent = tuple(one for one in self.changed if one[0] >= since)
+        return ScaleHistory(self.recommended, (*recent, (now, by)))
+
+
+def rules(hpa: Object) -> tuple[Object, Object]:
+    """Of going up, and of going down."""
+    given = hpa["spec"].get("behavior") or {}
+    up, down = given.get("scaleUp") or {}, given.get("scaleDown") or {}
+    return ({**_UP, **_set(up)}, {**_DOWN, **_set(down)})
+
+
+def history_seconds(hpa: Object) -> float:
+    """Seconds for which history matters."""
+    found = rules(hpa)
+    periods: list[float] = [one["periodSeconds"] for rule in found for one in rule.get("policies") or ()]
+    windows: list[float] = [rule["stabilizationWindowSeconds"] for rule in found]
+    return max([15.0, *periods, *windows])
+
+
+def stabilize(hpa: Object, history: ScaleHistory, now: datetime, current: int, wanted: int) -> int:
+    """No lower than anything recommended lately, no higher than everything was."""
+    up, down = rules(hpa)
+    low = _recent(history, now, up["stabilizationWindowSeconds"], wanted)
+    high = _recent(history, now, down["stabilizationWindowSeconds"], wanted)
+    return min(max(current, min(low)), max(high))
+
+
+def limit_rate(
+    hpa: Object, history: ScaleHistory, now: datetime, current: int, wanted: int
+) -> tuple[int, Condition | None]:
+    """As far towards `wanted` as the steps per period allow, and what to say if that is not all the way."""
+    up, down = rules(hpa)
+    if wanted > current:
+        most = _limit(up, history, now, current, up=True)
+        return (wanted, None) if wanted <= most else (max(most, current), messages.TOO_FAST_UP)
+    if wanted < current:
+        least = _limit(down, history, now, current, up=False)
+        return (wanted, None) if wanted >= least else (min(least, current), messages.TOO_FAST_DOWN)
+    return wanted, None
+
+
+def _set(given: Object) -> Object:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _recent(history: ScaleHistory, now: datetime, seconds: float, wanted: int) -> list[int]:
+    since = now - timedelta(seconds=seconds)
+    return [wanted, *(count for at, count in history.recommended if at > since)]
+
+
+def _limit(rule: Object, history: ScaleHistory, now: datetime, current: int, *, up: bool) -> int:
+    if rule["selectPolicy"] == "Disabled":
+        return current
+    found: list[int] = []
+    for policy in rule["policies"]:
+        since = now - timedelta(seconds=policy["periodSeconds"])
+        done = sum(by for at, by in history.changed if at > since and (by > 0) is up)
+        start, value = current - done, policy["value"]
+        if policy["type"] == "Pods":
+            found.append(start + value if up else start - value)
+        else:
+            found.append(math.ceil(start * (1 + value / 100)) if up else math.floor(start * (1 - value / 100)))
+    furthest = rule["selectPolicy"] == "Max"
+    return max(found) if up is furthest else min(found)

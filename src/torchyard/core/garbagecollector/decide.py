@@ -1,0 +1,61 @@
+"""What to do about one object, given the truth about its owners. Mirrors upstream's attemptToDeleteItem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torchyard.core.garbagecollector.graph import GraphNode, OwnerGraph
+
+OwnerState = Literal["there", "gone", "waiting"]  # waiting: in foreground deletion, for its dependents to go
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    policy: Literal["Background", "Foreground", "Orphan"]
+
+
+@dataclass(frozen=True, slots=True)
+class DropOwners:
+    """Remove these owners' references from the object: it has others that live."""
+
+    uids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanDependents:
+    """Remove the references to this object from its dependents, then its finalizer."""
+
+    dependents: tuple[GraphNode, ...] = field(default=())
+
+
+Action = Delete | DropOwners | RemoveFinalizer | OrphanDependents
+
+
+def decide(node: GraphNode, graph: OwnerGraph, owners: Mapping[str, OwnerState]) -> Action | None:
+    """The next thing to do about `node`; None if there is nothing. `owners` has the state of each of its owners."""
+    if node.orphaning:
+        return OrphanDependents(tuple(graph.dependents(node.uid)))
+    if node.foreground:
+        blocked = any(_blocks(one, node.uid) for one in graph.dependents(node.uid))
+        return None if blocked else RemoveFinalizer("foregroundDeletion")
+    if node.deleting or not node.owners:
+        return None
+    there = [one.uid for one in node.owners if owners[one.uid] == "there"]
+    gone = [one.uid for one in node.owners if owners[one.uid] == "gone"]
+    waiting = [one.uid for one in node.owners if owners[one.uid] == "waiting"]
+    if there:
+        return DropOwners(frozenset((*gone, *waiting))) if gone or waiting else None
+    if waiting and graph.dependents(node.uid):
+        return Delete("Foreground")
+    return Delete("Background")
+
+
+def _blocks(dependent: GraphNode, owner: str) -> bool:
+    return any(one.uid == owner and one.blocks for one in dependent.owners)

@@ -1,0 +1,126 @@
+"""What a pod's claims say about where it may run, and what is written once a node is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from torchyard.api.objects import Object
+from torchyard.api.volume import messages
+from torchyard.core.scheduling.filters import matches_term
+from torchyard.core.scheduling.node_info import NodeInfo, is_finished
+from torchyard.core.volume.bind import reserve
+from torchyard.core.volume.ephemeral import ephemeral_claims, is_made_for
+from torchyard.core.volume.match import best_volume
+from torchyard.core.volume.view import (
+    CLAIM,
+    VOLUME,
+    Write,
+    access_modes,
+    annotations_of,
+    claims_of,
+    class_of,
+    is_for,
+    is_terminating,
+    phase,
+    storage_class,
+    waits_for_consumer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeBinding:
+    """Where the scheduler looks claims up."""
+
+    claim: Callable[[str, str], Object | None]
+    volume: Callable[[str], Object | None]
+    volumes: Callable[[], list[Object]]
+    classes: Callable[[], list[Object]]
+    users: Callable[[str, str], Iterable[Object]]  # pods of a claim, by namespace and name
+
+    def blocked(self, pod: Object) -> str:
+        """A reason that holds whatever the node."""
+        namespace = pod["metadata"]["namespace"]
+        brought = {one["metadata"]["name"] for one in ephemeral_claims(pod)}
+        for name in claims_of(pod).values():
+            claim = self.claim(namespace, name)
+            if claim is None:
+                return messages.claim_missing(name)
+            if name in brought and not is_made_for(claim, pod):
+                return messages.not_the_pods(f"{namespace}/{name}", f"{namespace}/{pod['metadata']['name']}")
+            if is_terminating(claim):
+                return messages.claim_going(name)
+            if phase(claim) == "Lost":
+                return messages.claim_lost(name, claim["spec"].get("volumeName") or "")
+            if not _is_bound(claim) and not self._is_delayed(claim):
+                return messages.UNBOUND
+            if "ReadWriteOncePod" in access_modes(claim) and self._is_taken(pod, name):
+                return messages.ONE_POD
+        return ""
+
+    def waits(self, pod: Object) -> bool:
+        """Whether a node was chosen already and the volumes for it are on their way."""
+        return any(
+            messages.SELECTED_NODE in annotations_of(claim) or any(is_for(one, claim) for one in self.volumes())
+            for claim in self._unbound(pod)
+        )
+
+    def unreachable(self, pod: Object, node: NodeInfo) -> str:
+        """Why the pod's volumes cannot be had on a node."""
+        namespace = pod["metadata"]["namespace"]
+        for name in claims_of(pod).values():
+            claim = self.claim(namespace, name)
+            volume = self.volume(claim["spec"]["volumeName"]) if claim is not None and _is_bound(claim) else None
+            if volume is not None and not reaches(volume, node):
+                return messages.AFFINITY_CONFLICT
+        for claim in self._unbound(pod):
+            if self._static(claim, node) is None and not self._provisioner(claim):
+                return messages.NONE_ON_NODE
+        return ""
+
+    def choices(self, pod: Object, node: NodeInfo) -> list[Write]:
+        """A volume reserved for each claim that waits for its consumer, or the node told to its provisioner."""
+        writes = []
+        for claim in self._unbound(pod):
+            volume = self._static(claim, node)
+            if volume is not None:
+                writes.append(Write(VOLUME, reserve(volume, claim)))
+            else:
+                marks = {**annotations_of(claim), messages.SELECTED_NODE: node.name}
+                writes.append(Write(CLAIM, {**claim, "metadata": {**claim["metadata"], "annotations": marks}}))
+        return writes
+
+    def _unbound(self, pod: Object) -> Iterator[Object]:
+        for name in claims_of(pod).values():
+            claim = self.claim(pod["metadata"]["namespace"], name)
+            if claim is not None and not _is_bound(claim) and self._is_delayed(claim):
+                yield claim
+
+    def _is_delayed(self, claim: Object) -> bool:
+        found, _ = storage_class(class_of(claim), self.classes())
+        return not claim["spec"].get("volumeName") and waits_for_consumer(found)
+
+    def _provisioner(self, claim: Object) -> str:
+        found, _ = storage_class(class_of(claim), self.classes())
+        name = str((found or {}).get("provisioner") or "")
+        return "" if name == messages.NO_PROVISIONER else name
+
+    def _static(self, claim: Object, node: NodeInfo) -> Object | None:
+        return best_volume(claim, self.volumes(), reachable=lambda volume: reaches(volume, node))
+
+    def _is_taken(self, pod: Object, claim: str) -> bool:
+        metadata = pod["metadata"]
+        return any(
+            other["spec"].get("nodeName") and not is_finished(other) and other["metadata"]["uid"] != metadata["uid"]
+            for other in self.users(metadata["namespace"], claim)
+        )
+
+
+def _is_bound(claim: Object) -> bool:
+    return bool(claim["spec"].get("volumeName")) and messages.BIND_COMPLETED in annotations_of(claim)
+
+
+def reaches(volume: Object, node: NodeInfo) -> bool:
+    """Whether a volume can be used on a node; one that says nothing about nodes can be anywhere."""
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+    return not required or any(matches_term(node, term) for term in required.get("nodeSelectorTerms") or ())

@@ -1,0 +1,118 @@
+"""What there is to say about a cluster, for `yard doctor`: nothing is changed, and what may not be read is said."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from torchyard.api.errors import StatusError, YardError
+from torchyard.api.group_version import GroupVersionResource
+from torchyard.api.gvr import LEASES, PODS
+from torchyard.api.pytorchjob import names
+from torchyard.controllers import operator_pod
+from torchyard.core.queue.kueue_detection import IntegrationMode
+from torchyard.kube.client import Client
+from torchyard.operator.certificates import VALIDATING
+from torchyard.operator.checks import UPSTREAM, check_crd, is_allowed
+from torchyard.operator.manifests import NAME_LABEL
+from torchyard.operator.permissions import Permission
+from torchyard.operator.queues import look
+from torchyard.operator.settings import LEASE, NAME, WEBHOOK
+
+Finding = tuple[str, bool, str]  # what, whether it works, in words
+_DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+_GANGS = {"scheduling.volcano.sh": "volcano", "scheduling.x-k8s.io": "scheduler-plugins"}
+
+
+async def diagnose_cluster(client: Client, namespace: str) -> list[Finding]:
+    """One line per question; one that cannot be answered says why. `namespace`: where the user's jobs would go."""
+    version = await client.raw("GET", "/version")
+    found: list[Finding] = [("cluster", True, f"Kubernetes {version.get('gitVersion', '?')}")]
+    for what, question in (_OF_A_PLANE if await is_plane(client) else _QUESTIONS).items():
+        try:
+            works, words = await question(client, namespace)
+        except StatusError as error:
+            works, words = False, f"may not be seen: {error}" if error.status == 403 else str(error)
+        except YardError as error:
+            works, words = False, str(error)
+        found.append((what, works, words))
+    return found
+
+
+async def is_plane(client: Client) -> bool:
+    """Whether this is a plane of `yard up` that looks after PyTorchJobs itself, as far as one may see."""
+    try:
+        pod = await client.find(PODS, operator_pod.NAME, operator_pod.NAMESPACE)
+    except StatusError:
+        return False
+    return pod is not None and pod["spec"]["containers"][0]["image"] == operator_pod.IMAGE
+
+
+async def _kind(client: Client, _: str) -> tuple[bool, str]:
+    await check_crd(client)
+    return True, f"{names.PLURAL} of {names.API_VERSION} are served"
+
+
+async def _yours(client: Client, namespace: str) -> tuple[bool, str]:
+    allowed = await is_allowed(client, Permission(names.GROUP, names.PLURAL, ("create",)), "create", namespace)
+    return allowed, f"you may {'' if allowed else 'not '}create PyTorchJobs in {namespace}"
+
+
+async def _operator(client: Client, _: str) -> tuple[bool, str]:
+    found = (await client.list(_DEPLOYMENTS, labels=f"{NAME_LABEL}={NAME}")).items
+    if not found:
+        return False, "not installed; `yard install` does it, and jobs wait until something looks after them"
+    deployment = found[0]
+    ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
+    copies = f"{ready} of {deployment['spec'].get('replicas', 1)} copies ready in {deployment['metadata']['namespace']}"
+    lease = await client.find(LEASES, LEASE, deployment["metadata"]["namespace"])
+    holder = ((lease or {}).get("spec") or {}).get("holderIdentity")
+    return ready > 0, f"{copies}; {holder or 'nobody'} leads"
+
+
+async def _plane(_client: Client, _: str) -> tuple[bool, str]:
+    return True, "this plane looks after PyTorchJobs and queues itself; nothing is to be installed"
+
+
+async def _webhook(client: Client, _: str) -> tuple[bool, str]:
+    webhook = await client.find(VALIDATING, WEBHOOK)
+    if webhook is None:
+        return False, "not installed: bad jobs are taken, and fail later"
+    if not all(one["clientConfig"].get("caBundle") for one in webhook.get("webhooks") or ()):
+        return False, "no copy has put its certificates in yet: every job is refused until one does"
+    return True, "jobs are reviewed before they are taken"
+
+
+async def _others(client: Client, _: str) -> tuple[bool, str]:
+    pods = (await client.list(PODS, labels=UPSTREAM)).items
+    if not pods:
+        return True, "none"
+    shown = ", ".join(f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in pods)
+    return False, f"{shown}: two operators would undo each other's work"
+
+
+async def _gangs(client: Client, _: str) -> tuple[bool, str]:
+    served = {one["name"] for one in (await client.raw("GET", "/apis")).get("groups") or ()}
+    known = [name for group, name in _GANGS.items() if group in served]
+    return True, ", ".join(known) if known else "none; --gang-scheduler-name stays empty"
+
+
+async def _queues(client: Client, _: str) -> tuple[bool, str]:
+    found = await look(client)
+    who = {
+        IntegrationMode.NONE: "no Kueue",
+        IntegrationMode.BUILT_IN: "Kueue brings jobs into its queues itself",
+        IntegrationMode.EXTERNAL: "the operator brings jobs into Kueue's queues",
+    }
+    return True, f"{who[found.mode]} ({'; '.join(found.reasons)})"
+
+
+_QUESTIONS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {
+    "PyTorchJobs": _kind,
+    "your rights": _yours,
+    "operator": _operator,
+    "admission": _webhook,
+    "other operators": _others,
+    "gang schedulers": _gangs,
+    "queues": _queues,
+}
+_OF_A_PLANE = {"PyTorchJobs": _kind, "your rights": _yours, "operator": _plane}

@@ -1,0 +1,88 @@
+"""What the operator answers over HTTP: probes, metrics, admission reviews. Each has a port of its own, as upstream."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+
+import orjson
+from aiohttp import web
+
+from torchyard.api.errors import YardError
+from torchyard.api.objects import Object
+from torchyard.operator.metrics import OperatorMetrics
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
+_MOST_BYTES = 8 << 20
+
+
+class HealthProbes:
+    """Alive as long as it answers; ready when nothing is in the way. `problem` says what is."""
+
+    def __init__(self) -> None:
+        self.problem = "starting"
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/healthz", self._alive)
+        app.router.add_get("/readyz", self._ready)
+        return app
+
+    async def _alive(self, _: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return web.Response(text=self.problem or "ok", status=503 if self.problem else 200)
+
+
+def metrics_app(metrics: OperatorMetrics) -> web.Application:
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    app = web.Application()
+    app.router.add_get("/metrics", show)
+    return app
+
+
+def webhook_app(
+    answers: Mapping[str, Callable[[Object], Object]], reviewed: Callable[[str, int], None]
+) -> web.Application:
+    """`answers`: what answers an AdmissionReview, by path."""
+    app = web.Application(client_max_size=_MOST_BYTES)
+    for path, answer in answers.items():
+        app.router.add_post(path, _reviewer(path, answer, reviewed))
+    return app
+
+
+def _reviewer(path: str, answer: Callable[[Object], Object], reviewed: Callable[[str, int], None]) -> Handler:
+    async def review(request: web.Request) -> web.Response:
+        try:
+            made = answer(orjson.loads(await request.read()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reviewed(path, 400)
+            return web.Response(status=400, text=f"cannot review this: {error}")
+        reviewed(path, 200 if made["response"]["allowed"] else 422)
+        return web.Response(body=orjson.dumps(made), content_type="application/json")
+
+    return review
+
+
+async def serve(
+    app: web.Application, host: str, port: int, *, closing: AsyncExitStack, tls: ssl.SSLContext | None = None
+) -> int:
+    """Answer until `closing` closes; the port, which 0 leaves to the system."""
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    closing.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+    except OSError as error:
+        raise YardError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
+        ) from None
+    taken: int = runner.addresses[0][1]
+    return taken

@@ -1,0 +1,84 @@
+"""What the operator may do, once: its role is made of this, and at the start it asks for exactly this."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torchyard.api.objects import Object
+from torchyard.api.pytorchjob import names
+from torchyard.api.queue import names as queues
+from torchyard.controllers.pytorchjob import pod_group_resource
+
+_READ = ("get", "list", "watch")
+
+
+class Permission(NamedTuple):
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()  # only objects of these names
+
+
+def job_permissions(gang_scheduler: str = "") -> list[Permission]:
+    """In the namespaces whose jobs are looked after."""
+    rights = [
+        Permission(names.GROUP, names.PLURAL, (*_READ, "patch", "delete")),
+        Permission(names.GROUP, f"{names.PLURAL}/status", ("update", "patch")),
+        # Owner references that block deletion ask for this where the plugin OwnerReferencesPermissionEnforcement is on.
+        Permission(names.GROUP, f"{names.PLURAL}/finalizers", ("update",)),
+        Permission("", "pods", (*_READ, "create", "patch", "delete")),
+        Permission("", "services", (*_READ, "create", "delete")),
+        Permission("", "events", ("list", "create", "patch")),  # what was told before is counted on
+        Permission("autoscaling", "horizontalpodautoscalers", (*_READ, "create", "update", "delete")),
+    ]
+    if gang_scheduler:
+        groups = pod_group_resource(gang_scheduler)
+        rights.append(Permission(groups.group, groups.plural, (*_READ, "create", "update", "delete")))
+    return rights
+
+
+def webhook_permissions(validating: str, mutating: str) -> list[Permission]:
+    """To put the authority of its own certificates into its own webhooks, and no others."""
+    group = "admissionregistration.k8s.io"
+    return [
+        Permission(group, "validatingwebhookconfigurations", ("get", "patch"), (validating,)),
+        Permission(group, "mutatingwebhookconfigurations", ("get", "patch"), (mutating,)),
+    ]
+
+
+KUEUE_CONFIGURATION = "kueue-manager-config"
+# To see which way Kueue works with jobs here.
+KUEUE_DETECTION = [
+    Permission("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("list",)),
+    Permission("", "configmaps", ("get",), (KUEUE_CONFIGURATION,)),
+]
+
+
+def queue_permissions() -> list[Permission]:
+    """To make the workloads of jobs where Kueue leaves that to us."""
+    cluster = (queues.FLAVOR, queues.CLUSTER_QUEUE, queues.COHORT, queues.CHECK, queues.PRIORITY_CLASS)
+    return [
+        # patch: nobody waits for us to delete one whose job is gone; delete: one that its job has outgrown.
+        Permission(queues.GROUP, queues.WORKLOAD.plural, (*_READ, "create", "update", "patch", "delete")),
+        Permission(queues.GROUP, f"{queues.WORKLOAD.plural}/status", ("patch",)),
+        Permission(queues.GROUP, queues.LOCAL_QUEUE.plural, ("list", "watch")),
+        *(Permission(queues.GROUP, kind.plural, ("list", "watch")) for kind in cluster),
+        Permission("scheduling.k8s.io", "priorityclasses", ("list", "watch")),
+        Permission("", "namespaces", ("list", "watch")),
+    ]
+
+
+def own_namespace_permissions(lease: str, secret: str) -> list[Permission]:
+    """In the operator's own namespace: who leads, and the webhook's certificates."""
+    return [
+        Permission("coordination.k8s.io", "leases", ("create",)),
+        Permission("coordination.k8s.io", "leases", ("get", "update"), (lease,)),
+        Permission("", "secrets", ("create",)),
+        Permission("", "secrets", ("get", "update"), (secret,)),
+    ]
+
+
+def policy_rule(right: Permission) -> Object:
+    """As a rule of a Role or ClusterRole."""
+    made: Object = {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
+    return {**made, "resourceNames": list(right.names)} if right.names else made

@@ -1,0 +1,66 @@
+"""The last lines of this plane's controllers, for whoever asks for the log of the pod that stands for them.
+
+What is kept lies in memory and begins anew with the plane; the whole log is the plane's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import NamedTuple
+
+from torchyard.api import errors
+from torchyard.core.pod.logs import LogOptions
+
+_KEPT = 5000
+_POLL_SECONDS = 0.2
+
+
+class _Line(NamedTuple):
+    stamp: str  # RFC 3339 with nanoseconds, which compares as text
+    text: str
+
+
+class ControllerLog(logging.Handler):
+    """A handler for the loggers whose lines are to be kept."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self._lines: deque[_Line] = deque(maxlen=kept)
+        self._written = 0  # lines, those forgotten included
+
+    def emit(self, record: logging.LogRecord) -> None:
+        stamp = datetime.fromtimestamp(record.created, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+        for line in self.format(record).split("\n"):
+            self._lines.append(_Line(stamp, line))
+            self._written += 1
+
+    async def read(self, wanted: LogOptions) -> AsyncGenerator[bytes, None]:
+        """As `kubectl logs` asks for it. A follower stays until it goes: the controllers end with the server."""
+        if wanted.previous:
+            raise errors.bad_request("this log begins with the plane; what was before is not kept")
+        found = [line for line in self._lines if line.stamp >= wanted.since]
+        position, left = self._written, wanted.limit
+        if wanted.tail is not None:
+            found = found[max(0, len(found) - wanted.tail) :]
+        while True:
+            piece = _text(found, wanted)[:left]
+            if piece:
+                yield piece
+            if left is not None:
+                left -= len(piece)
+            if not wanted.follow or left == 0:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+            new = min(self._written - position, len(self._lines))
+            found = list(islice(self._lines, len(self._lines) - new, None))
+            position = self._written
+
+
+def _text(lines: list[_Line], wanted: LogOptions) -> bytes:
+    return "".join(f"{one.stamp} {one.text}\n" if wanted.timestamps else f"{one.text}\n" for one in lines).encode()

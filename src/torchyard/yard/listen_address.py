@@ -1,0 +1,44 @@
+"""Where a plane listens: how its own machine reaches it there, and what its certificate must say for others."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+from torchyard.api.errors import YardError
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """`address` is what the kubeconfig of this machine names; `names` are all that clients may use."""
+
+    address: str
+    names: tuple[str, ...]
+
+
+def resolve_listen_address(host: str) -> ListenAddress:
+    """The door behind `--host`: an address, a name of one, or every address there is (0.0.0.0, ::)."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        hint = "name an address of this machine with --host"
+        raise YardError(f"cannot listen on {host}: {error.strerror or error}", hint=hint) from error
+    addresses = [_plain(str(one[4][0])) for one in found]
+    first = ipaddress.ip_address(addresses[0])
+    if first.is_unspecified:
+        return ListenAddress("127.0.0.1" if first.version == 4 else "::1", _own_addresses())
+    return ListenAddress(addresses[0], tuple(dict.fromkeys((host, *addresses))))
+
+
+def _own_addresses() -> tuple[str, ...]:
+    import psutil  # who listens on one address need not load it
+
+    families = (socket.AF_INET, socket.AF_INET6)
+    found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
+    return tuple(dict.fromkeys(map(_plain, found)))
+
+
+def _plain(address: str) -> str:
+    """Without the interface that a link-local address is for."""
+    return address.partition("%")[0]

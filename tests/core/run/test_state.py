@@ -1,0 +1,102 @@
+"""What a waiting person is told about a job, from its object, its pods and its log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchyard.api.objects import Object
+from torchyard.core.run.progress import TrainingProgress, parse_progress
+from torchyard.core.run.state import (
+    ContainerFailure,
+    RunState,
+    exit_code,
+    first_failure,
+    pending_reason,
+    pods_of,
+    run_state,
+)
+
+
+def condition(kind: str, status: str = "True", message: str = "") -> Object:
+    return {"type": kind, "status": status, "message": message}
+
+
+def obj(kind: str, *conditions: Object, **status: Any) -> Object:
+    return {"kind": kind, "metadata": {"name": "a"}, "status": {"conditions": list(conditions), **status}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "done", "succeeded"),
+    [
+        (obj("PyTorchJob"), "Pending", False, False),
+        (obj("PyTorchJob", condition("Created")), "Pending", False, False),
+        (obj("PyTorchJob", condition("Created"), condition("Running")), "Running", False, False),
+        (obj("PyTorchJob", condition("Running", "False"), condition("Restarting")), "Restarting", False, False),
+        (obj("PyTorchJob", condition("Running", "False"), condition("Succeeded")), "Succeeded", True, True),
+        (obj("PyTorchJob", condition("Running", "False"), condition("Failed")), "Failed", True, False),
+        (obj("PyTorchJob", condition("Created"), condition("Suspended")), "Suspended", False, False),
+        (obj("Job"), "Pending", False, False),
+        (obj("Job", active=2), "Running", False, False),
+        (obj("Job", condition("SuccessCriteriaMet"), active=1), "Running", False, False),
+        (obj("Job", condition("SuccessCriteriaMet"), condition("Complete")), "Complete", True, True),
+        (obj("Job", condition("FailureTarget"), condition("Failed")), "Failed", True, False),
+        (obj("Pod"), "Pending", False, False),
+        (obj("Pod", phase="Running"), "Running", False, False),
+        (obj("Pod", phase="Succeeded"), "Succeeded", True, True),
+        (obj("Pod", phase="Failed"), "Failed", True, False),
+    ],
+)
+def test_an_object_says_how_it_stands(seen: Object, state: str, done: bool, succeeded: bool) -> None:
+    found = run_state(seen)
+    assert (found.state, found.done, found.succeeded) == (state, done, succeeded)
+
+
+def pod(name: str, code: int, at: str, *, part: str = "state") -> Object:
+    ended = {"terminated": {"exitCode": code, "finishedAt": at, "reason": "Error"}}
+    return {"metadata": {"name": name}, "status": {"containerStatuses": [{"name": "pytorch", part: ended}]}}
+
+
+def test_the_first_failure_is_the_one_that_ended_first() -> None:
+    pods = [
+        pod("a-master-0", 1, "2026-01-01T00:00:09Z"),
+        pod("a-worker-0", 0, "2026-01-01T00:00:01Z"),
+        pod("a-worker-1", 3, "2026-01-01T00:00:05Z", part="lastState"),
+    ]
+    found = first_failure(pods)
+    assert found == ContainerFailure("a-worker-1", "pytorch", 3, "Error", "2026-01-01T00:00:05Z")
+    assert exit_code(RunState("Failed", done=True), found) == 3
+    assert exit_code(RunState("Failed", done=True), first_failure([])) == 1
+    assert exit_code(RunState("Succeeded", done=True, succeeded=True), found) == 0
+
+
+def test_pods_are_found_by_what_their_owner_gives_them() -> None:
+    assert pods_of(obj("Pod")) == ("", "metadata.name=a")
+    assert pods_of(obj("PyTorchJob")) == ("training.kubeflow.org/job-name=a", "")
+    job = {**obj("Job"), "spec": {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}}}}
+    assert pods_of(job) == ("batch.kubernetes.io/controller-uid=u", "")
+
+
+def test_a_pod_says_what_holds_it_up() -> None:
+    full = {"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available: 1 Insufficient cpu."}
+    assert pending_reason({"status": {"conditions": [full]}}) == "0/1 nodes are available: 1 Insufficient cpu."
+    waiting = {"name": "a", "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}}
+    assert pending_reason({"status": {"containerStatuses": [waiting]}}) == "ErrImagePull: no such image"
+    starting = {"name": "a", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    assert pending_reason({"status": {"containerStatuses": [starting]}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "found", "words"),
+    [
+        ("Train Epoch: 1 [640/60000 (1%)]\tloss=2.2135", TrainingProgress(1.0, 1), "epoch 1, 1%"),
+        ("Epoch 3/5 45%|#### | 9/20", TrainingProgress(45.0, 3), "epoch 3, 45%"),
+        (" 12.5% done", TrainingProgress(12.5), "12%"),
+        ("accuracy=0.9666", None, ""),
+        ("grown by 250%", None, ""),
+    ],
+)
+def test_progress_is_read_from_a_line(line: str, found: TrainingProgress | None, words: str) -> None:
+    assert parse_progress(line) == found
+    assert found is None or str(found) == words

@@ -1,0 +1,98 @@
+"""Admission reviews: what the API server is answered about a PyTorchJob."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from tests.support.pytorchjobs import job
+
+from torchyard.api.objects import Object
+from torchyard.operator.admission import review_defaults, review_validation
+
+
+def review(
+    obj: Object | None, *, old: Object | None = None, operation: str = "CREATE", kind: str = "PyTorchJob"
+) -> Object:
+    request = {
+        "uid": "u-1",
+        "kind": {"group": "kubeflow.org", "version": "v1", "kind": kind},
+        "operation": operation,
+        "object": obj,
+        "oldObject": old,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def test_a_good_job_is_allowed_under_the_uid_that_asked() -> None:
+    assert review_validation(review(job()))["response"] == {"uid": "u-1", "allowed": True}
+
+
+def test_a_bad_job_is_refused_with_path_and_reason() -> None:
+    bad = job()
+    bad["spec"]["pytorchReplicaSpecs"]["Boss"] = bad["spec"]["pytorchReplicaSpecs"]["Master"]
+    response = review_validation(review(bad))["response"]
+    assert response["allowed"] is False
+    assert response["status"]["code"] == 422
+    assert "spec.pytorchReplicaSpecs" in response["status"]["message"]
+    assert response["status"]["details"]["causes"]
+
+
+def test_who_manages_a_job_cannot_be_changed() -> None:
+    old, new = job(), job()
+    old["spec"].setdefault("runPolicy", {})["managedBy"] = "kubeflow.org/training-operator"
+    new["spec"].setdefault("runPolicy", {})["managedBy"] = "kueue.x-k8s.io/multikueue"
+    response = review_validation(review(new, old=old, operation="UPDATE"))["response"]
+    assert response["allowed"] is False and "spec.runPolicy.managedBy" in response["status"]["message"]
+
+
+def test_a_job_that_goes_may_lose_its_finalizers_however_bad_it_is() -> None:
+    bad = job()
+    bad["spec"]["pytorchReplicaSpecs"] = {}
+    bad["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+    assert review_validation(review(bad, old=bad, operation="UPDATE"))["response"]["allowed"] is True
+
+
+def test_old_words_are_warned_about() -> None:
+    old_fashioned = job()
+    old_fashioned["spec"]["elasticPolicy"] = {"nProcPerNode": 2}
+    response = review_validation(review(old_fashioned))["response"]
+    assert response["allowed"] is True and "deprecated" in response["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"kind": "AdmissionReview"}, {"kind": "Pod", "request": {}}, review(job(), kind="TFJob")]
+)
+def test_what_is_no_review_of_a_job_is_not_answered(body: Object) -> None:
+    with pytest.raises(ValueError, match=r"[Rr]eview"):
+        review_validation(body)
+
+
+def queued(**run: Any) -> Object:
+    made = job(run=run)
+    made["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "team"}
+    return made
+
+
+def test_a_new_job_with_a_queue_begins_suspended_and_keeps_what_else_it_said() -> None:
+    response = review_defaults(review(queued(backoffLimit=3)), queues=True)["response"]
+    assert response["allowed"] is True and response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {"op": "add", "path": "/spec/runPolicy", "value": {"backoffLimit": 3, "suspend": True}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "queues"),
+    [
+        (review(queued()), False),
+        (review(job()), True),
+        (review(queued(managedBy="kueue.x-k8s.io/multikueue")), True),
+        (review(queued(), old=queued(), operation="UPDATE"), True),
+    ],
+    ids=["no queues here", "no queue asked for", "somebody else's job", "not new"],
+)
+def test_every_other_job_is_left_as_it_is(asked: Object, queues: bool) -> None:
+    assert review_defaults(asked, queues=queues)["response"] == {"uid": "u-1", "allowed": True}
