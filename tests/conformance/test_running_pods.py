@@ -101,11 +101,16 @@ def test_21_the_node_ends_a_graceful_deletion(space: Space) -> None:
 
 
 def test_64_a_node_has_a_heartbeat_lease(server: Server) -> None:
-    def lease() -> Object:
-        found: Object = server.admin.get(f"{LEASES}/{name}").json
-        return found
+    def nodes() -> list[Object]:
+        items: list[Object] = server.admin.get(path("nodes")).json["items"]
+        return items
 
-    (node,) = server.admin.get(path("nodes")).json["items"]
+    def lease() -> Object:
+        obj: Object = server.admin.get(f"{LEASES}/{name}").json
+        return obj
+
+    eventually(lambda: bool(nodes()), "the node registers", 30)
+    (node,) = nodes()
     name = node["metadata"]["name"]
     eventually(lambda: "spec" in lease(), "the first heartbeat", 30)
     first = lease()

@@ -53,6 +53,7 @@ from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.routing.router import Router
 from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.subresources import pending_workloads
+from torchyard.apiserver.verbs.pod_template_cache import PodTemplateCache
 from torchyard.apiserver.virtual import resource_metrics
 from torchyard.controllers import operator_pod
 from torchyard.kube import kubeconfig_entry
@@ -170,6 +171,7 @@ class Plane:
         served = with_expression_checks(with_crd_strategy(_resources(self.settings, chosen)))
         registry = Registry(store, Catalog(served), controllers=chosen)
         registry.allocators[("", "services")] = ServiceAllocator(store)
+        registry.template_caches[("", "pods")] = PodTemplateCache(registry)
         return registry
 
     def _server(self, registry: Registry, credentials: certificates.CertificateDir) -> Router:
@@ -229,7 +231,7 @@ class Plane:
         ) -> HandlerResponse:
             bare, _, query = path.partition("?")
             said = headers(content_type, accept)
-            request = Request(method, bare, Query(query), said, body, ADMIN, takes_objects=True)
+            request = Request(method, bare, Query(query), said, body, ADMIN, in_process=True)
             response = await self.server.handle(request)
             return HandlerResponse(response.status, response.body, response.headers, response.events)
 

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from torchyard.apiserver.metrics.exposition import expose
 from torchyard.apiserver.metrics.requests import RequestMetrics
+from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.store.store import Store
 
 CREATED = ("create", "batch", "v1", "jobs", "", "201")
@@ -16,7 +17,7 @@ WATCHED = ("watch", "", "v1", "pods", "", "200")
 
 async def test_requests_durations_objects_and_watches_are_told(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
-    await store.put("/pods/a/one", {"metadata": {}}, expected=0)
+    await store.put("/pods/a/one", Draft({"metadata": {}}), expected=0)
     metrics = RequestMetrics(store)
     for seconds in (0.001, 0.2, 99.0):
         metrics.count(CREATED, seconds)

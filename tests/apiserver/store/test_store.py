@@ -13,8 +13,10 @@ import orjson
 import pytest
 
 from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.draft import Draft
+from torchyard.apiserver.store.errors import Compacted, RevisionConflict
 from torchyard.apiserver.store.log import Fsync
-from torchyard.apiserver.store.store import Compacted, RevisionConflict, Store
+from torchyard.apiserver.store.store import Store
 from torchyard.apiserver.store.watch import Change, Watcher
 
 
@@ -39,8 +41,8 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def test_a_write_gets_the_next_revision_and_carries_it_in_its_bytes(store: Store) -> None:
-    first = await store.put("/pods/a/x", an_object("x"), expected=0)
-    second = await store.put("/pods/a/y", an_object("y"), expected=0)
+    first = await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    second = await store.put("/pods/a/y", Draft(an_object("y")), expected=0)
     assert (first.rev, second.rev) == (1, 2)
     assert orjson.loads(second.data)["metadata"]["resourceVersion"] == "2"
     assert store.get("/pods/a/x") is first
@@ -48,15 +50,15 @@ async def test_a_write_gets_the_next_revision_and_carries_it_in_its_bytes(store:
 
 @pytest.mark.parametrize("expected", [0, 7])
 async def test_a_write_against_another_revision_is_stale_and_changes_nothing(store: Store, expected: int) -> None:
-    record = await store.put("/pods/a/x", an_object("x"), expected=0)
+    record = await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
     with pytest.raises(RevisionConflict) as caught:
-        await store.put("/pods/a/x", an_object("x"), expected=expected)
+        await store.put("/pods/a/x", Draft(an_object("x")), expected=expected)
     assert caught.value.current is record
     assert store.revision == record.rev
 
 
 async def test_of_writes_that_arrive_together_exactly_one_wins(store: Store) -> None:
-    writes = [store.put("/pods/a/x", an_object("x", n=str(n)), expected=0) for n in range(20)]
+    writes = [store.put("/pods/a/x", Draft(an_object("x", n=str(n))), expected=0) for n in range(20)]
     results = await asyncio.gather(*writes, return_exceptions=True)
     assert [type(one).__name__ for one in results].count("Record") == 1
     assert [type(one).__name__ for one in results].count("RevisionConflict") == 19
@@ -69,15 +71,15 @@ async def test_who_is_told_much_or_with_many_waits_longer_for_more(
     store: Store, watchers: int, told: int, milliseconds: float
 ) -> None:
     last = [store.watch("/pods/", since=None, matches=None, encoder=encode) for _ in range(watchers)][-1]
-    assert store.pause_of(last, told) * 1000 == pytest.approx(milliseconds)
+    assert store.batch_pause(last, told) * 1000 == pytest.approx(milliseconds)
 
 
 async def test_a_watch_replays_what_was_missed_and_goes_on_live(store: Store) -> None:
-    first = await store.put("/pods/a/x", an_object("x"), expected=0)
-    await store.put("/pods/a/x", an_object("x", role="worker"), expected=first.rev)
-    await store.put("/jobs.batch/a/j", an_object("j"), expected=0)
+    first = await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    await store.put("/pods/a/x", Draft(an_object("x", role="worker")), expected=first.rev)
+    await store.put("/jobs.batch/a/j", Draft(an_object("j")), expected=0)
     watcher = store.watch("/pods/", since=1, matches=None, encoder=encode)
-    await store.delete("/pods/a/x", an_object("x"), expected=2)
+    await store.delete("/pods/a/x", Draft(an_object("x")), expected=2)
     assert await seen(watcher) == ["MODIFIED /pods/a/x 2", "DELETED /pods/a/x 4"]
     store.unwatch(watcher)
     assert await watcher.take(1) is None
@@ -85,18 +87,18 @@ async def test_a_watch_replays_what_was_missed_and_goes_on_live(store: Store) ->
 
 async def test_a_selector_watch_sees_an_object_come_and_go(store: Store) -> None:
     watcher = store.watch("/pods/", since=None, matches=lambda one: one.labels.get("on") == "yes", encoder=encode)
-    await store.put("/pods/a/x", an_object("x"), expected=0)
-    await store.put("/pods/a/x", an_object("x", on="yes"), expected=1)
-    await store.put("/pods/a/x", an_object("x", on="yes", more="1"), expected=2)
-    await store.put("/pods/a/x", an_object("x"), expected=3)
-    await store.delete("/pods/a/x", an_object("x"), expected=4)
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    await store.put("/pods/a/x", Draft(an_object("x", on="yes")), expected=1)
+    await store.put("/pods/a/x", Draft(an_object("x", on="yes", more="1")), expected=2)
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=3)
+    await store.delete("/pods/a/x", Draft(an_object("x")), expected=4)
     assert await seen(watcher) == ["ADDED /pods/a/x 2", "MODIFIED /pods/a/x 3", "DELETED /pods/a/x 4"]
 
 
 async def test_the_same_selector_watch_replayed_from_history_sees_the_same(store: Store) -> None:
-    await store.put("/pods/a/x", an_object("x"), expected=0)
-    await store.put("/pods/a/x", an_object("x", on="yes"), expected=1)
-    await store.put("/pods/a/x", an_object("x"), expected=2)
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    await store.put("/pods/a/x", Draft(an_object("x", on="yes")), expected=1)
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=2)
     watcher = store.watch("/pods/", since=1, matches=lambda one: one.labels.get("on") == "yes", encoder=encode)
     assert await seen(watcher) == ["ADDED /pods/a/x 2", "DELETED /pods/a/x 3"]
 
@@ -109,7 +111,7 @@ async def test_a_watcher_that_never_reads_is_ended_and_the_others_go_on(
     reader = store.watch("/pods/", since=None, matches=None, encoder=encode)
     read = 0
     for n in range(30):
-        await store.put(f"/pods/a/{n}", an_object(str(n)), expected=0)
+        await store.put(f"/pods/a/{n}", Draft(an_object(str(n))), expected=0)
         read += len(await seen(reader))
     assert read == 30
     assert stuck.overrun
@@ -118,9 +120,9 @@ async def test_a_watcher_that_never_reads_is_ended_and_the_others_go_on(
 
 async def test_a_snapshot_shows_the_past_while_it_is_kept(store: Store) -> None:
     for name in "abc":
-        await store.put(f"/pods/n/{name}", an_object(name), expected=0)
-    await store.delete("/pods/n/b", an_object("b"), expected=2)
-    await store.put("/pods/n/a", an_object("a", new="1"), expected=1)
+        await store.put(f"/pods/n/{name}", Draft(an_object(name)), expected=0)
+    await store.delete("/pods/n/b", Draft(an_object("b")), expected=2)
+    await store.put("/pods/n/a", Draft(an_object("a", new="1")), expected=1)
     then = [(one.key, one.rev) for one in store.snapshot(3, "/pods/n/")]
     assert then == [("/pods/n/a", 1), ("/pods/n/b", 2), ("/pods/n/c", 3)]
     assert [one.key for one in store.snapshot(3, "/pods/n/", after="/pods/n/a", limit=1)] == ["/pods/n/b"]
@@ -133,9 +135,9 @@ async def test_every_moment_of_the_past_is_shown_as_it_was(store: Store) -> None
     for number in range(1, 201):
         key = f"/{draw.choice(['pods', 'jobs'])}/n/{draw.randrange(12)}"
         if key in now and draw.random() < 0.4:
-            await store.delete(key, an_object("x"), expected=now.pop(key))
+            await store.delete(key, Draft(an_object("x")), expected=now.pop(key))
         else:
-            await store.put(key, an_object("x"), expected=now.get(key, 0))
+            await store.put(key, Draft(an_object("x")), expected=now.get(key, 0))
             now[key] = number
         past.append(dict(now))
     for revision, was in enumerate(past):
@@ -148,7 +150,7 @@ async def test_every_moment_of_the_past_is_shown_as_it_was(store: Store) -> None
 
 async def test_compaction_forgets_the_past_and_says_so(store: Store) -> None:
     for n in range(5):
-        await store.put("/pods/n/a", an_object("a", n=str(n)), expected=n)
+        await store.put("/pods/n/a", Draft(an_object("a", n=str(n))), expected=n)
     assert store.compact(keep_revisions=1) == 3
     with pytest.raises(Compacted, match=r"too old resource version: 2 \(4\)"):
         store.watch("/pods/", since=2, matches=None, encoder=encode)
@@ -160,8 +162,8 @@ async def test_compaction_forgets_the_past_and_says_so(store: Store) -> None:
 
 async def test_everything_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
-    await asyncio.gather(*(store.put(f"/pods/a/{n:03}", an_object(str(n)), expected=0) for n in range(100)))
-    await store.delete("/pods/a/050", an_object("50"), expected=51)
+    await asyncio.gather(*(store.put(f"/pods/a/{n:03}", Draft(an_object(str(n))), expected=0) for n in range(100)))
+    await store.delete("/pods/a/050", Draft(an_object("50")), expected=51)
     await store.close()
     again = Store(tmp_path / "store.db")
     assert again.revision == 101
@@ -173,11 +175,11 @@ async def test_everything_acknowledged_is_there_after_a_restart(tmp_path: Path) 
 
 async def test_a_deletion_just_before_a_restart_is_not_forgotten(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
-    await store.put("/pods/a/x", an_object("x"), expected=0)
-    await store.put("/pods/a/y", an_object("y"), expected=0)
-    await store.put("/jobs.batch/a/only", an_object("only"), expected=0)
-    await store.delete("/pods/a/x", an_object("x"), expected=1)
-    await store.delete("/jobs.batch/a/only", an_object("only"), expected=3)
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    await store.put("/pods/a/y", Draft(an_object("y")), expected=0)
+    await store.put("/jobs.batch/a/only", Draft(an_object("only")), expected=0)
+    await store.delete("/pods/a/x", Draft(an_object("x")), expected=1)
+    await store.delete("/jobs.batch/a/only", Draft(an_object("only")), expected=3)
     await store.close()
     again = Store(tmp_path / "store.db")
     pods = again.watch("/pods/", since=2, matches=None, encoder=encode)
@@ -191,18 +193,18 @@ async def test_a_deletion_just_before_a_restart_is_not_forgotten(tmp_path: Path)
 
 async def test_a_revision_is_never_used_twice_even_after_everything_was_compacted(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
-    await store.put("/pods/a/x", an_object("x"), expected=0)
-    await store.delete("/pods/a/x", an_object("x"), expected=1)
+    await store.put("/pods/a/x", Draft(an_object("x")), expected=0)
+    await store.delete("/pods/a/x", Draft(an_object("x")), expected=1)
     store.compact(keep_revisions=0)
     await store.close()
     again = Store(tmp_path / "store.db")
-    assert (await again.put("/pods/a/x", an_object("x"), expected=0)).rev == 3
+    assert (await again.put("/pods/a/x", Draft(an_object("x")), expected=0)).rev == 3
     await again.close()
 
 
 async def test_the_cache_lists_in_key_order_within_a_namespace(store: Store) -> None:
     for key in ("b/x", "a/z", "a-b/y", "a/b"):
-        await store.put(f"/pods/{key}", an_object("x"), expected=0)
+        await store.put(f"/pods/{key}", Draft(an_object("x")), expected=0)
     assert [one.key for one in store.collection("/pods/").all()] == [
         "/pods/a-b/y",
         "/pods/a/b",
@@ -226,7 +228,7 @@ async def test_the_log_is_used_again_though_there_is_always_somebody_writing(sto
     async def write(writer: int) -> None:
         nonlocal written
         for number in count():
-            await store.put(f"/pods/a/{writer}-{number}", an_object("x") | large, expected=0)
+            await store.put(f"/pods/a/{writer}-{number}", Draft(an_object("x") | large), expected=0)
             written += 1
             if is_used_again():
                 return

@@ -1,4 +1,4 @@
-"""Admission as the verbs see it: the built-in rules, then webhooks, then quotas."""
+"""Admission as the verbs call it: built-in plugins, then webhooks and policies, then quota."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.resources import Resource
 from torchyard.apiserver.access.admission.attributes import AdmissionAttributes, Operation
 from torchyard.apiserver.access.admission.chain import BuiltInAdmission
 from torchyard.apiserver.access.lister import CachingLister
-from torchyard.apiserver.registry.registry import Basis, Registry
+from torchyard.apiserver.registry.registry import AdmissionInputs, Registry, ResourceKey
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.watch import StoreEvent
 from torchyard.apiserver.verbs.update import change
@@ -23,66 +24,69 @@ CONFIGURATIONS = (
     "/validatingwebhookconfigurations.admissionregistration.k8s.io/",
     "/validatingadmissionpolicybindings.admissionregistration.k8s.io/",
 )
-# What the built-in rules for new pods look at.
-POD_RULES = (
-    ("", "namespaces"),
-    ("", "serviceaccounts"),
-    ("", "limitranges"),
-    ("scheduling.k8s.io", "priorityclasses"),
-    ("node.k8s.io", "runtimeclasses"),
-)
+# The collections that the built-in plugins read for new objects, by resource.
+INPUTS: dict[ResourceKey, tuple[ResourceKey, ...]] = {
+    ("", "pods"): (
+        ("", "namespaces"),
+        ("", "serviceaccounts"),
+        ("", "limitranges"),
+        ("scheduling.k8s.io", "priorityclasses"),
+        ("node.k8s.io", "runtimeclasses"),
+    )
+}
 
 
 class AdmissionController:
     def __init__(self, built_in: BuiltInAdmission) -> None:
         self._built_in = built_in
         self._lookup: CachingLister | None = None
-        self._outside: DynamicAdmission | None = None
+        self._dynamic: DynamicAdmission | None = None
 
     async def close(self) -> None:
-        if self._outside is not None:
-            await self._outside.close()
+        if self._dynamic is not None:
+            await self._dynamic.close()
 
     async def mutate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
     ) -> bool:
-        """Complete `new` in place, or refuse it; answers whether a webhook changed it."""
+        """Complete `new` in place, or reject it; returns whether a webhook changed it."""
         self._built_in.mutate(self._attributes(registry, ctx, operation, new, old))
-        outside = self._outside_of(registry)
-        return outside is not None and await outside.mutate(ctx, operation, new, old)
+        dynamic = self._dynamic_admission(registry)
+        return dynamic is not None and await dynamic.mutate(ctx, operation, new, old)
 
     async def validate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
     ) -> None:
-        """Refuse what is not allowed; the last word before a write."""
+        """Reject what is not allowed; the last step before a write."""
         attributes = self._attributes(registry, ctx, operation, new, old)
         self._built_in.validate(attributes)
-        outside = self._outside_of(registry)
-        if outside is not None:
-            await outside.validate(ctx, operation, new, old)
+        dynamic = self._dynamic_admission(registry)
+        if dynamic is not None:
+            await dynamic.validate(ctx, operation, new, old)
         for quota, used in self._built_in.charge(attributes).items():
             if not ctx.dry_run:
-                await _note_use(registry, ctx, quota, used)
+                await _charge_quota(registry, ctx, quota, used)
 
-    def basis(self, registry: Registry) -> Basis | None:
-        """None where webhooks or policies are asked, or quotas charged: for each pod anew."""
-        lookup = self._lookup or self._begin(registry)
-        if self._outside is not None or lookup.list("", "resourcequotas"):
+    def inputs(self, registry: Registry, resource: Resource) -> AdmissionInputs | None:
+        """None with webhooks, policies or quota, which look at each object."""
+        lookup = self._lookup or self._start(registry)
+        collections = INPUTS.get((resource.group, resource.plural))
+        if collections is None or self._dynamic is not None or lookup.list("", "resourcequotas"):
             return None
-        return tuple([lookup.revision(group, resource) for group, resource in POD_RULES])
+        return tuple([lookup.revision(group, plural) for group, plural in collections])
 
-    def _outside_of(self, registry: Registry) -> DynamicAdmission | None:
-        """Webhooks and policies, where somebody has configured any: most planes never need them."""
+    def _dynamic_admission(self, registry: Registry) -> DynamicAdmission | None:
+        """Webhooks and policies if any were ever configured; most planes never load them."""
         if self._lookup is None:
-            self._begin(registry)
-        return self._outside
+            self._start(registry)
+        return self._dynamic
 
-    def _begin(self, registry: Registry) -> CachingLister:
+    def _start(self, registry: Registry) -> CachingLister:
         def configured(_: StoreEvent) -> None:
-            if self._outside is None:
+            if self._dynamic is None:
                 from torchyard.apiserver.admission.dynamic import DynamicAdmission
 
-                self._outside = DynamicAdmission(registry)
+                self._dynamic = DynamicAdmission(registry)
 
         for collection in CONFIGURATIONS:
             registry.store.listen(collection, configured)
@@ -99,7 +103,7 @@ class AdmissionController:
             ctx.namespace,
             ctx.name,
             ctx.user,
-            self._lookup or self._begin(registry),
+            self._lookup or self._start(registry),
             new,
             old,
             ctx.subresource,
@@ -107,21 +111,21 @@ class AdmissionController:
         )
 
 
-async def _note_use(registry: Registry, ctx: RequestContext, quota: str, used: dict[str, str]) -> None:
-    """Write into a quota's status what it will be charged, before the write that charges it."""
+async def _charge_quota(registry: Registry, ctx: RequestContext, quota: str, used: dict[str, str]) -> None:
+    """Write the new usage into a quota's status, before the write that uses it."""
     resource = registry.catalog.find("", "v1", "resourcequotas")
     assert resource is not None
-    noting = RequestContext(resource, "update", ctx.namespace, quota, ctx.user, ctx.now, subresource="status")
-    noting.manager = "kube-apiserver"
+    quota_ctx = RequestContext(resource, "update", ctx.namespace, quota, ctx.user, ctx.now, subresource="status")
+    quota_ctx.manager = "kube-apiserver"
 
-    def charged(now: Object) -> Object:
-        status = now.get("status") or {}
-        hard = (now.get("spec") or {}).get("hard") or {}
-        known = {**dict.fromkeys(hard, "0"), **(status.get("used") or {}), **used}
-        return {**now, "status": {"hard": hard, "used": {name: known[name] for name in known if name in hard}}}
+    def charge(current: Object) -> Object:
+        status = current.get("status") or {}
+        hard = (current.get("spec") or {}).get("hard") or {}
+        usage = {**dict.fromkeys(hard, "0"), **(status.get("used") or {}), **used}
+        return {**current, "status": {"hard": hard, "used": {name: usage[name] for name in usage if name in hard}}}
 
     try:
-        await change(registry, noting, charged)
+        await change(registry, quota_ctx, charge)
     except StatusError as error:
-        if error.status not in (404, 409):  # the quota is gone, or others note what they use all the time
+        if error.status not in (404, 409):  # the quota is gone, or too many writes charge it at once
             raise

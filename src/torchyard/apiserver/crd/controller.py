@@ -119,7 +119,7 @@ class CrdController:
         definitions = self._registry.catalog.find(GROUP, "v1", PLURAL)
         assert definitions is not None
         ctx = RequestContext(definitions, "update", "", name, self._user, self._registry.clock(), subresource="status")
-        await change(self._registry, ctx, compute, recorded=True)
+        await change(self._registry, ctx, compute, managed_fields_set=True)
 
     async def _delete_objects(self, resource: Resource) -> None:
         for record in self._registry.store.collection(collection_key(resource)).all():

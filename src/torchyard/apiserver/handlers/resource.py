@@ -28,7 +28,6 @@ from torchyard.apiserver.verbs.delete_collection import delete_collection
 from torchyard.apiserver.verbs.get import find
 from torchyard.apiserver.verbs.list import list_records
 from torchyard.apiserver.verbs.patch import patch
-from torchyard.apiserver.verbs.pod_template_cache import PodTemplateCache
 from torchyard.apiserver.verbs.update import update
 from torchyard.apiserver.verbs.watch import watch
 from torchyard.apiserver.wire import body as bodies
@@ -37,7 +36,6 @@ from torchyard.apiserver.wire.in_process import InProcessEncoder
 from torchyard.apiserver.wire.negotiate import Format, negotiate
 
 DELETE_OPTIONS = GroupVersionKind("", "v1", "DeleteOptions")
-POD = GroupVersionKind("", "v1", "Pod")
 
 VerbHandler = Callable[[RequestContext, Request], Awaitable[Response]]
 
@@ -56,7 +54,6 @@ class ResourceHandler:
             "delete": self._delete,
             "deletecollection": self._delete_collection,
         }
-        self._pod_templates = PodTemplateCache(registry)
         self._encoders: dict[tuple[Any, ...], ObjectEncoder] = {}
         registry.catalog.on_change(self._encoders.clear)
 
@@ -77,7 +74,7 @@ class ResourceHandler:
         if "watch" not in ctx.resource.verbs:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request)
-        if request.takes_objects:
+        if request.in_process:
             return Response(200, events=watch(self.registry, ctx, InProcessEncoder(encoder)))
         return Response(200, watch(self.registry, ctx, encoder), encoder.content_type)
 
@@ -86,8 +83,9 @@ class ResourceHandler:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request)
         content_type = request.headers.get("Content-Type", "")
-        if ctx.resource.gvk == POD and bodies.media_type(content_type) == bodies.JSON:
-            return _encoded(encoder, await self._pod_templates.create(ctx, request.body), is_new=True)
+        templates = self.registry.template_caches.get((ctx.resource.group, ctx.resource.plural))
+        if templates is not None and bodies.media_type(content_type) == bodies.JSON:
+            return _encoded(encoder, await templates.create(ctx, request.body), is_new=True)
         obj = bodies.read_object(ctx, request.body, content_type)
         warn_if_no_controller(self.registry, ctx)
         return _encoded(encoder, await create(self.registry, ctx, obj), is_new=True)
@@ -96,8 +94,8 @@ class ResourceHandler:
         if not ctx.name:
             raise errors.method_not_allowed()
         encoder = self._encoder(ctx, request)
-        obj = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
-        record, is_new = await update(self.registry, ctx, obj)
+        draft = bodies.read_draft(ctx, request.body, request.headers.get("Content-Type", ""))
+        record, is_new = await update(self.registry, ctx, draft)
         return _encoded(encoder, record, is_new=is_new)
 
     async def _patch(self, ctx: RequestContext, request: Request) -> Response:

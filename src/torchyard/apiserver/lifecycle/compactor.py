@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from torchyard.api.times import TimeError, parse_rfc3339
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.store import RevisionConflict
+from torchyard.apiserver.store.draft import Draft
+from torchyard.apiserver.store.errors import RevisionConflict
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Compactor:
         old = [one for one in store.collection("/events/").all() if _last_seen(one, now) < now - EVENT_LIFE]
         for record in old:
             try:
-                await store.delete(record.key, record.object(), expected=record.rev)
+                await store.delete(record.key, Draft(record.object()), expected=record.rev)
             except RevisionConflict:
                 continue  # somebody has just added to it
         return len(old)

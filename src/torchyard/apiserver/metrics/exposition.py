@@ -43,5 +43,5 @@ class _Figures(Collector):
             objects.add_metric((collection.prefix.strip("/"),), len(collection))
         yield objects
         watches = GaugeMetricFamily("apiserver_longrunning_requests", "Watches under way.", labels=("verb",))
-        watches.add_metric(("WATCH",), store.watchers())
+        watches.add_metric(("WATCH",), store.watcher_count())
         yield watches

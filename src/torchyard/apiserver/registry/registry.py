@@ -1,4 +1,4 @@
-"""What verbs work with: the store, the catalog of served resources, and the rules that every write passes."""
+"""What the verbs work with: the store, the served resources, and the rules that every write passes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from torchyard.apiserver.registry.lookup import StoreLookup
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
+from torchyard.apiserver.store.cache import Record
 from torchyard.apiserver.store.store import Store
 from torchyard.core.pod.logs import LogOptions
 
-# The revisions of all that a verdict rests on, beside the object in question.
-Basis = tuple[int, ...]
+# (group, plural)
+ResourceKey = tuple[str, str]
+# The revisions of the collections that admission reads for new objects of a resource.
+AdmissionInputs = tuple[int, ...]
 
 
 class Admission(Protocol):
@@ -29,7 +32,7 @@ class Admission(Protocol):
     async def mutate(
         self, registry: Registry, ctx: RequestContext, operation: Operation, new: Object | None, old: Object | None
     ) -> bool:
-        """Complete or change `new` in place; answers whether anything outside the server had a hand in it."""
+        """Complete or change `new` in place; returns whether a webhook changed it."""
         ...
 
     async def validate(
@@ -38,18 +41,24 @@ class Admission(Protocol):
         """Raise if the operation is not allowed."""
         ...
 
-    def basis(self, registry: Registry) -> Basis | None:
-        """What new pods are changed and judged by: equal means alike. None where more than that has a say."""
+    def inputs(self, registry: Registry, resource: Resource) -> AdmissionInputs | None:
+        """Equal inputs mean that alike new objects are admitted alike. None if admission depends on more than these."""
         ...
 
 
 class Allocator(Protocol):
-    """Gives an object what only the server can give: a service its address."""
+    """Sets what only the server can assign, such as the cluster IP of a Service."""
 
-    # As upstream for services: what cannot be given is told before, and instead of, what is wrong with the object.
+    # As upstream for Services: an allocation error is reported instead of validation errors.
     before_validation: ClassVar[bool]
 
     def allocate(self, registry: Registry, new: Object, old: Object | None) -> None: ...
+
+
+class TemplateCache(Protocol):
+    """Creates the objects of one resource from JSON, reusing the work done for earlier objects that are alike."""
+
+    async def create(self, ctx: RequestContext, body: bytes) -> Record: ...
 
 
 class PodStreams(Protocol):
@@ -77,7 +86,7 @@ class NoAdmission:
     ) -> None:
         return None
 
-    def basis(self, registry: Registry) -> Basis | None:
+    def inputs(self, registry: Registry, resource: Resource) -> AdmissionInputs | None:
         return ()
 
 
@@ -90,19 +99,20 @@ class Registry:
     store: Store
     catalog: Catalog
     admission: Admission = field(default_factory=NoAdmission)
-    allocators: dict[tuple[str, str], Allocator] = field(default_factory=dict)
+    allocators: dict[ResourceKey, Allocator] = field(default_factory=dict)
+    template_caches: dict[ResourceKey, TemplateCache] = field(default_factory=dict)
     streams: PodStreams | None = None
-    # Logs of pods that no node runs, because parts of this process are behind them: by namespace and name.
+    # Logs of pods that stand for parts of this process and run on no node: by namespace and name.
     own_logs: dict[tuple[str, str], Callable[[LogOptions], AsyncGenerator[bytes, None]]] = field(default_factory=dict)
     usage: UsageSource | None = None
     clock: Callable[[], datetime] = utc_now
     random: Random = field(default_factory=Random)
-    # Controllers that run in this plane, by the names of kube-controller-manager; a kind whose controller is missing
-    # is stored, and the writer is told so.
+    # The controllers that run in this plane, by their names in kube-controller-manager. An object whose controller is
+    # missing is stored with a warning.
     controllers: frozenset[str] = frozenset()
-    # Figures of other parts of this process, in Prometheus' text format, shown with the server's own.
+    # Metrics of other parts of this process in Prometheus' text format, appended to the server's own.
     figures: list[Callable[[], bytes]] = field(default_factory=list)
-    # Definitions whose objects are being deleted: no new ones are taken.
+    # CustomResourceDefinitions whose objects are being deleted: no new objects are accepted.
     terminating: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:

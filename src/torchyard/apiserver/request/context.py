@@ -33,8 +33,6 @@ class RequestContext:
     # The server's own objects may say what a client's may not: that the server is at a loopback address.
     trusted: bool = False
     warnings: list[str] = field(default_factory=list)
-    # The new status of a custom resource, where one look found that nothing is to be changed or refused in it.
-    settled: Any = None
 
     def warn(self, sentence: str) -> None:
         if sentence not in self.warnings:

@@ -77,5 +77,5 @@ class Request:
     user: User
     # The transport's own request, for streams that upgrade the connection; None for in-process clients.
     incoming: Any = None
-    # Set by clients in this process, which receive watch events as objects instead of bytes.
-    takes_objects: bool = False
+    # From a client in this process, which receives watch events as objects instead of bytes.
+    in_process: bool = False

@@ -1,8 +1,7 @@
-"""The bytes in memory: the current state of every object, serialised, in key order.
+"""The bytes in memory: the current state of every object, serialized, in key order.
 
-A record keeps the bytes a client is sent; the parsed object is made when somebody asks for it, and not kept, so that
-five thousand pods cost their bytes and little more. Only while a change is told may it still be there, for whoever in
-this process wants to keep it.
+A record keeps the bytes that clients are sent. An object is decoded when one is needed and is not kept, so that five
+thousand pods cost little more than their bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +12,14 @@ from typing import Any
 
 import orjson
 
+from torchyard.api.objects import Object
+from torchyard.apiserver.store.draft import Draft
+
 
 class Record:
     """One object at one revision. Immutable; shared by the cache, the watchers and the responses."""
 
-    __slots__ = ("_labels", "_selectable", "_spare", "data", "key", "rev")
+    __slots__ = ("_draft", "_labels", "_selectable", "data", "key", "rev")
 
     def __init__(
         self,
@@ -25,29 +27,29 @@ class Record:
         rev: int,
         data: bytes,
         labels: dict[str, str] | None = None,
-        spare: dict[str, Any] | None = None,
+        draft: Draft | None = None,
     ) -> None:
-        """`spare`: the object that `data` was made of, if nobody else has a part in it."""
+        """`draft`: the object that `data` was encoded from, while its change is published."""
         self.key = key
         self.rev = rev
         self.data = data
         self._labels = labels
-        self._spare = spare
+        self._draft = draft
         self._selectable: dict[str, str] | None = None
 
-    def object(self) -> dict[str, Any]:
-        """A fresh copy of the object, the caller's to change."""
-        parsed: dict[str, Any] = orjson.loads(self.data)
-        return parsed
+    def object(self) -> Object:
+        """A new copy of the object, which the caller owns."""
+        obj: Object = orjson.loads(self.data)
+        return obj
 
-    def handed_over(self) -> dict[str, Any]:
-        """Like `object`, but for the first who asks while the change is told without the work of a copy."""
-        spare, self._spare = self._spare, None
-        return spare if spare is not None else self.object()
+    def take(self) -> Object:
+        """The written object itself if this caller may own it, else a copy: see `store.draft`."""
+        obj = self._draft.give_away() if self._draft is not None else None
+        return obj if obj is not None else self.object()
 
-    def drop_spare(self) -> None:
-        """The change is told."""
-        self._spare = None
+    def end_publication(self) -> None:
+        """Every watcher has its event: from now on there are only copies."""
+        self._draft = None
 
     @property
     def labels(self) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The bytes on disk: one append-only SQLite table whose row id is the resource version.
 
-Every change of every object is a row; nothing is overwritten, so the table is also the watch history, and knows every
-object as of revision N. Compaction forgets superseded rows. This module knows revisions, keys and bytes; it does not
+Every change of every object is a row and nothing is overwritten, so the table is also the watch history and has every
+object as of any revision. Compaction removes superseded rows. This module knows revisions, keys and bytes; it does not
 know what an object is.
 """
 
@@ -47,20 +47,20 @@ class Row(NamedTuple):
 
 
 class StoreFileError(YardError):
-    """The file is not ours or is damaged. It has not been touched."""
+    """The file is not a Torchyard store, or is damaged. It was not modified."""
 
     code = "StoreFile"
 
 
 class Log:
-    """An open log. Not thread-safe: one thread uses it at a time, `checkpoint` beside it."""
+    """An open log. Not thread-safe: one thread at a time, except that `checkpoint` may run beside it."""
 
     def __init__(self, path: Path, *, fsync: Fsync = "normal") -> None:
         self.path = path
-        is_new = _refuse_foreign(path)
+        is_new = _check_header(path)
         if not is_new:
-            _refuse_damaged(path)
-        # Created with the mode it keeps: the log holds secrets.
+            _check_integrity(path)
+        # Created with its final mode: the log holds secrets.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         os.close(descriptor)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
@@ -69,45 +69,45 @@ class Log:
             self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
         self._db.execute("PRAGMA journal_mode = WAL")
-        # NORMAL survives the death of the process; FULL also survives the death of the machine.
+        # NORMAL survives a crash of the process; FULL also survives a power failure.
         self._db.execute(f"PRAGMA synchronous = {'FULL' if fsync == 'full' else 'NORMAL'}")
         # Checkpoints run beside the writers (see `checkpoint`), so that no write waits for one.
         self._db.execute("PRAGMA wal_autocheckpoint = 0")
         if is_new:
             self._db.executescript(f"BEGIN; {_TABLES} COMMIT;")
-        # Readers have a connection of their own: they never see a transaction that is still under way.
+        # Readers have a connection of their own, so that they never see an open transaction.
         self._reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
-        # So have checkpoints: they go on beside the writers, and rather come back than wait for a reader.
-        self._keeper = sqlite3.connect(
+        # So have checkpoints: they run beside the writers, and give up rather than wait for a reader.
+        self._checkpoint_db = sqlite3.connect(
             f"file:{path}?mode=rw", uri=True, isolation_level=None, check_same_thread=False, timeout=0
         )
 
     def close(self) -> None:
         self._reader.close()
-        self._keeper.close()
+        self._checkpoint_db.close()
         self._db.close()
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Write rows in one transaction. When this returns they are as durable as the fsync mode promises."""
+        """Write rows in one transaction. They are as durable as the fsync mode promises when this returns."""
         self.begin(rows)
         self.commit()
 
     def begin(self, rows: Iterable[Row]) -> None:
-        """Write rows into a transaction, which `commit` ends; nothing else may be written in between."""
+        """Write rows into a transaction that `commit` ends. Nothing else may be written in between."""
         self._db.execute("BEGIN IMMEDIATE")
-        with self._undone_on_error():
+        with self._rollback_on_error():
             self._db.executemany(
                 "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)",
                 [(row.rev, row.key, row.prev, int(row.deleted), zlib.crc32(row.value), row.value) for row in rows],
             )
 
     def commit(self) -> None:
-        """End the transaction and wait for the disk where the fsync mode asks for it."""
-        with self._undone_on_error():
+        """Commit the transaction; with fsync=full, wait for the disk."""
+        with self._rollback_on_error():
             self._db.execute("COMMIT")
 
     @contextmanager
-    def _undone_on_error(self) -> Iterator[None]:
+    def _rollback_on_error(self) -> Iterator[None]:
         try:
             yield
         except BaseException:
@@ -116,8 +116,8 @@ class Log:
             raise
 
     def last_revision(self) -> int:
-        found = self._db.execute("SELECT max(rev) FROM log").fetchone()[0]
-        return max(int(found or 0), self.compacted())
+        newest = self._db.execute("SELECT max(rev) FROM log").fetchone()[0]
+        return max(int(newest or 0), self.compacted())
 
     def compacted(self) -> int:
         """History up to and including this revision may be incomplete."""
@@ -142,7 +142,7 @@ class Log:
         return next(self._rows("SELECT rev, key, prev, deleted, crc, value FROM log WHERE rev = ?", (rev,)), None)
 
     def at(self, rev: int, key: str) -> Row | None:
-        """An object as it was at `rev`; None if there was none then."""
+        """An object as of revision `rev`; None if it did not exist then."""
         query = (
             "SELECT rev, key, prev, deleted, crc, value FROM log WHERE key = ? AND rev <= ? ORDER BY rev DESC LIMIT 1"
         )
@@ -150,35 +150,35 @@ class Log:
         return None if row is None or row.deleted else row
 
     def deleted_after(self, rev: int, prefix: str) -> list[str]:
-        """The keys that start with `prefix` and that somebody deleted after `rev`, in order."""
-        # The plus keeps SQLite from going through all that was ever below the prefix.
+        """The keys that start with `prefix` and were deleted after `rev`, in order."""
+        # The plus keeps SQLite from using the index on keys, which would read all history below the prefix.
         query = "SELECT DISTINCT key FROM log WHERE rev > ? AND deleted = 1 AND +key >= ? AND +key < ? ORDER BY key"
         return [key for (key,) in self._reader.execute(query, (rev, prefix, _after(prefix)))]
 
     def compact(self, rev: int) -> int:
-        """Forget rows superseded at or before `rev`. Answers how many went."""
+        """Delete the rows superseded at or before `rev`; returns their number."""
         self._db.execute("BEGIN IMMEDIATE")
-        with self._undone_on_error():
+        with self._rollback_on_error():
             self._db.execute("UPDATE meta SET value = max(value, ?) WHERE name = 'compacted'", (rev,))
-            gone = self._db.execute(
+            deleted = self._db.execute(
                 "DELETE FROM log WHERE rev <= ?1 AND (deleted = 1 OR EXISTS"
                 " (SELECT 1 FROM log AS newer WHERE newer.key = log.key AND newer.rev > log.rev AND newer.rev <= ?1))",
                 (rev,),
             ).rowcount
             self._db.execute("COMMIT")
-        return gone
+        return deleted
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database. Safe from another thread, beside a writer."""
-        self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._checkpoint_db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
-    def rewind(self) -> bool:
-        """Let the next transaction begin the write-ahead log anew; whether it will. Not beside a writer.
+    def restart_wal(self) -> bool:
+        """Let the next transaction reuse the write-ahead log from its start; returns whether it will.
 
-        Without this the file grows as long as there is always somebody writing. And where it need not grow, a commit
-        waits for the disk a fraction of the time: what is overwritten has its place there already.
+        Must not run beside a writer. Without this the file grows for as long as writes overlap. A file that does not
+        grow also makes a commit wait a fraction of the time for the disk, since its blocks are allocated already.
         """
-        busy, _, _ = self._keeper.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+        busy, _, _ = self._checkpoint_db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
         return not busy
 
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> Iterator[Row]:
@@ -197,12 +197,12 @@ _RESTORE_HINT = "restore a backup with `yard restore`, or start with another --s
 
 
 def verify(path: Path) -> int:
-    """Read every row of a log file without changing it; answers the last revision, or raises what is wrong."""
+    """Read every row of a log file without changing it; returns the last revision, or raises `StoreFileError`."""
     if not path.exists():
         raise StoreFileError(f"{path} does not exist", hint="name a file written by `yard backup`")
-    if _refuse_foreign(path):
+    if _check_header(path):
         raise StoreFileError(f"{path} is empty", hint="name a file written by `yard backup`")
-    _refuse_damaged(path)
+    _check_integrity(path)
     with _connected(f"file:{path}?mode=ro") as db:
         last = 0
         for rev, key, crc, value in db.execute("SELECT rev, key, crc, value FROM log ORDER BY rev"):
@@ -213,10 +213,10 @@ def verify(path: Path) -> int:
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """Copy a consistent state of a store into a new file; a plane that writes to the source goes on."""
+    """Copy a consistent state of a store into a new file, beside a plane that writes to the source."""
     if target.exists():
         raise StoreFileError(f"{target} exists", hint="choose another file or remove it first")
-    _refuse_foreign(source)
+    _check_header(source)
     try:
         descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
@@ -226,7 +226,7 @@ def copy_store(source: Path, target: Path) -> None:
         with _connected(f"file:{source}?mode=ro") as original, _connected(f"file:{target}?mode=rw") as copy:
             original.backup(copy)
     except sqlite3.Error as error:
-        target.unlink()  # half a store is none
+        target.unlink()  # an incomplete copy is useless
         raise StoreFileError(
             f"cannot copy {source} to {target}: {error}", hint="make room, or choose another place"
         ) from error
@@ -239,7 +239,7 @@ def _after(prefix: str) -> str:
 
 @contextmanager
 def _connected(uri: str) -> Iterator[sqlite3.Connection]:
-    """A connection that is closed at the end (sqlite3's own context manager only commits)."""
+    """A connection that is closed on exit (sqlite3's own context manager only commits)."""
     db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     try:
         yield db
@@ -247,8 +247,8 @@ def _connected(uri: str) -> Iterator[sqlite3.Connection]:
         db.close()
 
 
-def _refuse_foreign(path: Path) -> bool:
-    """Whether the file is new or empty; raises if it is not a database of ours. Reads the header only."""
+def _check_header(path: Path) -> bool:
+    """Whether the file is new or empty; raises if it is not a Torchyard store. Reads the header only."""
     try:
         with path.open("rb") as file:
             header = file.read(100)
@@ -265,7 +265,7 @@ def _refuse_foreign(path: Path) -> bool:
     application = int.from_bytes(header[68:72], "big")
     if application != APPLICATION_ID:
         raise StoreFileError(
-            f"{path} is an SQLite database of another program", hint="choose another --state directory"
+            f"{path} is the SQLite database of another program", hint="choose another --state directory"
         )
     version = int.from_bytes(header[60:64], "big")
     if version > FORMAT:
@@ -276,8 +276,8 @@ def _refuse_foreign(path: Path) -> bool:
     return False
 
 
-def _refuse_damaged(path: Path) -> None:
-    """Raise if SQLite finds the file damaged. Opens read-only, so that a damaged file stays as it is."""
+def _check_integrity(path: Path) -> None:
+    """Raise if SQLite finds the file damaged. Opens it read-only, so that a damaged file is not modified."""
     try:
         with _connected(f"file:{path}?mode=ro") as db:
             verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]

@@ -1,7 +1,8 @@
-"""The one place where objects change: compare and swap, commit, then tell the watchers.
+"""The one place where objects change: compare and swap, commit, publish to the watchers.
 
-Writes that arrive together are committed together. A write is acknowledged after its transaction; readers and
-watchers see it only then, so nothing that anybody saw can be lost. The store belongs to one event loop.
+Writes that arrive in the same iteration of the event loop are committed in one transaction. A write is acknowledged
+after its transaction, and readers and watchers see it only then, so a crash cannot take back what a client saw. The
+store belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -14,49 +15,33 @@ from collections.abc import Callable, Iterator
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
-from torchyard.api.errors import StatusError, YardError
+from torchyard.api.errors import StatusError
 from torchyard.apiserver.store.cache import Collection, Record, collection_of
+from torchyard.apiserver.store.checkpointer import Checkpointer
+from torchyard.apiserver.store.draft import Draft
+from torchyard.apiserver.store.errors import Compacted, RevisionConflict
 from torchyard.apiserver.store.log import Fsync, Log, Row
 from torchyard.apiserver.store.watch import Encoder, Filter, StoreEvent, Watcher
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02  # seconds, for each change told and each watcher of a collection, and in all
-
-
-class RevisionConflict(YardError):
-    """The object is not at the expected revision; `current` is what it is now."""
-
-    code = "RevisionConflict"
-
-    def __init__(self, key: str, current: Record | None) -> None:
-        super().__init__(f"{key} has changed")
-        self.current = current
-
-
-class Compacted(YardError):
-    """The history asked for is no longer there."""
-
-    code = "Compacted"
-
-    def __init__(self, asked: int, oldest: int) -> None:
-        super().__init__(f"too old resource version: {asked} ({oldest})")
+# Seconds that a watcher pauses for each delivered event and each watcher of its collection, and at most.
+_BATCH_PAUSE, _MAX_BATCH_PAUSE = 0.0005, 0.02
 
 
 class _Write(NamedTuple):
     key: str
-    obj: dict[str, Any]
+    draft: Draft
     expected: int
     delete: bool
-    is_own: bool
     done: asyncio.Future[Record]
 
 
-class _Prepared(NamedTuple):
+class _PreparedWrite(NamedTuple):
     write: _Write
     row: Row
     record: Record
@@ -64,7 +49,7 @@ class _Prepared(NamedTuple):
 
 
 class Store:
-    """All objects of one plane. `expected` is the revision a write replaces: 0 for an object that must be new."""
+    """All objects of one plane. `expected` is the revision that a write replaces: 0 for an object that must be new."""
 
     KEEP_SECONDS = 300.0
     KEEP_REVISIONS = 200_000
@@ -72,39 +57,38 @@ class Store:
 
     def __init__(self, path: Path, *, fsync: Fsync = "normal", clock: Callable[[], float] = time.monotonic) -> None:
         self._log = Log(path, fsync=fsync)
-        self._durable = fsync == "full"
+        self._checkpointer = Checkpointer(self._log)
+        self._waits_for_disk = fsync == "full"
         self._clock = clock
         self._collections: dict[str, Collection] = {}
         self._watchers: dict[str, set[Watcher]] = {}
         self._listeners: dict[str, list[Callable[[StoreEvent], None]]] = {}
         self._pending: list[_Write] = []
-        self._flusher: asyncio.Task[None] | None = None
-        self._scheduled = False
-        self._unsynced = 0
-        self._checkpoint: asyncio.Future[None] | None = None
-        self._is_rewind_due = False  # all but the newest changes are in the database: the log can begin anew
-        self._closed = False
+        self._commit_task: asyncio.Task[None] | None = None
+        self._is_flush_scheduled = False
+        self._is_closed = False
         self.revision = self._log.last_revision()
-        # What is there does not tell when the last object of a collection was deleted: only the log does.
-        self._loaded = self.revision
+        # The objects do not show when the last one of a collection was deleted; only the log does. So a collection
+        # counts as changed at the revision that was loaded.
+        self._loaded_revision = self.revision
         self.compacted = self._log.compacted()
-        self._marks: deque[tuple[float, int]] = deque([(clock(), self.revision)])
+        self._revision_times: deque[tuple[float, int]] = deque([(clock(), self.revision)])
         self._load()
 
     def _load(self) -> None:
-        found: dict[str, list[Record]] = {}
+        by_collection: dict[str, list[Record]] = {}
         for row in self._log.current():
-            found.setdefault(collection_of(row.key), []).append(Record(row.key, row.rev, row.value))
-        for prefix, records in found.items():
+            by_collection.setdefault(collection_of(row.key), []).append(Record(row.key, row.rev, row.value))
+        for prefix, records in by_collection.items():
             self.collection(prefix).load(records)
 
     # Reading
 
     def collection(self, prefix: str) -> Collection:
-        """The collection such as `/pods/`; empty if there is nothing in it."""
+        """A collection such as `/pods/`; empty if it holds no objects."""
         collection = self._collections.get(prefix)
         if collection is None:
-            collection = self._collections[prefix] = Collection(prefix, self._loaded)
+            collection = self._collections[prefix] = Collection(prefix, self._loaded_revision)
         return collection
 
     def get(self, key: str) -> Record | None:
@@ -115,7 +99,7 @@ class Store:
         return [collection for collection in self._collections.values() if len(collection)]
 
     def snapshot(self, rev: int, prefix: str, *, after: str = "", limit: int = -1) -> Iterator[Record]:
-        """The objects below `prefix` as they were at `rev`. Raises `Compacted` when that is forgotten."""
+        """The objects below `prefix` as of revision `rev`. Raises `Compacted` if that history is gone."""
         collection = self.collection(collection_of(prefix))
         if rev == self.revision or (collection.rev <= rev <= self.revision):
             for count, record in enumerate(collection.below(prefix, after=after)):
@@ -128,11 +112,11 @@ class Store:
         yield from islice(self._as_of(rev, prefix, after), limit if limit >= 0 else None)
 
     def _as_of(self, rev: int, prefix: str, after: str) -> Iterator[Record]:
-        """What has not changed since is in memory: only the rest costs a look into the log."""
+        """What has not changed since `rev` is in memory; only the rest is read from the log."""
         collection = self.collection(collection_of(prefix))
-        there = (record.key for record in collection.below(prefix, after=after))
-        gone = (key for key in self._log.deleted_after(rev, prefix) if key > after and collection.get(key) is None)
-        for key in merge(there, gone):
+        present = (record.key for record in collection.below(prefix, after=after))
+        deleted = (key for key in self._log.deleted_after(rev, prefix) if key > after and collection.get(key) is None)
+        for key in merge(present, deleted):
             record = collection.get(key)
             if record is not None and record.rev <= rev:
                 yield record
@@ -141,107 +125,93 @@ class Store:
 
     # Writing
 
-    def put(self, key: str, obj: dict[str, Any], *, expected: int, is_own: bool = False) -> asyncio.Future[Record]:
-        """Write an object. Awaiting gives the new record, or raises `Stale`. The store takes the object over.
+    def put(self, key: str, draft: Draft, *, expected: int) -> asyncio.Future[Record]:
+        """Write an object and own its draft. Awaiting returns the new record, or raises `RevisionConflict`."""
+        return self._submit(key, draft, expected, delete=False)
 
-        `is_own`: no part of it is a part of anything else, so that who watches here may have it to keep.
-        """
-        return self._submit(key, obj, expected, delete=False, is_own=is_own)
+    def delete(self, key: str, draft: Draft, *, expected: int) -> asyncio.Future[Record]:
+        """Remove an object; `draft` is its last state, as watchers see it."""
+        return self._submit(key, draft, expected, delete=True)
 
-    def delete(self, key: str, obj: dict[str, Any], *, expected: int) -> asyncio.Future[Record]:
-        """Remove an object; `obj` is its last state, as watchers shall see it."""
-        return self._submit(key, obj, expected, delete=True)
-
-    def _submit(
-        self, key: str, obj: dict[str, Any], expected: int, *, delete: bool, is_own: bool = False
-    ) -> asyncio.Future[Record]:
+    def _submit(self, key: str, draft: Draft, expected: int, *, delete: bool) -> asyncio.Future[Record]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Record] = loop.create_future()
-        if self._closed:
+        if self._is_closed:
             done.set_exception(StatusError(503, "ServiceUnavailable", "the server is shutting down"))
             return done
-        self._pending.append(_Write(key, obj, expected, delete, is_own, done))
-        if not self._scheduled and self._flusher is None:
-            self._scheduled = True
+        self._pending.append(_Write(key, draft, expected, delete, done))
+        if not self._is_flush_scheduled and self._commit_task is None:
+            self._is_flush_scheduled = True
             loop.call_soon(self._flush)
         return done
 
     def _flush(self) -> None:
-        """Commit everything that is waiting. Where the disk is waited for, that happens in a thread."""
-        self._scheduled = False
+        """Commit all pending writes. A commit that waits for the disk runs in a thread."""
+        self._is_flush_scheduled = False
         writes, self._pending = self._pending, []
         if not writes:
             return
         prepared = self._prepare(writes)
         if not prepared:
             return
-        in_thread = self._durable or self._is_rewind_due
+        in_thread = self._waits_for_disk or self._checkpointer.is_restart_due
         try:
-            self._log.begin(one.row for one in prepared)
+            self._log.begin(write.row for write in prepared)
             if not in_thread:
                 self._log.commit()
-        except Exception as error:  # the disk is full, or gone: every writer of the batch is told
+        except Exception as error:  # such as a full disk: every write of the batch fails
             self._fail(prepared, error)
             return
         if in_thread:
-            self._flusher = asyncio.get_running_loop().create_task(self._commit_in_thread(prepared))
+            self._commit_task = asyncio.get_running_loop().create_task(self._commit_in_thread(prepared))
         else:
             self._publish(prepared)
 
-    async def _commit_in_thread(self, prepared: list[_Prepared]) -> None:
-        """Wait for the disk in a thread, but for nothing else: each call of SQLite there queues for the interpreter."""
+    async def _commit_in_thread(self, prepared: list[_PreparedWrite]) -> None:
+        """Only the wait for the disk happens in a thread: every other SQLite call there would contend for the GIL."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._log.commit)
         except Exception as error:
             self._fail(prepared, error)
         else:
             self._publish(prepared)
-            if self._is_rewind_due:
-                await self._rewind()
+            if self._checkpointer.is_restart_due:
+                await self._checkpointer.restart_log()
         finally:
-            self._flusher = None
+            self._commit_task = None
             if self._pending:
                 self._flush()
 
-    async def _rewind(self) -> None:
-        """Use the write-ahead log's place again. While this goes on nobody writes, and what is committed is told."""
-        try:
-            done = await asyncio.get_running_loop().run_in_executor(None, self._log.rewind)
-        except Exception as error:
-            log.warning("the store's log could not be begun anew, will be tried again: %s", error)
-        else:
-            self._is_rewind_due = not done
-
-    def _prepare(self, writes: list[_Write]) -> list[_Prepared]:
-        """Compare each write with what it replaces, in order of arrival, and give it its revision."""
-        prepared: list[_Prepared] = []
-        ahead: dict[str, Record | None] = {}
+    def _prepare(self, writes: list[_Write]) -> list[_PreparedWrite]:
+        """Compare each write with what it replaces, in order of arrival, and assign its revision."""
+        prepared: list[_PreparedWrite] = []
+        uncommitted: dict[str, Record | None] = {}
         revision = self.revision
         for write in writes:
             if write.done.cancelled():
                 continue
-            current = ahead[write.key] if write.key in ahead else self.get(write.key)
+            current = uncommitted[write.key] if write.key in uncommitted else self.get(write.key)
             if (current.rev if current else 0) != write.expected:
                 write.done.set_exception(RevisionConflict(write.key, current))
                 continue
             try:
-                metadata = write.obj["metadata"]
+                obj = write.draft.obj
+                metadata = obj["metadata"]
                 metadata["resourceVersion"] = str(revision + 1)
-                # A copy: orjson's own bytes keep the buffer they grew in, two or three times their length.
-                data = bytes(memoryview(orjson.dumps(write.obj)))
+                # A copy: the bytes that orjson returns keep the buffer they grew in, two or three times their length.
+                data = bytes(memoryview(orjson.dumps(obj)))
             except (TypeError, KeyError) as error:
                 write.done.set_exception(error)
                 continue
             revision += 1
-            record = Record(
-                write.key, revision, data, metadata.get("labels") or {}, spare=write.obj if write.is_own else None
-            )
+            record = Record(write.key, revision, data, metadata.get("labels") or {}, write.draft)
             row = Row(revision, write.key, write.expected, write.delete, data)
-            prepared.append(_Prepared(write, row, record, current))
-            ahead[write.key] = None if write.delete else record
+            prepared.append(_PreparedWrite(write, row, record, current))
+            uncommitted[write.key] = None if write.delete else record
         return prepared
 
-    def _publish(self, prepared: list[_Prepared]) -> None:
+    def _publish(self, prepared: list[_PreparedWrite]) -> None:
+        size = 0
         for write, row, record, previous in prepared:
             self.revision = row.rev
             prefix = collection_of(write.key)
@@ -256,31 +226,17 @@ class Store:
                 listener(event)
             for watcher in self._watchers.get(prefix, ()):
                 watcher.offer(event)
-            record.drop_spare()
+            record.end_publication()
             if not write.done.done():
                 write.done.set_result(record)
-            self._unsynced += len(row.value)
-        if self._unsynced > self.CHECKPOINT_BYTES and self._checkpoint is None:
-            self._unsynced = 0
-            self._checkpoint = asyncio.get_running_loop().run_in_executor(None, self._log.checkpoint)
-            self._checkpoint.add_done_callback(self._checkpointed)
+            size += len(row.value)
+        self._checkpointer.committed(size, limit=self.CHECKPOINT_BYTES)
 
-    def _checkpointed(self, finished: asyncio.Future[None]) -> None:
-        self._checkpoint = None
-        if finished.cancelled():
-            return
-        if (error := finished.exception()) is not None:
-            log.warning("checkpoint of the store failed, will be tried again: %s", error)
-        else:
-            self._is_rewind_due = True
-
-    def _fail(self, prepared: list[_Prepared], error: Exception) -> None:
-        log.error("the store could not write %d change(s): %s", len(prepared), error)
-        for one in prepared:
-            if not one.write.done.done():
-                one.write.done.set_exception(
-                    StatusError(500, "StorageReadError", f"the store could not write: {error}")
-                )
+    def _fail(self, prepared: list[_PreparedWrite], error: Exception) -> None:
+        logger.error("store write failed: changes=%d error=%s", len(prepared), error)
+        for write, *_ in prepared:
+            if not write.done.done():
+                write.done.set_exception(StatusError(500, "StorageReadError", f"the store could not write: {error}"))
 
     # Watching
 
@@ -293,7 +249,7 @@ class Store:
         encoder: Encoder,
         first: Encoder | None = None,
     ) -> Watcher:
-        """Subscribe to the changes below `prefix`. `since` replays what happened after that revision."""
+        """Subscribe to the changes below `prefix`. With `since`, the changes after that revision come first."""
         watcher = Watcher(prefix, matches, encoder, first)
         if since is not None and since < self.revision:
             if since < self.compacted:
@@ -304,9 +260,9 @@ class Store:
         return watcher
 
     def listen(self, prefix: str, listener: Callable[[StoreEvent], None]) -> None:
-        """Call `listener` with every change of a collection, beginning with what is there, before anybody sees it.
+        """Call `listener` with the present objects of a collection, and then with every change before watchers see it.
 
-        The prefix "" stands for all collections.
+        The prefix "" means all collections.
         """
         for collection in [self.collection(prefix)] if prefix else self.collections():
             for record in collection.all():
@@ -317,17 +273,16 @@ class Store:
         self._watchers.get(collection_of(watcher.prefix), set()).discard(watcher)
         watcher.end()
 
-    def pause_of(self, watcher: Watcher, told: int) -> float:
-        """How long a watcher that was just told so many changes does well to wait: the more listen, the more at once.
+    def batch_pause(self, watcher: Watcher, delivered: int) -> float:
+        """How long a watcher waits after `delivered` events, so that more events share the next delivery.
 
-        To tell somebody something costs about the same for one change as for twenty. And where many come at a time,
-        many more are on their way.
+        A delivery costs about the same for one event as for twenty, and a busy collection has more events on the way.
         """
-        listening = len(self._watchers.get(collection_of(watcher.prefix), ()))
-        return min(listening * told * _PAUSE, _LONGEST_PAUSE)
+        watchers = len(self._watchers.get(collection_of(watcher.prefix), ()))
+        return min(watchers * delivered * _BATCH_PAUSE, _MAX_BATCH_PAUSE)
 
-    def watchers(self) -> int:
-        return sum(len(one) for one in self._watchers.values())
+    def watcher_count(self) -> int:
+        return sum(len(watchers) for watchers in self._watchers.values())
 
     def _history(self, since: int, prefix: str) -> Iterator[StoreEvent]:
         if self.collection(collection_of(prefix)).rev <= since:
@@ -338,33 +293,32 @@ class Store:
             record = Record(row.key, row.rev, row.value)
             yield StoreEvent("DELETED" if row.deleted else "MODIFIED" if row.prev else "ADDED", record, previous)
 
-    # Upkeep
+    # Maintenance
 
     def compact(self, *, keep_seconds: float | None = None, keep_revisions: int | None = None) -> int:
-        """Forget history older than the window. Called now and then by the server; answers how many rows went."""
+        """Remove history older than the window; returns the number of removed rows."""
         now = self._clock()
-        self._marks.append((now, self.revision))
+        self._revision_times.append((now, self.revision))
         horizon = now - (self.KEEP_SECONDS if keep_seconds is None else keep_seconds)
         target = self.revision - (self.KEEP_REVISIONS if keep_revisions is None else keep_revisions)
-        while self._marks and self._marks[0][0] <= horizon:
-            target = max(target, self._marks.popleft()[1])
-        if target <= self.compacted or self._flusher is not None:
+        while self._revision_times and self._revision_times[0][0] <= horizon:
+            target = max(target, self._revision_times.popleft()[1])
+        if target <= self.compacted or self._commit_task is not None:
             return 0
-        gone = self._log.compact(target)
+        removed = self._log.compact(target)
         self.compacted = target
-        return gone
+        return removed
 
     async def close(self) -> None:
-        """Commit what is waiting, end every watch, close the file."""
-        self._closed = True
-        while self._pending or self._flusher is not None:
-            if self._flusher is not None:
-                await self._flusher
+        """Commit what is pending, end every watch, close the file."""
+        self._is_closed = True
+        while self._pending or self._commit_task is not None:
+            if self._commit_task is not None:
+                await self._commit_task
             else:
                 self._flush()
         for watchers in list(self._watchers.values()):
             for watcher in list(watchers):
                 watcher.end()
-        if self._checkpoint is not None:
-            await asyncio.wait([self._checkpoint])
+        await self._checkpointer.close()
         self._log.close()

@@ -1,4 +1,4 @@
-"""What a watcher is told: one change of one object, and the queue in which a watcher's changes wait."""
+"""Store events (one change of one object), and the queue of events that one watcher has not taken yet."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torchyard.apiserver.store.cache import Record
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 Filter = Callable[[Record], bool]
-Encoder = Callable[[Change, Record], Any]  # an event as the watcher's client is told it: bytes, or an object
+Encoder = Callable[[Change, Record], Any]  # an event as the watcher's client receives it: bytes, or an object
 
 
 class StoreEvent:
-    """A change: `record` is the new state (for a deletion the last one), `previous` the one before."""
+    """A change: `record` is the new state (of a deletion: the last state), `previous` the state before."""
 
     __slots__ = ("_encoded", "change", "previous", "record")
 
@@ -26,8 +26,8 @@ class StoreEvent:
         self.previous = previous
         self._encoded: dict[tuple[Change, Encoder], Any] = {}
 
-    def seen_through(self, matches: Filter | None) -> Change | None:
-        """The change as a watcher with this selector sees it: an object that stops matching is gone for it."""
+    def change_for(self, matches: Filter | None) -> Change | None:
+        """The change for a watcher with this selector: an object that stops matching counts as deleted."""
         if matches is None:
             return self.change
         was = self.previous is not None and self.change != "ADDED" and matches(self.previous)
@@ -37,15 +37,15 @@ class StoreEvent:
         return "ADDED" if now else None
 
     def encoded(self, change: Change, encoder: Encoder) -> Any:
-        """What is told; encoded once for all watchers that share the encoder."""
+        """The event in bytes, or as an object; encoded once for all watchers that share the encoder."""
         key = (change, encoder)
         data = self._encoded.get(key)
         if data is None:
-            data = self._encoded[key] = encoder(change, self._shown(change))
+            data = self._encoded[key] = encoder(change, self._visible_record(change))
         return data
 
-    def _shown(self, change: Change) -> Record:
-        """Who loses sight of an object sees it last as it was, at the revision that took it away."""
+    def _visible_record(self, change: Change) -> Record:
+        """For an object that stops matching: its state before the change, at the revision of the change."""
         if change == self.change or change != "DELETED" or self.previous is None:
             return self.record
         last = self.previous.object()
@@ -54,7 +54,7 @@ class StoreEvent:
 
 
 class Watcher:
-    """One subscription. A watcher that falls too far behind is ended; its client lists or watches again."""
+    """One subscription. The store ends a watcher that falls too far behind; its client lists or watches again."""
 
     MAX_EVENTS = 20_000
     MAX_BYTES = 32 << 20
@@ -65,7 +65,7 @@ class Watcher:
         self.prefix = prefix
         self.matches = matches
         self._encoder = encoder
-        self._first = first  # for the first event only, where that is special
+        self._first = first  # replaces the encoder for the first event
         self.ended = False
         self.overrun = False
         self._queue: list[Any] = []
@@ -75,7 +75,7 @@ class Watcher:
     def offer(self, event: StoreEvent) -> None:
         if self.ended or not event.record.key.startswith(self.prefix):
             return
-        change = event.seen_through(self.matches)
+        change = event.change_for(self.matches)
         if change is None:
             return
         encoder, self._first = self._first or self._encoder, None
@@ -88,7 +88,7 @@ class Watcher:
             self._release()
 
     def end(self) -> None:
-        """No more events: what is queued is dropped if the watcher was overrun, delivered otherwise."""
+        """No more events. Queued ones are still delivered, unless the watcher was overrun."""
         self.ended = True
         if self.overrun:
             self._queue = []
@@ -105,10 +105,10 @@ class Watcher:
             finally:
                 timer.cancel()
                 self._wake = None
-        return self.left() or (None if self.ended else [])
+        return self.drain() or (None if self.ended else [])
 
-    def left(self) -> list[Any]:
-        """The queued events, of which there may be none."""
+    def drain(self) -> list[Any]:
+        """The queued events, without waiting."""
         queue, self._queue, self._bytes = self._queue, [], 0
         return queue
 

@@ -37,7 +37,7 @@ async def bind(resources: ResourceHandler, ctx: RequestContext, request: Request
         resources.registry,
         ctx,
         lambda pod: _bound(ctx, pod, binding),
-        recorded=True,
+        managed_fields_set=True,
         validate=lambda _new, _old: [],
     )
     return Response(201, orjson.dumps(CREATED))

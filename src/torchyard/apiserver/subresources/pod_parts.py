@@ -50,7 +50,7 @@ async def change_part(resources: ResourceHandler, ctx: RequestContext, request: 
             result["metadata"]["managedFields"] = sent["metadata"].get("managedFields")
             return result
 
-        record = await change(resources.registry, ctx, compute, recorded=read.type == APPLY, validate=rules)
+        record = await change(resources.registry, ctx, compute, managed_fields_set=read.type == APPLY, validate=rules)
     else:
         raise errors.method_not_allowed()
     return resources.respond(ctx, request, record)

@@ -43,7 +43,7 @@ async def scale(resources: ResourceHandler, ctx: RequestContext, request: Reques
                 return applied(ctx, read, obj, _applied_replicas(ctx, obj, read.document))
             return _rescaled(ctx, obj, patched(ctx, read, scale_of(ctx, obj), gvk=GVK, type=kind))
 
-        record = await change(registry, ctx, compute, recorded=read.type == APPLY)
+        record = await change(registry, ctx, compute, managed_fields_set=read.type == APPLY)
     else:
         raise errors.method_not_allowed()
     return _answer(ctx, record)

@@ -1,12 +1,13 @@
-"""delete: mark, wait for finalizers and grace periods, remove.
+"""delete: set the deletion timestamp, wait for finalizers and the grace period, remove.
 
-Finalizers are honoured here; who removes them is the garbage collector's, the node's or the user's business.
+The garbage collector, the node or the user removes the finalizers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from torchyard.api import errors, field_errors
 from torchyard.api.objects import Object
@@ -15,8 +16,9 @@ from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Query
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.store import RevisionConflict
-from torchyard.apiserver.verbs.create import unsaved
+from torchyard.apiserver.store.draft import Draft
+from torchyard.apiserver.store.errors import RevisionConflict
+from torchyard.apiserver.verbs.create import dry_run_record
 from torchyard.apiserver.verbs.metadata import ordered
 
 ORPHAN = "orphan"
@@ -36,14 +38,14 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What became of it: `gone`, or still there with its deletion mark."""
+    """The outcome: the object is `gone`, or it still exists with a deletion timestamp."""
 
     record: Record
     gone: bool
 
 
 def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
-    """The options of a DELETE, from its body or, as the Python clients send them, from the query."""
+    """The options of a DELETE, from its body or from the query, where Python clients put them."""
     body = body or {}
     kind = body.get("kind", "DeleteOptions")
     if kind != "DeleteOptions":
@@ -54,7 +56,7 @@ def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
     if orphan is None and "orphanDependents" in query:
         orphan = query.flag("orphanDependents")
     policy = body.get("propagationPolicy") or query.get("propagationPolicy")
-    dry = body.get("dryRun") or query.all("dryRun")
+    dry_run = body.get("dryRun") or query.all("dryRun")
     errs: list[field_errors.FieldError] = []
     if policy and orphan is not None:
         errs.append(
@@ -66,8 +68,8 @@ def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
         errs.append(
             field_errors.not_supported("propagationPolicy", policy, ["Foreground", "Background", "Orphan", "nil"])
         )
-    if any(one != "All" for one in dry):
-        errs.append(field_errors.not_supported("dryRun", dry, ["All"]))
+    if any(value != "All" for value in dry_run):
+        errs.append(field_errors.not_supported("dryRun", dry_run, ["All"]))
     if errs:
         raise errors.invalid("DeleteOptions", "meta.k8s.io", "", errs)
     return DeleteOptions(
@@ -76,21 +78,21 @@ def read_delete_options(body: Object | None, query: Query) -> DeleteOptions:
         orphan_dependents=orphan,
         uid=preconditions.get("uid") or "",
         revision=preconditions.get("resourceVersion") or "",
-        dry_run=bool(dry),
+        dry_run=bool(dry_run),
     )
 
 
 def _grace(body: Object, query: Query) -> int | None:
-    said = body.get("gracePeriodSeconds")
-    if said is None:
+    seconds = body.get("gracePeriodSeconds")
+    if seconds is None:
         return query.number("gracePeriodSeconds") if query.get("gracePeriodSeconds") else None
-    if not isinstance(said, int) or isinstance(said, bool) or not -(2**63) <= said < 2**63:
-        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {field_errors.format_value(said)}")
-    return said
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or not -(2**63) <= seconds < 2**63:
+        raise errors.bad_request(f"gracePeriodSeconds must be a whole number, not {field_errors.format_value(seconds)}")
+    return seconds
 
 
 async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions) -> Deleted:
-    """Delete the object a call names, or begin to."""
+    """Delete the requested object, or start its deletion."""
     ctx.dry_run = ctx.dry_run or options.dry_run
     key = registry.key(ctx.resource, ctx.namespace if ctx.resource.namespaced else "", ctx.name)
     while True:
@@ -101,17 +103,17 @@ async def delete(registry: Registry, ctx: RequestContext, options: DeleteOptions
         _check_preconditions(ctx, old, options)
         await registry.admission.validate(registry, ctx, "DELETE", None, old)
         new = record.object()
-        outcome = _mark(ctx, new, options)
+        outcome = _mark_deleted(ctx, new, options)
         storage = registry.catalog.storage(ctx.resource)
         new = ordered(storage, new)
         if outcome == "unchanged":
             return Deleted(record, gone=False)
         if ctx.dry_run:
-            return Deleted(unsaved(key, new), gone=outcome == "gone")
+            return Deleted(dry_run_record(key, new), gone=outcome == "gone")
         try:
             if outcome == "gone":
-                return Deleted(await registry.store.delete(key, new, expected=record.rev), gone=True)
-            return Deleted(await registry.store.put(key, new, expected=record.rev), gone=False)
+                return Deleted(await registry.store.delete(key, Draft(new), expected=record.rev), gone=True)
+            return Deleted(await registry.store.put(key, Draft(new), expected=record.rev), gone=False)
         except RevisionConflict:
             if options.revision:
                 raise ctx.conflict() from None
@@ -131,8 +133,8 @@ def _check_preconditions(ctx: RequestContext, old: Object, options: DeleteOption
         )
 
 
-def _mark(ctx: RequestContext, obj: Object, options: DeleteOptions) -> str:
-    """Change the object as a DELETE does: `gone` if nothing keeps it, `waits`, or `unchanged`."""
+def _mark_deleted(ctx: RequestContext, obj: Object, options: DeleteOptions) -> Literal["gone", "pending", "unchanged"]:
+    """Change the object as a DELETE does; `pending` if a finalizer or the grace period delays its removal."""
     strategy = ctx.resource.strategy
     metadata = obj["metadata"]
     before = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
@@ -145,36 +147,36 @@ def _mark(ctx: RequestContext, obj: Object, options: DeleteOptions) -> str:
         metadata.pop("finalizers", None)
     grace = _grace_period(obj, options) if strategy.graceful else 0
     if metadata.get("deletionTimestamp"):
-        if not _shorten(metadata, grace, ctx.now, is_asked=options.grace is not None) and grace:
+        if not _shorten(metadata, grace, ctx.now, is_explicit=options.grace is not None) and grace:
             grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
-    elif grace or finalizers or strategy.graceful or _kept_by_spec(obj):
+    elif grace or finalizers or strategy.graceful or _has_spec_finalizers(obj):
         metadata["deletionTimestamp"] = to_rfc3339(ctx.now + timedelta(seconds=grace))
         metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata:
             metadata["generation"] += 1
-    if not finalizers and not grace and not _kept_by_spec(obj):
+    if not finalizers and not grace and not _has_spec_finalizers(obj):
         return "gone"
     after = (metadata.get("deletionTimestamp"), list(metadata.get("finalizers") or ()))
-    return "unchanged" if before == after else "waits"
+    return "unchanged" if before == after else "pending"
 
 
-def _kept_by_spec(obj: Object) -> bool:
+def _has_spec_finalizers(obj: Object) -> bool:
     return bool(obj.get("kind") == "Namespace" and (obj.get("spec") or {}).get("finalizers"))
 
 
 def _grace_period(obj: Object, options: DeleteOptions) -> int:
-    """How long a pod may take to end: none if it does not run (upstream's podStrategy.CheckGracefulDelete)."""
+    """The grace period of a pod; 0 if it does not run (upstream's podStrategy.CheckGracefulDelete)."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    said = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
-    return 1 if said < 0 else int(said)
+    seconds = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+    return 1 if seconds < 0 else int(seconds)
 
 
-def _shorten(metadata: Object, grace: int, now: datetime, *, is_asked: bool) -> bool:
-    """A second DELETE may only bring the end nearer."""
+def _shorten(metadata: Object, grace: int, now: datetime, *, is_explicit: bool) -> bool:
+    """A second DELETE may only shorten the grace period."""
     current = metadata.get("deletionGracePeriodSeconds") or 0
-    if not is_asked and grace:
+    if not is_explicit and grace:
         return False
     if grace >= current:
         return False
@@ -185,7 +187,7 @@ def _shorten(metadata: Object, grace: int, now: datetime, *, is_asked: bool) -> 
 
 
 def _finalizers(present: list[str], options: DeleteOptions, default: str) -> list[str]:
-    """The finalizers after the propagation policy has had its say, by the rules of upstream's BeforeDelete."""
+    """The finalizers that follow from the propagation policy, by the rules of upstream's BeforeDelete."""
     orphan, foreground = ORPHAN in present, FOREGROUND in present
     if options.orphan_dependents is not None:
         orphan, foreground = options.orphan_dependents, False
@@ -193,9 +195,9 @@ def _finalizers(present: list[str], options: DeleteOptions, default: str) -> lis
         orphan, foreground = options.policy == "Orphan", options.policy == "Foreground"
     elif not orphan and not foreground:
         orphan = default == "Orphan"
-    kept = [one for one in present if one not in (ORPHAN, FOREGROUND)]
+    finalizers = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
     if orphan:
-        kept.append(ORPHAN)
+        finalizers.append(ORPHAN)
     if foreground:
-        kept.append(FOREGROUND)
-    return kept
+        finalizers.append(FOREGROUND)
+    return finalizers

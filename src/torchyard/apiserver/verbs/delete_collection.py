@@ -1,4 +1,4 @@
-"""deletecollection: delete what a list with the same selectors would show."""
+"""deletecollection: delete what a list with the same selectors returns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torchyard.apiserver.verbs.list import Page, list_records
 
 
 async def delete_collection(registry: Registry, ctx: RequestContext, options: DeleteOptions) -> Page:
-    """Delete each selected object; one that is gone meanwhile is as good as deleted. Answers what was there."""
+    """Delete each selected object; one that is gone already counts as deleted. Returns the selected objects."""
     page = list_records(registry, ctx)
     for record in page.records:
         namespace, name = record.key.rsplit("/", 2)[1:]
-        one = replace(ctx, namespace=namespace, name=name)
+        single = replace(ctx, namespace=namespace, name=name)
         try:
-            await delete(registry, one, options)
+            await delete(registry, single, options)
         except StatusError as error:
             if error.status != 404:
                 raise

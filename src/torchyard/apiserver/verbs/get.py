@@ -8,7 +8,7 @@ from torchyard.apiserver.store.cache import Record
 
 
 def find(registry: Registry, ctx: RequestContext) -> Record:
-    """The record of the object a call names; 404 if there is none."""
+    """The record of the requested object; 404 if it does not exist."""
     record = registry.store.get(registry.key(ctx.resource, ctx.namespace if ctx.resource.namespaced else "", ctx.name))
     if record is None:
         raise ctx.not_found()

@@ -1,4 +1,4 @@
-"""list: the objects of a resource, whole or in pages that together are one consistent snapshot."""
+"""list: the objects of a resource, whole or in pages of one consistent snapshot."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torchyard.apiserver.registry.catalog import collection_key
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.store import Compacted
+from torchyard.apiserver.store.errors import Compacted
 from torchyard.apiserver.verbs.selection import Selection, select
 
-GONE = (
+CONTINUE_EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without"
     " the continue parameter, or use the continue token in this response to retrieve the remainder of the results."
     " Continuing with the provided token results in an inconsistent list - objects that were created, modified, or"
@@ -36,7 +36,7 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class _Start:
     revision: int
-    after: str  # the last key of the page before, below the collection's prefix
+    after: str  # the last key of the previous page, without the collection's prefix
 
 
 def list_records(registry: Registry, ctx: RequestContext) -> Page:
@@ -46,12 +46,12 @@ def list_records(registry: Registry, ctx: RequestContext) -> Page:
     start = _start(registry, ctx, selection)
     try:
         return _page(registry, ctx, selection, start, limit)
-    except Compacted as gone:
+    except Compacted as error:
         if not query.get("continue"):
-            raise errors.expired(f"The resourceVersion for the provided list is too old. {gone.message}") from gone
-        # The client may go on from here, told that the rest is of another moment.
+            raise errors.expired(f"The resourceVersion for the provided list is too old. {error.message}") from error
+        # As upstream: the client may continue with this token, from a later snapshot.
         token = _token(_Start(-1, start.after))
-        raise errors.expired(GONE, continue_token=token) from gone
+        raise errors.expired(CONTINUE_EXPIRED, continue_token=token) from error
 
 
 def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: _Start, limit: int) -> Page:
@@ -63,43 +63,43 @@ def _page(registry: Registry, ctx: RequestContext, selection: Selection, start: 
         collection = registry.store.collection(prefix)
         is_whole = selection.prefix == prefix or not ctx.resource.namespaced
         return Page(collection.all() if is_whole else list(collection.below(selection.prefix)), revision)
-    found = registry.store.snapshot(revision, selection.prefix, after=after)
+    matching = registry.store.snapshot(revision, selection.prefix, after=after)
     if matches is not None:
-        found = filter(matches, found)
+        matching = filter(matches, matching)
     if not limit:
-        return Page(list(found), revision)
-    records = list(islice(found, limit + 1))
+        return Page(list(matching), revision)
+    records = list(islice(matching, limit + 1))
     if len(records) <= limit:
         return Page(records, revision)
-    # How many are left is only known without looking at every object when no selector is in the way.
-    remaining = None if matches is not None else 1 + sum(1 for _ in found)
+    # With a selector, the number of remaining objects is unknown without reading all of them.
+    remaining = None if matches is not None else 1 + sum(1 for _ in matching)
     token = _token(_Start(revision, records[limit - 1].key.removeprefix(prefix)))
     return Page(records[:limit], revision, token, remaining)
 
 
-def revision_of(said: str, field: str = "resourceVersion") -> int:
+def parse_revision(text: str, field: str = "resourceVersion") -> int:
     """A resource version as a number; 400 for anything else."""
-    if not said.isascii() or not said.isdigit():
-        error = field_errors.invalid(field, said, f'strconv.ParseUint: parsing "{said}": invalid syntax')
+    if not text.isascii() or not text.isdigit():
+        error = field_errors.invalid(field, text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
         raise errors.bad_request(str(error))
-    if len(said) > 20:
-        error = field_errors.invalid(field, said, f'strconv.ParseUint: parsing "{said}": value out of range')
+    if len(text) > 20:
+        error = field_errors.invalid(field, text, f'strconv.ParseUint: parsing "{text}": value out of range')
         raise errors.bad_request(str(error))
-    return int(said)
+    return int(text)
 
 
 def _start(registry: Registry, ctx: RequestContext, selection: Selection) -> _Start:
-    """Where a list begins: at a token, at a named revision, or now."""
+    """Where a list starts: at a continue token, at a given revision, or at the present."""
     query = ctx.query
-    said, match, token = query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue")
-    _check_match(said, match, token)
+    version, match, token = query.get("resourceVersion"), query.get("resourceVersionMatch"), query.get("continue")
+    _check_match(version, match, token)
     if token:
-        if said not in ("", "0"):
+        if version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         return _read_token(token)
-    if said in ("", "0"):
+    if version in ("", "0"):
         return _Start(-1, "")
-    revision = revision_of(said)
+    revision = parse_revision(version)
     if revision > registry.store.revision:
         raise too_large_version(revision, registry.store.revision)
     # A limit without a match rule also means "exactly" for a real server; otherwise "not older than".
@@ -107,8 +107,8 @@ def _start(registry: Registry, ctx: RequestContext, selection: Selection) -> _St
     return _Start(revision if is_exact else -1, "")
 
 
-def too_large_version(asked: int, current: int) -> errors.StatusError:
-    message = f"Too large resource version: {asked}, current: {current}"
+def too_large_version(requested: int, current: int) -> errors.StatusError:
+    message = f"Too large resource version: {requested}, current: {current}"
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
@@ -116,20 +116,20 @@ def too_large_version(asked: int, current: int) -> errors.StatusError:
     return errors.StatusError(504, "Timeout", f"Timeout: {message}", details=details, headers={"Retry-After": "1"})
 
 
-def _check_match(said: str, match: str, token: str) -> None:
+def _check_match(version: str, match: str, token: str) -> None:
     if not match:
         return
     errs: list[field_errors.FieldError] = []
     field = "resourceVersionMatch"
     if token:
         errs.append(field_errors.forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
-    if not said:
+    if not version:
         errs.append(
             field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
         )
     if match not in ("Exact", "NotOlderThan"):
         errs.append(field_errors.not_supported(field, match, ["Exact", "NotOlderThan", ""]))
-    elif match == "Exact" and said == "0":
+    elif match == "Exact" and version == "0":
         errs.append(field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     if errs:
         raise errors.invalid("ListOptions", "meta.k8s.io", "", errs)
@@ -142,10 +142,10 @@ def _token(start: _Start) -> str:
 
 def _read_token(token: str) -> _Start:
     try:
-        read = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        revision, after = int(read["rv"]), str(read["start"])
+        fields = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        revision, after = int(fields["rv"]), str(fields["start"])
     except (binascii.Error, ValueError, KeyError, TypeError):
-        raise errors.bad_request("continue key is not valid: it must be one a list answered") from None
+        raise errors.bad_request("continue key is not valid: use the token that a list returned") from None
     if not after.endswith("\0") or revision < -1:
-        raise errors.bad_request("continue key is not valid: it must be one a list answered")
+        raise errors.bad_request("continue key is not valid: use the token that a list returned")
     return _Start(revision, after.rstrip("\0"))

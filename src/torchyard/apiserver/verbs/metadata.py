@@ -1,4 +1,4 @@
-"""The parts of an object's metadata that belong to the server: names, identity, generation, deletion marks."""
+"""The parts of an object's metadata that the server sets: name, UID, generation, deletion timestamp."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from torchyard.apiserver.request.context import RequestContext
 
 
 def new_uid() -> str:
-    """A random UUID (version 4), as text: what `str(uuid4())` gives, in a fraction of its time."""
+    """A random UUID (version 4): the same as `str(uuid4())`, in a fraction of the time."""
     digits = urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def check_scope(ctx: RequestContext, obj: Object) -> None:
-    """The object must be of the URL's namespace and name; a namespace it leaves out is taken from the URL."""
+    """The object's namespace and name must match the URL; a missing namespace is taken from the URL."""
     metadata = obj.setdefault("metadata", {})
-    said = metadata.get("namespace") or ""
+    namespace = metadata.get("namespace") or ""
     if ctx.resource.namespaced:
-        if said and said != ctx.namespace:
+        if namespace and namespace != ctx.namespace:
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
         metadata["namespace"] = ctx.namespace
-    elif said:
+    elif namespace:
         metadata.pop("namespace")
     if ctx.name:
         if not metadata.get("name"):
@@ -43,12 +43,12 @@ def check_scope(ctx: RequestContext, obj: Object) -> None:
             )
 
 
-def begin_create(registry: Registry, ctx: RequestContext, obj: Object) -> bool:
-    """Set what a new object gets from the server. Answers whether its name was generated."""
+def prepare_metadata(registry: Registry, ctx: RequestContext, obj: Object) -> bool:
+    """Set what the server sets on a new object; returns whether it generated the name."""
     metadata = obj["metadata"]
-    sent = str(metadata.pop("resourceVersion", "") or "")
-    if sent.isdigit() and sent != "0":
-        # A real server answers 500 here; the fault is the client's all the same.
+    version = str(metadata.pop("resourceVersion", "") or "")
+    if version.isdigit() and version != "0":
+        # A real server returns 500 here, although the error is the client's.
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(name, None)
@@ -56,21 +56,21 @@ def begin_create(registry: Registry, ctx: RequestContext, obj: Object) -> bool:
     metadata["creationTimestamp"] = to_rfc3339(ctx.now)
     if ctx.resource.strategy.generation_fields is not None:
         metadata["generation"] = 1
-    generated = not metadata.get("name")
-    if generated:
+    is_generated = not metadata.get("name")
+    if is_generated:
         metadata.pop("name", None)
         if not metadata.get("generateName"):
             raise ctx.invalid("", [field_errors.required("metadata.name", "name or generateName is required")])
         metadata["name"] = generate_name(metadata["generateName"], registry.random)
-    # a Job writes its name into the labels of its pods
+    # after the name is known: a Job writes its name into the labels of its pods
     ctx.resource.strategy.prepare_create(obj)
-    return generated
+    return is_generated
 
 
 def carry_over(new: Object, old: Object) -> None:
-    """What a client leaves out of an update, or may not change, stays as it is.
+    """Keep what a client leaves out of an update or may not change.
 
-    A deletion mark that the client makes up is left for validation to refuse.
+    A deletion timestamp that the client invents is left for validation to reject.
     """
     metadata, before = new["metadata"], old["metadata"]
     for name in ("uid", "deletionGracePeriodSeconds"):
@@ -90,7 +90,7 @@ def bump_generation(resource: Resource, new: Object, old: Object) -> None:
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
-def _forget_empty(obj: Object, path: tuple[str, ...]) -> None:
+def _empty_to_null(obj: Object, path: tuple[str, ...]) -> None:
     *above, last = path
     for name in above:
         obj = obj.get(name) or {}
@@ -99,9 +99,9 @@ def _forget_empty(obj: Object, path: tuple[str, ...]) -> None:
 
 
 def ordered(resource: Resource, obj: Object) -> Object:
-    """The object as it is stored: kind and apiVersion first, so that the bytes of a whole collection start the same."""
+    """The object as it is stored: kind and apiVersion first, so that all objects of a collection start alike."""
     for path in resource.strategy.empty_is_null:
-        _forget_empty(obj, path)
+        _empty_to_null(obj, path)
     obj.pop("kind", None)
     obj.pop("apiVersion", None)
     return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}

@@ -1,4 +1,4 @@
-"""patch: an object changed by a description of the change. `apply` also creates what is not there."""
+"""patch: change an object by one of the four patch formats. Apply also creates an object that does not exist."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from torchyard.apiserver.patch.parse import (
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
+from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.verbs.create import create
-from torchyard.apiserver.verbs.update import change
+from torchyard.apiserver.verbs.update import change, change_draft
 
-_ABOUT_STATUS = frozenset({"apiVersion", "kind", "metadata", "status"})
-_STATUS_ALONE = frozenset({"status"})
-_OF_A_REVISION = frozenset({"metadata", "status"})
-_REVISION_ALONE = frozenset({"resourceVersion"})
+_STATUS_PATCH_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_STATUS_ONLY = frozenset({"status"})
+_METADATA_AND_STATUS = frozenset({"metadata", "status"})
+_RESOURCE_VERSION_ONLY = frozenset({"resourceVersion"})
 
 _NO_KIND = (
     "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct "
@@ -42,42 +43,41 @@ _NO_KIND = (
 
 
 async def patch(registry: Registry, ctx: RequestContext, body: bytes, content_type: str) -> tuple[Record, bool]:
-    """Answers the record and whether it is new."""
+    """Returns the record and whether it is new."""
     read = requested(ctx, body, content_type)
     if read.type == APPLY:
         return await _apply(registry, ctx, read)
-    if _is_about_status(ctx, read):
-        return await change(registry, ctx, lambda obj: _status_patched(ctx, read, obj), replaces=True), False
+    if _is_status_patch(ctx, read):
+        return await change_draft(registry, ctx, lambda obj: _patched_status(ctx, read, obj), replaces=True), False
     return await change(registry, ctx, lambda obj: patched(ctx, read, obj)), False
 
 
-def _is_about_status(ctx: RequestContext, patch: Patch) -> bool:
-    """Whether all that a patch can change in place later is the status: what merging leaves alone stays shared."""
+def _is_status_patch(ctx: RequestContext, patch: Patch) -> bool:
+    """Whether a patch affects only the status of a custom resource, so that the rest of the object can be shared."""
     is_status = ctx.resource.custom is not None and ctx.subresource == "status"
-    return is_status and patch.type == MERGE and patch.content.keys() <= _ABOUT_STATUS
+    return is_status and patch.type == MERGE and patch.content.keys() <= _STATUS_PATCH_FIELDS
 
 
-def _status_patched(ctx: RequestContext, patch: Patch, obj: Object) -> Object:
-    """What most patches of a status leave needs no look beyond the first, and so may share its parts with others."""
+def _patched_status(ctx: RequestContext, patch: Patch, obj: Object) -> Draft:
+    """Most patched statuses are normalized, and then no later step modifies them: they may share parts with `patch`."""
     read = patch.content
-    if _is_status_alone(read) and not patch.strict_errors:
+    if _has_status_only(read) and not patch.strict_errors:
         status = apply_merge_patch(obj.get("status"), read["status"], has_nulls=patch.has_nulls)
         if ctx.resource.custom.is_normalized_status(status):
-            ctx.settled = status
-            return {**obj, "metadata": obj["metadata"] | read.get("metadata", {}), "status": status}
-    ctx.settled = None
-    return patched(ctx, patch, _with_own_status(obj))
+            metadata = obj["metadata"] | read.get("metadata", {})
+            return Draft({**obj, "metadata": metadata, "status": status}, status_normalized=True)
+    return Draft(patched(ctx, patch, _with_own_status(obj)))
 
 
-def _is_status_alone(read: Object) -> bool:
-    """Whether a patch says nothing but a status, and perhaps which revision it is meant for."""
-    if read.keys() == _STATUS_ALONE:
+def _has_status_only(read: Object) -> bool:
+    """Whether a patch has nothing but a status, and perhaps the revision that it is for."""
+    if read.keys() == _STATUS_ONLY:
         return True
     metadata = read.get("metadata")
     return (
-        read.keys() == _OF_A_REVISION
+        read.keys() == _METADATA_AND_STATUS
         and metadata.__class__ is dict
-        and metadata.keys() == _REVISION_ALONE
+        and metadata.keys() == _RESOURCE_VERSION_ONLY
         and metadata["resourceVersion"].__class__ is str
     )
 
@@ -87,7 +87,7 @@ def _with_own_status(obj: Object) -> Object:
 
 
 def requested(ctx: RequestContext, body: bytes, content_type: str) -> Patch:
-    """The patch of a request, read and checked once however often it is tried."""
+    """The patch of a request, decoded and checked once for all attempts."""
     kind = patch_type(content_type, custom=ctx.resource.custom is not None)
     check_options(kind, ctx.manager, force=ctx.force if "force" in ctx.query else None)
     return read_patch(kind, body, ctx.validation)
@@ -96,7 +96,7 @@ def requested(ctx: RequestContext, body: bytes, content_type: str) -> Patch:
 def patched(
     ctx: RequestContext, patch: Patch, obj: Object, *, gvk: GroupVersionKind | None = None, type: Type | None = None
 ) -> Object:
-    """What a patch makes of an object (of the call's kind, or of `gvk`), read like something that was sent whole."""
+    """The patched object (of the request's kind, or of `gvk`), decoded like an object that was sent whole."""
     kind = type or ctx.resource.type
     assert kind is not None, f"no type for {ctx.resource.gvk}"
     return _read(ctx, patch, patch.apply_to(obj, kind), gvk or ctx.resource.gvk, kind, before=obj)
@@ -117,17 +117,17 @@ def _read(
     try:
         if ctx.resource.custom is not None and gvk == ctx.resource.gvk:
             result, unknown = _pruned(ctx, result, before or {})
-            found = [f'unknown field "{path}"' for path in unknown]
+            warnings = [f'unknown field "{path}"' for path in unknown]
         else:
-            result, found = decode(result, type)
+            result, warnings = decode(result, type)
     except DecodeError as error:
         raise patch.invalid_error(result, error.unconverted if patch.type == STRATEGIC else error.message) from None
     except StatusError as error:
-        # metadata of a custom resource that is none: a patch is told the reason, without the words around it
+        # invalid metadata of a custom resource: as upstream, a patch reports only the reason
         raise patch.invalid_error(
             result, error.message.partition(f" handled as a {gvk.kind}: ")[2] or error.message
         ) from None
-    errs = [*patch.strict_errors, *found] if ctx.validation != "Ignore" else []
+    errs = [*patch.strict_errors, *warnings] if ctx.validation != "Ignore" else []
     if errs and ctx.validation == "Strict":
         raise patch.invalid_error(result, document.strict_error(errs))
     for sentence in errs:
@@ -136,21 +136,21 @@ def _read(
 
 
 def _pruned(ctx: RequestContext, result: Object, before: Object) -> tuple[Object, list[str]]:
-    """What the schema does not name is dropped; a change of status need look only at what it touches."""
+    """Drop the fields that the schema does not specify; of a status change, only what it touches is pruned."""
     custom = ctx.resource.custom
     assert custom is not None
-    kept: Object = {}
+    unchanged: Object = {}
     if ctx.subresource == "status":
-        kept = {name: part for name, part in before.items() if name != "status" and result.get(name) is part}
-        if "metadata" in kept:
-            kept["metadata"] = dict(kept["metadata"])  # which the verbs write into
-    part = {name: value for name, value in result.items() if name not in kept}
-    unknown = custom.prune(part)
-    return {**kept, **part}, unknown
+        unchanged = {name: part for name, part in before.items() if name != "status" and result.get(name) is part}
+        if "metadata" in unchanged:
+            unchanged["metadata"] = dict(unchanged["metadata"])  # the verbs modify it
+    changed = {name: value for name, value in result.items() if name not in unchanged}
+    unknown = custom.prune(changed)
+    return {**unchanged, **changed}, unknown
 
 
 def _check_kind(patch: Patch, result: Object, gvk: GroupVersionKind) -> None:
-    """A patch may not make something else of an object. A strategic one works on the type, which has no say in it."""
+    """A patch must not change the kind. A strategic patch works on the Go type, which ignores both fields."""
     if patch.type == STRATEGIC:
         for name in ("apiVersion", "kind"):
             if not isinstance(result.get(name), str | None):
@@ -166,18 +166,18 @@ async def _apply(registry: Registry, ctx: RequestContext, patch: Patch) -> tuple
     namespace = ctx.namespace if ctx.resource.namespaced else ""
     while True:
         if ctx.subresource or registry.store.get(registry.key(ctx.resource, namespace, ctx.name)) is not None:
-            return await change(registry, ctx, lambda live: applied(ctx, patch, live), recorded=True), False
+            return await change(registry, ctx, lambda live: applied(ctx, patch, live), managed_fields_set=True), False
         try:
-            return await create(registry, ctx, applied(ctx, patch, None), recorded=True), True
+            return await create(registry, ctx, applied(ctx, patch, None), managed_fields_set=True), True
         except StatusError as error:
-            if error.reason != "AlreadyExists":  # somebody else was faster: apply on what they made
+            if error.reason != "AlreadyExists":  # created meanwhile: apply to that object
                 raise
 
 
 def applied(ctx: RequestContext, patch: Patch, live: Object | None, config: Object | None = None) -> Object:
-    """What a server-side apply makes of the object, or of nothing, managed fields included.
+    """The result of a server-side apply to `live`, or to nothing, managed fields included.
 
-    `config` is what to apply where that is not what the patch says itself.
+    `config` is the applied configuration where it is not the patch itself.
     """
     kind = ctx.resource.type
     assert kind is not None, f"no type for {ctx.resource.gvk}"

@@ -1,4 +1,4 @@
-"""Which records a list, watch or collection delete is about: namespace, label selector, field selector."""
+"""Which records a list, watch or deletecollection selects: namespace, label selector, field selector."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Selection:
 
 
 def select(ctx: RequestContext) -> Selection:
-    """Read the selectors of a call; a bad one is refused with 400 as a real server does."""
+    """Read the selectors of a request; 400 for an invalid one."""
     resource = ctx.resource
     labels = parse_labels(ctx.query.get("labelSelector"))
     fields = parse_fields(ctx.query.get("fieldSelector"))
@@ -36,7 +36,7 @@ def select(ctx: RequestContext) -> Selection:
             custom=resource.custom is not None,
             namespaced=resource.namespaced,
         )
-    if ctx.name:  # the old form: a watch of one object by its path
+    if ctx.name:  # the deprecated form: a watch of one object by its path
         fields = FieldSelector((*fields.terms, Term("metadata.name", "=", ctx.name)))
     prefix = collection_key(resource)
     if resource.namespaced:

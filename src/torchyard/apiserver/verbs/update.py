@@ -1,7 +1,7 @@
-"""update: replace an object, or a part of it, if it still is what the client saw.
+"""update: replace an object, or a part of it, if it is still at the revision that the client saw.
 
-PUT, every kind of PATCH and every writable subresource end in `change`: they differ only in how the new object is
-computed from the old one.
+PUT, every kind of PATCH and every writable subresource end in `change_draft`. They differ only in how they compute the
+new object from the old one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from torchyard.apiserver.registry.conversion import from_storage, keep, to_stora
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
-from torchyard.apiserver.store.store import RevisionConflict
-from torchyard.apiserver.verbs.create import create, record_managed, unsaved
+from torchyard.apiserver.store.draft import Draft
+from torchyard.apiserver.store.errors import RevisionConflict
+from torchyard.apiserver.verbs.create import create, dry_run_record, set_managed_fields
 from torchyard.apiserver.verbs.metadata import bump_generation, carry_over, check_scope, ordered
 
-# From the object as the client's version shows it (the compute function's own copy) to the wanted one.
+# From the stored object in the client's version, which the function owns, to the new one.
 Compute = Callable[[Object], Object]
+ComputeDraft = Callable[[Object], Draft]
+ValidateUpdate = Callable[[Object, Object], list[field_errors.FieldError]]
 
-# A change that names no revision is computed again when somebody else was faster.
+# A change that names no revision is computed again after a conflict, at most so often.
 ATTEMPTS = 100
 
 
-async def update(registry: Registry, ctx: RequestContext, obj: Object) -> tuple[Record, bool]:
-    """PUT: answers the record and whether it is new."""
+async def update(registry: Registry, ctx: RequestContext, draft: Draft) -> tuple[Record, bool]:
+    """PUT: returns the record and whether it is new."""
+    obj = draft.obj
     check_scope(ctx, obj)
     strategy = ctx.resource.strategy
     namespace = ctx.namespace if ctx.resource.namespaced else ""
@@ -38,25 +42,25 @@ async def update(registry: Registry, ctx: RequestContext, obj: Object) -> tuple[
     if record is None and strategy.create_on_update and not ctx.subresource and version in ("", "0"):
         return await create(registry, ctx, obj), True
     if record is None:
-        _check_identity(ctx, metadata, "")
+        _check_uid(ctx, metadata, "")
         raise ctx.not_found()
     if not version and not strategy.unconditional_update and not ctx.subresource:
-        _check_identity(ctx, metadata, record.object()["metadata"]["uid"])
+        _check_uid(ctx, metadata, record.object()["metadata"]["uid"])
         error = field_errors.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise ctx.invalid(ctx.name, [error])
 
-    def replaced(shown: Object) -> Object:
-        """Deep enough for another attempt: what `change` touches is the top level and the metadata."""
-        _check_identity(ctx, metadata, shown["metadata"]["uid"])
-        return {**obj, "metadata": dict(metadata)}
+    def replace(current: Object) -> Draft:
+        """Copied deep enough for another attempt: `change_draft` modifies only the top level and the metadata."""
+        _check_uid(ctx, metadata, current["metadata"]["uid"])
+        return Draft({**obj, "metadata": dict(metadata)}, status_normalized=draft.status_normalized)
 
-    return await change(registry, ctx, replaced, replaces=True), False
+    return await change_draft(registry, ctx, replace, replaces=True), False
 
 
-def _check_identity(ctx: RequestContext, metadata: Object, present: str) -> None:
-    if metadata.get("uid", present) not in ("", present):
+def _check_uid(ctx: RequestContext, metadata: Object, current: str) -> None:
+    if metadata.get("uid", current) not in ("", current):
         raise ctx.conflict(
-            f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {present}"
+            f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {current}"
         )
 
 
@@ -65,15 +69,29 @@ async def change(
     ctx: RequestContext,
     compute: Compute,
     *,
-    recorded: bool = False,
-    replaces: bool = False,
-    validate: Callable[[Object, Object], list[field_errors.FieldError]] | None = None,
+    managed_fields_set: bool = False,
+    validate: ValidateUpdate | None = None,
 ) -> Record:
-    """Read, compute, check, write; once more if somebody else wrote meanwhile and the client named no revision.
+    """`change_draft` for a function that returns a plain object."""
+    return await change_draft(
+        registry, ctx, lambda obj: Draft(compute(obj)), managed_fields_set=managed_fields_set, validate=validate
+    )
 
-    `recorded`: the computed object's managed fields are right already. `replaces`: it has no part of the old one in it
-    that would be changed in place, so that one reading of that is enough. `validate` replaces the kind's own rules, of
-    what may change and what is valid, for subresources that have theirs.
+
+async def change_draft(
+    registry: Registry,
+    ctx: RequestContext,
+    compute: ComputeDraft,
+    *,
+    managed_fields_set: bool = False,
+    replaces: bool = False,
+    validate: ValidateUpdate | None = None,
+) -> Record:
+    """Read, compute, check, write; again after a conflict if the client named no revision.
+
+    `managed_fields_set`: the computed object's managed fields are complete already. `replaces`: the computed object
+    contains no part of the old one that is modified in place, so that the record is decoded only once. `validate`
+    replaces the kind's own validation for subresources that have their own.
     """
     resource = ctx.resource
     storage = registry.catalog.storage(resource)
@@ -83,62 +101,62 @@ async def change(
         if record is None:
             raise ctx.not_found()
         old = record.object()
-        shown = old if replaces and resource is storage else from_storage(resource, storage, record.object())
+        current = old if replaces and resource is storage else from_storage(resource, storage, record.object())
         if resource.custom is not None and resource is not storage:
-            # what the client's version does not have is neither changed nor counted as a change
+            # fields that the client's version does not have are neither changed nor counted as a change
             old = to_storage(resource, storage, from_storage(resource, storage, old))
-        new = compute(shown)
-        pinned = str(new.setdefault("metadata", {}).get("resourceVersion") or "0")
-        if pinned not in ("0", str(record.rev)):
+        draft = compute(current)
+        version = str(draft.obj.setdefault("metadata", {}).get("resourceVersion") or "0")
+        if version not in ("0", str(record.rev)):
             raise ctx.conflict()
-        check_scope(ctx, new)
-        new = to_storage(resource, storage, new)
-        new = await _checked(registry, ctx, new, old, recorded=recorded, validate=validate)
+        check_scope(ctx, draft.obj)
+        if resource is not storage:
+            draft = Draft(to_storage(resource, storage, draft.obj))
+        await _admit_change(registry, ctx, draft, old, managed_fields_set=managed_fields_set, validate=validate)
+        new = draft.obj
         keep(resource, storage, new)
-        is_gone = _may_go(new)
-        if not is_gone and _unchanged(new, old):
+        is_gone = _is_removable(new)
+        if not is_gone and _is_unchanged(new, old):
             return record
-        new = ordered(storage, new)
+        new = draft.obj = ordered(storage, new)
         if ctx.dry_run:
-            return unsaved(key, new)
+            return dry_run_record(key, new)
         try:
             if is_gone:
-                return await registry.store.delete(key, new, expected=record.rev)
-            # a settled status came with the call, and all the rest from what was read for it alone
-            is_own = ctx.settled is not None and new.get("status") is ctx.settled
-            return await registry.store.put(key, new, expected=record.rev, is_own=is_own)
+                return await registry.store.delete(key, draft, expected=record.rev)
+            return await registry.store.put(key, draft, expected=record.rev)
         except RevisionConflict:
             continue
     raise ctx.conflict()
 
 
-async def _checked(
+async def _admit_change(
     registry: Registry,
     ctx: RequestContext,
-    new: Object,
+    draft: Draft,
     old: Object,
     *,
-    recorded: bool,
-    validate: Callable[[Object, Object], list[field_errors.FieldError]] | None,
-) -> Object:
+    managed_fields_set: bool,
+    validate: ValidateUpdate | None,
+) -> None:
+    """Default, validate and admit a change, in place."""
     storage = registry.catalog.storage(ctx.resource)
     strategy = ctx.resource.strategy
     is_status = ctx.subresource == "status"
     prepare = strategy.prepare_status if is_status else strategy.prepare_update
-    carry_over(new, old)
-    is_normalized = False
+    carry_over(draft.obj, old)
     if is_status and storage.custom is not None:
-        is_normalized = ctx.resource is storage and "status" in new and new["status"] is ctx.settled
-        new = _with_status_only(None if is_normalized else strategy, new, old)
+        draft.obj = _with_status_only(None if draft.status_normalized else strategy, draft.obj, old)
     else:
-        strategy.default(new)
-    if not recorded:
-        # before the kind's own rules, as upstream: what those take back is owned all the same
-        record_managed(ctx, storage, old, new)
+        strategy.default(draft.obj)
+    new = draft.obj
+    if not managed_fields_set:
+        # before the kind's own rules, as upstream: a field that those reset has an owner all the same
+        set_managed_fields(ctx, storage, old, new)
     if validate is None:
         prepare(new, old)
     if await registry.admission.mutate(registry, ctx, "UPDATE", new, old):
-        is_normalized = False
+        draft.status_normalized = False
         carry_over(new, old)
         if validate is None:
             prepare(new, old)
@@ -151,47 +169,46 @@ async def _checked(
         allocator.allocate(registry, new, old)
     errs: list[field_errors.FieldError] = []
     if not (is_status and storage.custom is not None and validate is None):
-        # the status of a custom resource comes with the metadata of before, put back by `prepare`
+        # a status change of a custom resource has its old metadata, restored by `prepare`
         errs = validate_metadata_update(
             metadata, old["metadata"], built_in=storage.custom is None and strategy.qualified_finalizers
         )
     if not ctx.trusted:
         if validate is not None:
             errs += validate(new, old)
-        elif is_normalized:
+        elif draft.status_normalized:
             errs += storage.custom.validate_status(new, old, is_normalized=True)
         else:
             errs += (strategy.validate_status if is_status else strategy.validate_update)(new, old)
     if errs:
         raise ctx.invalid(metadata["name"], errs)
-    if not is_status and _is_news(strategy, new, old):
+    if not is_status and _warns(strategy, new, old):
         for sentence in strategy.warnings(new):
             ctx.warn(sentence)
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(registry, new, old)
     await registry.admission.validate(registry, ctx, "UPDATE", new, old)
-    return new
 
 
 def _with_status_only(defaults: Strategy | None, new: Object, old: Object) -> Object:
-    """What is not its status stays what it was, whatever was sent: so nothing need look at a whole custom resource."""
-    kept = {name: part for name, part in old.items() if name not in ("metadata", "status")}
-    sent = {"status": new["status"]} if "status" in new else {}
+    """The old object with the new status and metadata, so that later steps need not walk a whole custom resource."""
+    unchanged = {name: part for name, part in old.items() if name not in ("metadata", "status")}
+    status = {"status": new["status"]} if "status" in new else {}
     if defaults is not None:
-        defaults.default(sent)
-    return {**kept, "metadata": new["metadata"], **({"status": sent["status"]} if "status" in sent else {})}
+        defaults.default(status)
+    return {**unchanged, "metadata": new["metadata"], **({"status": status["status"]} if "status" in status else {})}
 
 
-def _is_news(strategy: Strategy, new: Object, old: Object) -> bool:
-    """Whether a change is worth a warning: as upstream, only one of what the user asks for."""
+def _warns(strategy: Strategy, new: Object, old: Object) -> bool:
+    """Whether the kind's warnings are repeated: as upstream, only for a change of the desired state."""
     if not strategy.warns_on_update:
         return False
     is_same = new["metadata"].get("generation") == old["metadata"].get("generation")
     return strategy.generation_fields is None or not is_same
 
 
-def _may_go(obj: Object) -> bool:
-    """An object that waits for its finalizers goes with the last of them."""
+def _is_removable(obj: Object) -> bool:
+    """An object that is being deleted is removed with its last finalizer."""
     metadata = obj["metadata"]
     return bool(
         metadata.get("deletionTimestamp")
@@ -201,8 +218,8 @@ def _may_go(obj: Object) -> bool:
     )
 
 
-def _unchanged(new: Object, old: Object) -> bool:
-    """Whether a write would change nothing: then it is none, whatever time its managed fields carry."""
+def _is_unchanged(new: Object, old: Object) -> bool:
+    """Whether a write would change nothing but times in the managed fields; it is skipped then."""
     if {**new, "metadata": None} != {**old, "metadata": None}:
         return False
     return _same_but_managed_times(new["metadata"], old["metadata"])

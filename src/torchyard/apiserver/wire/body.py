@@ -1,4 +1,4 @@
-"""From a request's bytes to the object it means: JSON, YAML or protobuf, read the way a Go server reads it."""
+"""Decodes request bodies: JSON, YAML or protobuf, with the rules of a Go server."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torchyard.api.schema import document
 from torchyard.api.schema.builtin import type_of
 from torchyard.apiserver.patch.yaml_to_json import YamlConversionError, yaml_to_json
 from torchyard.apiserver.request.context import RequestContext
+from torchyard.apiserver.store.draft import Draft
 from torchyard.apiserver.wire import protobuf
 
 JSON = "application/json"
@@ -20,9 +21,9 @@ READABLE = (JSON, YAML, PROTOBUF)
 
 
 def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupVersionKind | None = None) -> Object:
-    """The object of a create or update, of the kind the path stands for (or `gvk`, for subresources)."""
+    """The object of a create or update, of the resource's kind (or of `gvk`, for subresources)."""
     if gvk is None and ctx.resource.custom is not None:
-        return _custom(ctx, body, content_type)
+        return _read_custom(ctx, body, content_type).obj
     wanted = gvk or ctx.resource.gvk
     kind = type_of(wanted)
     assert kind is not None, f"no type for {wanted}"
@@ -30,11 +31,18 @@ def read_object(ctx: RequestContext, body: bytes, content_type: str, gvk: GroupV
     if media == JSON:
         obj, warnings = document.read(body, wanted, kind, ctx.validation)
     else:
-        # A protobuf message cannot say what its type does not know.
+        # A protobuf message has no unknown fields.
         obj, warnings = document.read_object(parse(body, content_type, wanted), wanted, kind, ctx.validation)
     for sentence in warnings:
         ctx.warn(sentence)
     return obj
+
+
+def read_draft(ctx: RequestContext, body: bytes, content_type: str) -> Draft:
+    """The object of an update, as a draft."""
+    if ctx.resource.custom is not None:
+        return _read_custom(ctx, body, content_type)
+    return Draft(read_object(ctx, body, content_type))
 
 
 def media_type(content_type: str) -> str:
@@ -42,7 +50,7 @@ def media_type(content_type: str) -> str:
 
 
 def parse(body: bytes, content_type: str, expected: GroupVersionKind) -> Object:
-    """The document of a body, in whatever form it came."""
+    """The document of a body, in any of the readable formats."""
     media = media_type(content_type)
     if media == JSON:
         return document.parse(body, expected.kind)[0]
@@ -63,21 +71,21 @@ def parse_yaml(body: bytes) -> Any:
         raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
 
 
-def _custom(ctx: RequestContext, body: bytes, content_type: str) -> Object:
-    """An object of a custom kind: its own schema says which fields there are."""
+def _read_custom(ctx: RequestContext, body: bytes, content_type: str) -> Draft:
+    """A custom resource, pruned by its own schema."""
     resource = ctx.resource
     if media_type(content_type) == PROTOBUF:
         raise errors.unsupported_media_type((JSON, YAML))
     if media_type(content_type) == JSON:
-        obj, twice = document.read_custom(body, resource.gvk)
+        obj, duplicates = document.read_custom(body, resource.gvk)
     else:
-        obj, twice = parse(body, content_type, resource.gvk), []
+        obj, duplicates = parse(body, content_type, resource.gvk), []
         document.check_custom_kind(obj, resource.gvk)
+    normalized: Object = {}
     if ctx.subresource == "status" and resource.custom.is_normalized_status(obj.get("status")):
-        ctx.settled = obj.pop("status")
+        normalized = {"status": obj.pop("status")}  # pruning would not change it
     unknown = [f'unknown field "{path}"' for path in resource.custom.prune(obj)]
-    if ctx.settled is not None:
-        obj["status"] = ctx.settled
-    for sentence in document.judged(twice + unknown, resource.gvk, ctx.validation):
+    obj |= normalized
+    for sentence in document.judged(duplicates + unknown, resource.gvk, ctx.validation):
         ctx.warn(sentence)
-    return obj
+    return Draft(obj, status_normalized=bool(normalized))

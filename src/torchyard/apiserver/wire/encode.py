@@ -55,9 +55,9 @@ class ObjectEncoder:
         """The object in the client's version, with what a later schema says about fields it does not have."""
         return self._seen(record.object(), record)
 
-    def handed_over(self, record: Record) -> Object:
-        """The same in the client's form, and the client's to keep: see `Record.handed_over`."""
-        return self._form(self._seen(record.handed_over(), record))
+    def take(self, record: Record) -> Object:
+        """The object in the client's version and format, for a client in this process that owns it from now on."""
+        return self._form(self._seen(record.take(), record))
 
     def _seen(self, obj: Object, record: Record) -> Object:
         if self.resource is not self._storage:
@@ -91,8 +91,8 @@ class ObjectEncoder:
             return self._table([self.shown(record)], metadata, definitions=definitions)
         return orjson.dumps(self._form(self.shown(record)))
 
-    def piece(self, events: Sequence[bytes]) -> bytes:
-        """Events that are told together."""
+    def chunk(self, events: Sequence[bytes]) -> bytes:
+        """Events that are sent together."""
         return events[0] if len(events) == 1 else b"".join(events)
 
     def error(self, status: Object) -> bytes:

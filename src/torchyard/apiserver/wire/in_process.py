@@ -1,4 +1,4 @@
-"""Events for clients in this process: objects as they are, which need not be written and read in between."""
+"""Watch events for clients in this process: objects, without JSON in between."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torchyard.apiserver.wire.encode import ObjectEncoder
 
 
 class InProcessEncoder:
-    """What `ObjectEncoder` is for clients elsewhere. One for each watch: what one is given, nobody else has."""
+    """What `ObjectEncoder` is for HTTP clients. There is one for each watch, so that no two watches share an object."""
 
     def __init__(self, encoder: ObjectEncoder) -> None:
         self._encoder = encoder
 
     def event(self, change: Change, record: Record) -> Object:
-        return {"type": change, "object": self._encoder.handed_over(record)}
+        return {"type": change, "object": self._encoder.take(record)}
 
     first_event = event
 
-    def piece(self, events: list[Object]) -> list[Object]:
+    def chunk(self, events: list[Object]) -> list[Object]:
         return events
 
     def error(self, status: Object) -> Object:
         return {"type": "ERROR", "object": status}
 
     def bookmark(self, revision: int, *, annotations: dict[str, str] | None = None) -> Object:
-        read: Object = orjson.loads(self._encoder.bookmark(revision, annotations=annotations))
-        return read
+        event: Object = orjson.loads(self._encoder.bookmark(revision, annotations=annotations))
+        return event

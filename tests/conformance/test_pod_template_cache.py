@@ -14,7 +14,7 @@ from tests.conformance.objects import Object, Space, path, pod
 from tests.support.http import JSON, Answer
 from tests.support.waiting import eventually
 
-from torchyard.apiserver.verbs.pod_template_cache import LARGEST, MOST
+from torchyard.apiserver.verbs.pod_template_cache import MAX_POD_BYTES, MAX_TEMPLATES
 
 YAML = "application/yaml"
 TIMES = 3
@@ -32,7 +32,7 @@ CASES: dict[str, Object] = {
     "with limits and a command": {"container": PLAIN},
     "of a job": {"ownerReferences": [OWNER], "finalizers": ["batch.kubernetes.io/job-tracking"]},
     "with annotations": {"annotations": {"note": "x", "controller.kubernetes.io/pod-deletion-cost": "3"}},
-    "with a long note": {"annotations": {"note": "x" * LARGEST}},
+    "with a long note": {"annotations": {"note": "x" * MAX_POD_BYTES}},
     "with volumes": {
         "spec": {"volumes": [CACHE]},
         "container": {"volumeMounts": [{"name": "cache", "mountPath": "/c"}]},
@@ -184,7 +184,7 @@ def test_a_variable_defined_twice_is_told_of_unless_it_builds_on_the_first(space
 
 
 def test_more_kinds_of_pods_than_are_kept_are_made_all_the_same(space: Space) -> None:
-    for turn in [*range(MOST + 3), *range(3)]:
+    for turn in [*range(MAX_TEMPLATES + 3), *range(3)]:
         obj = pod(generateName="p-", spec={"nodeName": f"n{turn}"})
         assert send(space, obj).json["spec"]["nodeName"] == f"n{turn}"
 
