@@ -1,7 +1,7 @@
-"""The resources of the built-in kinds: what a server has before the first CustomResourceDefinition.
+"""The built-in resources: everything a server serves before the first CustomResourceDefinition.
 
-Names, verbs and subresources come from the generated table, behaviour from `api.kinds`. Nothing is decided here but
-where an object of several versions or groups is kept.
+Names, verbs and subresources come from a generated table, strategies from `api.kinds`. This module only decides in
+which group and version objects are stored when several are served.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torchyard.api.resources import Resource, Subresource
 from torchyard.api.schema.builtin import DATA, type_of
 from torchyard.api.strategy import Strategy
 
-# (group, plural) -> (group, version) its objects are kept in, where that is not the served one.
+# (group, plural) -> (group, version) in which its objects are stored, where that differs from the served one.
 STORED_IN = {
     ("events.k8s.io", "events"): ("", "v1"),
     ("autoscaling", "horizontalpodautoscalers"): ("autoscaling", "v2"),
@@ -26,7 +26,7 @@ STORED_IN = {
 
 @cache
 def builtin_resources() -> tuple[Resource, ...]:
-    """Every built-in resource; groups and versions in order of preference, resources by name."""
+    """Return every built-in resource: groups and versions in order of preference, resources by name."""
     table = orjson.loads((DATA / "resources.json").read_bytes())
     return tuple(
         resource for entry in table for resource in _version(entry["group"], entry["version"], entry["resources"])

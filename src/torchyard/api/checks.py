@@ -1,7 +1,7 @@
-"""Small checks that many kinds share, with the real API server's words for what fails.
+"""Checks that many kinds share, with kube-apiserver's messages.
 
-A check appends to `found` and returns nothing, so that a validator of a large object makes one list. Where a check is
-on the path of every pod, the caller compares first and calls only when something looks wrong.
+Each check appends to `errs`, so that the validator of a large object builds a single list. On the path of every pod
+the caller compares first and calls a check only when the value looks wrong.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ def nonnegative_fields(holder: Mapping[str, Any], fields: Iterable[str], at: str
 
 
 def report_problems(problems: Iterable[str], field: str, value: Any, errs: list[FieldError]) -> None:
-    """One fault per problem of a name."""
+    """Append one error per problem of a name."""
     errs.extend(field_errors.invalid(field, value, problem) for problem in problems)
 
 
 def required_enum(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
-    """A choice that must be made."""
+    """Require one of the allowed values."""
     if value in allowed:
         return
     errs.append(field_errors.not_supported(field, value, allowed) if value else field_errors.required(field))
 
 
 def optional_enum(value: Any, allowed: Collection[str], field: str, errs: list[FieldError]) -> None:
-    """A choice that may be left open."""
+    """Allow an absent value, or one of the allowed values."""
     if value is not None and value not in allowed:
         errs.append(field_errors.not_supported(field, value, allowed))
 
@@ -96,7 +96,7 @@ def port_number_or_name(port: int | str | None, field: str, errs: list[FieldErro
 
 
 def config_key_problems(key: str) -> list[str]:
-    """Why a key cannot be a key of a ConfigMap or a Secret."""
+    """Return why a key is not valid in a ConfigMap or a Secret."""
     problems = ["must be no more than 253 characters"] if len(key) > 253 else []
     if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
         problems.append(
@@ -123,7 +123,7 @@ def header_name(name: str, field: str, errs: list[FieldError]) -> None:
 
 
 def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address as upstream's lenient parser takes it: leading zeros are decimal, a zone is not allowed."""
+    """Parse an address as leniently as upstream does: leading zeros are decimal, zones are not allowed."""
     if "%" in text:
         return None
     try:
@@ -138,7 +138,7 @@ def parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def ip(text: str, field: str, errs: list[FieldError]) -> bool:
-    """Whether it is an address; a fault where it is not."""
+    """Return whether the text is an IP address; append an error if it is not."""
     if parse_ip(text) is not None:
         return True
     detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -157,7 +157,7 @@ def cidr(text: str, field: str, errs: list[FieldError]) -> bool:
 
 
 def non_special_ip(text: str, field: str, errs: list[FieldError]) -> None:
-    """An address that another host can reach: what endpoints and external addresses must be."""
+    """Require an address that other hosts can reach, as endpoints and external IPs must be."""
     address = parse_ip(text)
     if address is None:
         errs.append(field_errors.invalid(field, text, "must be a valid IP address"))
@@ -175,7 +175,7 @@ def non_special_ip(text: str, field: str, errs: list[FieldError]) -> None:
 
 
 def local_descending_path(path: str, field: str, errs: list[FieldError]) -> None:
-    """A path that stays below where it starts."""
+    """Require a relative path without `..`, as upstream's validateLocalDescendingPath does."""
     if path.startswith("/"):
         errs.append(field_errors.invalid(field, path, "must be a relative path"))
     no_backsteps(path, field, errs)
@@ -187,7 +187,7 @@ def no_backsteps(path: str, field: str, errs: list[FieldError]) -> None:
 
 
 def local_non_reserved_path(path: str, field: str, errs: list[FieldError]) -> None:
-    """A path in a projected volume, whose own files begin with two dots."""
+    """Require a path that does not clash with the `..data` files that a projected volume creates."""
     local_descending_path(path, field, errs)
     if path.startswith("..") and not path.startswith("../"):
         errs.append(field_errors.invalid(field, path, "must not start with '..'"))
@@ -199,7 +199,7 @@ def file_mode(mode: int | None, field: str, errs: list[FieldError]) -> None:
 
 
 def int_or_percent(value: int | str, field: str, errs: list[FieldError]) -> None:
-    """A number that is not negative, or a percentage."""
+    """Require a non-negative integer or a percentage."""
     if isinstance(value, str):
         if not _is_percent(value):
             detail = (
@@ -212,7 +212,7 @@ def int_or_percent(value: int | str, field: str, errs: list[FieldError]) -> None
 
 
 def percent_value(value: int | str) -> int:
-    """The number in `3` or `30%`; 0 for any other text."""
+    """Return the number in `3` or `30%`, and 0 for any other text."""
     if isinstance(value, str):
         return int(value[:-1]) if _is_percent(value) else 0
     return value
@@ -229,7 +229,7 @@ def user_id(value: int | None, field: str, errs: list[FieldError]) -> None:
 
 
 def domain_path(text: str, field: str, errs: list[FieldError]) -> None:
-    """A path below a domain, such as acme.io/foo."""
+    """Require a domain-prefixed path such as acme.io/foo."""
     domain, slash, path = text.partition("/")
     if not text:
         errs.append(field_errors.required(field))

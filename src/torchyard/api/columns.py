@@ -1,4 +1,4 @@
-"""The columns of `kubectl get`: what a Table response shows of a kind."""
+"""Table columns: what `kubectl get` prints of a kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; priority 1 is shown with `-o wide` only."""
+    """A table column. Columns of priority 1 appear only with `-o wide`."""
 
     name: str
     type: str = "string"
@@ -34,7 +34,7 @@ class Column:
 class Columns:
     """The columns of one kind and the function that fills a row: `cells(object, now)`.
 
-    `conditions(object)` are the row's own, for the few kinds whose rows can be done with.
+    `conditions(object)` returns the row's conditions, for the few kinds whose rows can be completed.
     """
 
     columns: tuple[Column, ...]

@@ -1,7 +1,7 @@
-"""Names and amounts of resources: what a container may ask for, what a quota may count.
+"""Names and quantities of compute resources: what a container may request and what a quota may limit.
 
-Everything here follows upstream's distinction between native resources (cpu, memory, hugepages-*, *.kubernetes.io/*),
-which may be overcommitted except huge pages, and extended ones (nvidia.com/gpu), which are whole and never are.
+This follows upstream's distinction between native resources (cpu, memory, hugepages-*, *.kubernetes.io/*), which may
+be overcommitted except for huge pages, and extended resources (nvidia.com/gpu), which are integers and may not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_native(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_extended(name: str) -> bool:
-    """Whether `name` is a resource that devices offer, such as nvidia.com/gpu."""
+    """Whether `name` is an extended resource, such as nvidia.com/gpu."""
     if is_native(name) or name.startswith("requests."):
         return False
     return not names.qualified_name_problems(f"requests.{name}")
@@ -54,7 +54,7 @@ def overcommit_allowed(name: str) -> bool:
 
 
 def is_integer_resource(name: str) -> bool:
-    """Whether only whole amounts of `name` exist."""
+    """Whether quantities of `name` must be integers."""
     return name in _COUNTED or is_extended(name)
 
 
@@ -63,7 +63,7 @@ def is_quota_name(name: str) -> bool:
 
 
 def check_name(name: str, field: str, errs: list[FieldError]) -> bool:
-    """A resource's name: a standard one, or one with a domain. Answers whether it is well-formed."""
+    """Check a resource name: a standard one, or one with a domain. Return whether it is well-formed."""
     if problems := names.qualified_name_problems(name):
         errs.extend(field_errors.invalid(field, name, problem) for problem in problems)
         return False
@@ -74,7 +74,7 @@ def check_name(name: str, field: str, errs: list[FieldError]) -> bool:
 
 
 def check_container_name(name: str, field: str, errs: list[FieldError]) -> None:
-    """A resource that a container may ask for."""
+    """Check the name of a resource that a container may request."""
     if name in _CONTAINER:
         return
     check_name(name, field, errs)
@@ -86,25 +86,25 @@ def check_container_name(name: str, field: str, errs: list[FieldError]) -> None:
 
 
 def is_pod_level(name: str) -> bool:
-    """Whether a pod may ask for `name` as a whole."""
+    """Whether `name` may be requested for the pod as a whole."""
     return name in ("cpu", "memory") or name.startswith(HUGE_PAGES)
 
 
 def check_pod_level_name(name: str, field: str, errs: list[FieldError]) -> None:
-    """A resource that a pod may ask for as a whole."""
+    """Check the name of a resource that may be requested for the pod as a whole."""
     if check_name(name, field, errs) and not is_pod_level(name):
         errs.append(field_errors.not_supported(field, name, _POD_LEVEL))
 
 
 def check_quota_name(name: str, field: str, errs: list[FieldError]) -> None:
-    """A resource that a quota may count."""
+    """Check the name of a resource that a quota may limit."""
     check_name(name, field, errs)
     if "/" not in name and not is_quota_name(name):
         errs.append(field_errors.invalid(field, name, "must be a standard resource for quota"))
 
 
 def check_quantity(name: str, amount: Quantity, field: str, errs: list[FieldError]) -> None:
-    """An amount of a resource: not negative, and whole where only whole ones exist."""
+    """Require a quantity that is not negative, and an integer where the resource requires one."""
     if amount.nano < 0:
         errs.append(field_errors.invalid(field, str(amount), names.NOT_NEGATIVE))
     if amount.milli % 1000 and is_integer_resource(name):
@@ -122,7 +122,7 @@ def _check_huge_pages(name: str, amount: Quantity, field: str, errs: list[FieldE
 
 
 def _is_fine(name: str, amount: Quantity) -> bool:
-    """Whether an amount needs no closer look: cpu and memory, and whole numbers of devices."""
+    """A cheap test for the common case: cpu and memory, and integer numbers of devices."""
     if amount.nano < 0:
         return False
     return name in _CONTAINER or (amount.nano % quantity.NANO == 0 and _is_device(name))
@@ -141,12 +141,12 @@ def check_requirements(
     claims: frozenset[str] = frozenset(),
     name_check: NameCheck = check_container_name,
 ) -> None:
-    """`resources` of a container or a pod: names, amounts, and requests within limits."""
+    """Check `resources` of a container or a pod: names, quantities, and requests within limits."""
     limits: Mapping[str, Any] = requirements.get("limits") or {}
     requests: Mapping[str, Any] = requirements.get("requests") or {}
     parse = quantity.parse
     pages = False
-    # what a container may ask for is known beforehand; a pod as a whole may ask for less, and is looked at closely
+    # all names that containers may use are known; for pod-level resources each name is checked
     quick = name_check is check_container_name
     for name, text in limits.items():
         amount = parse(text)
@@ -209,18 +209,18 @@ def _check_claims(named: list[dict[str, Any]], known: frozenset[str], at: str, e
 
 
 def check_overhead(overhead: Mapping[str, Any], at: str, errs: list[FieldError]) -> None:
-    """A runtime class's overhead is checked as if it were a container's limits."""
+    """Check the overhead of a RuntimeClass as if it were a container's limits."""
     check_requirements({"limits": overhead}, at, errs)
 
 
 def canonical_list(amounts: dict[str, Any] | None) -> None:
-    """Spell the amounts of a resource list as the server does, rounded up to thousandths."""
+    """Write the quantities of a resource list in canonical form, rounded up to milli-units."""
     if amounts:
         for name, text in amounts.items():
             amounts[name] = _in_thousandths(text if text is not None else 0)
 
 
-# The same few amounts come again and again; by type too, since 1 and 1.0 are equal.
+# The same few quantities recur. typed=True, because 1 and 1.0 are equal.
 @lru_cache(maxsize=4096, typed=True)
 def _in_thousandths(text: str | int | float) -> str:
     return str(quantity.parse(text).rounded_to_milli())

@@ -1,4 +1,4 @@
-"""Conditions of an object: found, and set so that the time changes only when the status does."""
+"""Finding and setting conditions. lastTransitionTime changes only when the status changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_true(conditions: Iterable[Object], type: str) -> bool:
 
 
 def has_true_condition(obj: Object, type: str) -> bool:
-    """Whether an object's status says so."""
+    """Whether the object's status has this condition with status True."""
     return is_true((obj.get("status") or {}).get("conditions") or (), type)
 
 
@@ -36,7 +36,7 @@ def with_condition(
     now: str,
     generation: int | None = None,
 ) -> list[Object]:
-    """The conditions with one of them set; its place stays what it was."""
+    """Return the conditions with one of them set; the order does not change."""
     updated = list(conditions)
     new: Object = {
         "type": type,

@@ -1,4 +1,4 @@
-"""What differs between two objects, for the people who are told that it must not."""
+"""The difference between two objects, for messages about fields that must not change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _MOST = 8
 
 
 def format_diff(old: Any, new: Any) -> str:
-    """One line per changed field, `- ` what was and `+ ` what would be; empty when both mean the same.
+    """Return one line per changed field, with the old value after `- ` and the new one after `+ `.
 
-    An absent field, null and an empty value are the same thing: the server writes them alike.
+    An absent field, null and an empty value are equal, because the server writes them alike. Equal objects give "".
     """
     changes = list(_walk(old, new, ""))
     lines = [f"  {path or '.'}: - {format_value(was)} + {format_value(now)}" for path, was, now in changes[:_MOST]]
@@ -23,7 +23,7 @@ def format_diff(old: Any, new: Any) -> str:
 
 
 def semantically_equal(old: Any, new: Any) -> bool:
-    """Whether two values mean the same to the server."""
+    """Whether the server treats both values as equal."""
     return next(_walk(old, new, ""), None) is None
 
 

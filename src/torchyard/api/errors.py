@@ -1,7 +1,7 @@
-"""The exception root, and the errors an API client is told about as a Kubernetes `Status`.
+"""The base exception, and the errors that an API client receives as a Kubernetes `Status`.
 
-Every error carries a short `code` for programs, a `message` for people and, where there is one, a `hint` that says
-what to do. An error is either raised or logged, never both.
+Every error has a short `code` for programs, a `message` for people and, where possible, a `hint` that says what to do.
+An error is either raised or logged, never both.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torchyard.api.field_errors import FieldError
 
 
 class YardError(Exception):
-    """Root of every error Torchyard raises on purpose."""
+    """Base of every error that Torchyard raises on purpose."""
 
     code = "Error"
     temporary = False
@@ -32,7 +32,7 @@ class YardError(Exception):
 
 
 class StatusError(YardError):
-    """A refusal with an HTTP status and a machine-readable reason: what an API client sees."""
+    """An error with an HTTP status and a machine-readable reason, as an API client receives it."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class StatusError(YardError):
         self.metadata = dict(metadata) if metadata else {}
 
     def body(self) -> dict[str, Any]:
-        """The `Status` object of this error."""
+        """Return the `Status` object of this error."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -70,7 +70,7 @@ class StatusError(YardError):
 
 
 def qualified(resource: str, group: str) -> str:
-    """`jobs.batch`, or plain `pods` in the core group: how messages name a resource."""
+    """Return the resource name as messages have it: `jobs.batch`, or `pods` in the core group."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -147,8 +147,8 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def invalid(kind: str, group: str, name: str, errs: list[FieldError]) -> StatusError:
-    """422 with one cause per fault; the message lists them all, as kubectl prints it."""
-    # the same fault found twice is two causes but one sentence, as upstream has it
+    """Return a 422 with one cause per error. The message lists all of them, as kubectl prints it."""
+    # equal errors are two causes but one sentence, as in upstream
     lines = list(dict.fromkeys(str(error) for error in errs))
     text = lines[0] if len(lines) == 1 else "[" + ", ".join(lines) + "]"
     details = _details(kind, group, name, causes=[error.cause() for error in errs])

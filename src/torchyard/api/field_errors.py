@@ -1,6 +1,6 @@
-"""One fault in one field of an object, in the words a Kubernetes API server uses for it.
+"""Errors of single fields, with kube-apiserver's messages (upstream's field.Error).
 
-A validator returns a list of faults; an empty list means valid. The field is the path a user would write:
+A validator returns a list of errors; an empty list means valid. The field is the path as a user writes it:
 `spec.containers[0].name`.
 """
 
@@ -27,7 +27,7 @@ class FieldError(NamedTuple):
 
 
 def format_value(value: Any) -> str:
-    """A value as it appears in a message: strings quoted, everything else as JSON."""
+    """Format a value for a message: strings quoted, everything else as JSON."""
     if value is None:
         return "null"
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

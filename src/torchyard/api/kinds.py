@@ -1,4 +1,4 @@
-"""What makes each built-in kind different: (group, plural) -> behaviour. A kind not here has nothing special."""
+"""The strategy of each built-in kind: (group, plural) -> Strategy. Kinds that are not listed use the base class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Manifests as people write them: YAML or JSON, one object or several; and what is wrong with one that cannot be read.
+"""Reading manifests (YAML or JSON, one or more objects) and explaining why one cannot be read.
 
-A manifest copied from a web page or a PDF often has lost its indentation. YAML then fails far from the cause, or reads
-something else; here the line that stands too far left is named.
+A manifest that was copied from a web page or a PDF has often lost its indentation. The YAML error then points far from
+the cause, or the YAML parses to something else. This module finds the line with the missing indentation.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import yaml
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
 
-# Keys that are nothing without something below them.
+# Keys that require nested content.
 _HOLDERS = {"metadata", "spec", "template", "pytorchReplicaSpecs", "Master", "Worker", "jobTemplate"}
 _KEY = re.compile(r"^(?P<indent> *)(?P<dash>- +)?(?P<key>[A-Za-z_][\w./-]*):(?P<value>.*)$")
 
 
 class ManifestError(YardError):
-    """A manifest that is no list of objects."""
+    """The text is not a list of Kubernetes objects."""
 
     code = "BadManifest"
 
 
 @dataclass(frozen=True, slots=True)
 class MisplacedLine:
-    """A line that should stand further right, and below what."""
+    """A line that lacks indentation, and the line that should contain it."""
 
     line: int
     key: str
@@ -45,7 +45,7 @@ class MisplacedLine:
 
 
 def read(text: str, origin: str) -> list[Object]:
-    """The objects of a manifest, Lists taken apart. `origin` names the file in messages."""
+    """Return the objects of a manifest, with Lists expanded. `origin` names the file in messages."""
     try:
         documents = [document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document is not None]
     except yaml.YAMLError as error:
@@ -61,7 +61,7 @@ def read(text: str, origin: str) -> list[Object]:
 
 
 def find_misplaced_lines(text: str) -> list[MisplacedLine]:
-    """The lines that stand beside what they belong under."""
+    """Return the lines that are siblings of the line that should contain them."""
     lines = [
         (number, match)
         for number, line in enumerate(text.expandtabs(2).splitlines(), 1)
@@ -79,7 +79,7 @@ def find_misplaced_lines(text: str) -> list[MisplacedLine]:
 
 
 def indentation_hint(shifts: list[MisplacedLine]) -> str:
-    """What to do about them."""
+    """Return how to fix the lines."""
     first, *others = shifts
     more = f"; the same holds for line {', '.join(str(other.line) for other in others)}" if others else ""
     return f"put {first.spaces} spaces before line {first.line} and everything that belongs to it{more}"

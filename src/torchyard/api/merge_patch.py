@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386), the other way round: what to send so that one object becomes another."""
+"""Computing a JSON merge patch (RFC 7386) from two objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torchyard.api.objects import Object
 
 
 def merge_patch(old: Object, new: Object) -> Object:
-    """What makes `new` of `old`, and nothing more. A patch cannot say null: no field of `new` may be that."""
+    """Return the smallest patch that turns `old` into `new`. `new` must not contain null, which a patch cannot express."""
     patch: Object = dict.fromkeys(old.keys() - new.keys())
     for name, after in new.items():
         before = old.get(name)

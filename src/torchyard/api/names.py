@@ -1,7 +1,7 @@
-"""What things may be called: names, labels, annotations, finalizers, owners; refusals in a real API server's words.
+"""Validation of object metadata (names, labels, annotations, finalizers, owners), with kube-apiserver's messages.
 
-`validate_metadata` runs for every object the server takes, so the happy path is one compiled pattern per string; the
-sentences are only put together when one does not match.
+`validate_metadata` runs for every object that the server accepts, so the valid case costs one compiled pattern per
+string; messages are built only on a mismatch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SUBRESOURCE_LENGTH = 256
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"
 
-# a generated name is cut to 63 characters, of which 5 are random and spell no word
+# generated names have at most 63 characters, 5 of them random; the alphabet has no vowels and so spells no words
 _RANDOM_LENGTH = 5
 _GENERATED_BASE_LENGTH = 58
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -48,7 +48,7 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 
 
 def _pattern(sentence: str, pattern: str, *examples: str) -> str:
-    """The sentence about a pattern, as upstream's `RegexError` builds it (its double space included)."""
+    """Build the message about a pattern as upstream's `RegexError` does, including its double space."""
     listed = " or ".join(f"'{example}', " for example in examples)
     return f"{sentence} (e.g. {listed}regex used for validation is '{pattern}')"
 
@@ -92,12 +92,12 @@ def _too_long(limit: int) -> str:
 
 
 def _size(text: str) -> int:
-    """Go counts bytes."""
+    """Return the length in bytes, as Go counts it."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def subdomain_problems(name: str) -> list[str]:
-    """Why `name` is no DNS-1123 subdomain; empty when it is one."""
+    """Return why `name` is not a DNS-1123 subdomain, or []."""
     if len(name) <= SUBDOMAIN_LENGTH and _is_subdomain(name):
         return []
     problems = [_too_long(SUBDOMAIN_LENGTH)] if _size(name) > SUBDOMAIN_LENGTH else []
@@ -105,7 +105,7 @@ def subdomain_problems(name: str) -> list[str]:
 
 
 def label_problems(name: str) -> list[str]:
-    """Why `name` is no DNS-1123 label; empty when it is one."""
+    """Return why `name` is not a DNS-1123 label, or []."""
     if len(name) <= LABEL_LENGTH and _is_label(name):
         return []
     problems = [_too_long(LABEL_LENGTH)] if _size(name) > LABEL_LENGTH else []
@@ -115,7 +115,7 @@ def label_problems(name: str) -> list[str]:
 
 
 def dns1035_problems(name: str) -> list[str]:
-    """Why `name` is no DNS-1035 label (what a Service must be called); empty when it is one."""
+    """Return why `name` is not a DNS-1035 label (required of Services), or []."""
     if len(name) <= LABEL_LENGTH and _is_dns1035(name):
         return []
     problems = [_too_long(LABEL_LENGTH)] if _size(name) > LABEL_LENGTH else []
@@ -123,14 +123,14 @@ def dns1035_problems(name: str) -> list[str]:
 
 
 def path_segment_problems(name: str) -> list[str]:
-    """Why `name` cannot be one segment of a URL path; empty when it can."""
+    """Return why `name` is not a valid URL path segment, or []."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
 def qualified_name_problems(name: str) -> list[str]:
-    """Why `name` is no `[prefix/]name`; empty when it is one."""
+    """Return why `name` is not a qualified name (`[prefix/]name`), or []."""
     if len(name) <= _QUALIFIED_LENGTH and is_qualified_name(name):
         return []
     return _qualified_name_problems(name)
@@ -138,7 +138,7 @@ def qualified_name_problems(name: str) -> list[str]:
 
 @lru_cache(maxsize=8192)
 def is_qualified_name(name: str) -> bool:
-    """Whether `name` is a `[prefix/]name`. The same few keys come again and again; ask only for short texts."""
+    """Whether `name` is a qualified name (`[prefix/]name`). Cached, because keys recur; call it only with short texts."""
     return not _qualified_name_problems(name)
 
 
@@ -164,7 +164,7 @@ def _qualified_name_problems(name: str) -> list[str]:
 
 
 def label_value_problems(value: str) -> list[str]:
-    """Why `value` is no label value; empty when it is one."""
+    """Return why `value` is not a label value, or []."""
     if _is_label_value(value):
         return []
     problems = [_too_long(LABEL_LENGTH)] if _size(value) > LABEL_LENGTH else []
@@ -180,14 +180,14 @@ _NAME_PROBLEMS = {
 
 
 def name_problems(name: str, rule: NameRule, *, prefix: bool = False) -> list[str]:
-    """Why `name` breaks a kind's rule. A prefix (`generateName`) may end in a dash: more letters will follow."""
+    """Return why `name` breaks a kind's name rule. A prefix (`generateName`) may end in a dash."""
     if prefix and rule != "path-segment" and len(name) > 1 and name.endswith("-"):
         name = name[:-2] + "a"
     return _NAME_PROBLEMS[rule](name)
 
 
 def generate_name(base: str, random: Random) -> str:
-    """`base` and five random letters, 63 characters at most."""
+    """Return `base` with five random characters, at most 63 in total."""
     number, letters = int(random.random() * _RANDOM_NAMES), ""
     for _ in range(_RANDOM_LENGTH):
         number, place = divmod(number, len(_ALPHABET))
@@ -196,7 +196,7 @@ def generate_name(base: str, random: Random) -> str:
 
 
 def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[FieldError]:
-    """The faults of a label map."""
+    """Validate a label map."""
     errs: list[FieldError] = []
     for key, value in (labels or {}).items():
         if len(key) > _QUALIFIED_LENGTH or not is_qualified_name(key):
@@ -207,7 +207,7 @@ def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[FieldE
 
 
 def validate_annotations(annotations: Mapping[str, str] | None, field: str) -> list[FieldError]:
-    """The faults of an annotation map: any value, but keys as labels have, in any case, and a limit on the whole."""
+    """Validate an annotation map: keys as for labels but in any case, and a limit on the total size."""
     errs: list[FieldError] = []
     size = 0
     for key, value in (annotations or {}).items():
@@ -220,7 +220,7 @@ def validate_annotations(annotations: Mapping[str, str] | None, field: str) -> l
 
 
 def validate_owners(owners: list[dict[str, Any]] | None, field: str) -> list[FieldError]:
-    """The faults of `ownerReferences`: complete, no Events, one controller at most."""
+    """Validate `ownerReferences`: complete, no Events, at most one controller."""
     errs: list[FieldError] = []
     controller = ""
     for owner in owners or ():
@@ -250,7 +250,7 @@ def validate_owners(owners: list[dict[str, Any]] | None, field: str) -> list[Fie
 
 
 def validate_finalizers(finalizers: list[str] | None, field: str) -> list[FieldError]:
-    """The faults every kind's finalizers can have."""
+    """Validate finalizers by the rules that every kind has."""
     errs: list[FieldError] = []
     for name in finalizers or ():
         errs.extend(field_errors.invalid(field, name, problem) for problem in qualified_name_problems(name))
@@ -261,7 +261,7 @@ def validate_finalizers(finalizers: list[str] | None, field: str) -> list[FieldE
 
 
 def _unqualified_finalizers(finalizers: list[str] | None, field: str) -> list[FieldError]:
-    """Built-in kinds want a domain in the name of each finalizer that is not a standard one."""
+    """Require a domain in each finalizer of a built-in kind that is not a standard one."""
     detail = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         field_errors.invalid(f"{field}[{index}]", name, detail)
@@ -271,7 +271,7 @@ def _unqualified_finalizers(finalizers: list[str] | None, field: str) -> list[Fi
 
 
 def validate_managed_fields(entries: list[dict[str, Any]] | None, field: str) -> list[FieldError]:
-    """The faults of `managedFields` as a client may send them."""
+    """Validate `managedFields` as sent by a client."""
     errs: list[FieldError] = []
     for index, entry in enumerate(entries or ()):
         at = f"{field}[{index}]"
@@ -288,7 +288,7 @@ def validate_managed_fields(entries: list[dict[str, Any]] | None, field: str) ->
 
 
 def validate_field_manager(manager: str, field: str) -> list[FieldError]:
-    """The faults of a field manager's name, in an object or as a query parameter."""
+    """Validate the name of a field manager, in an object or in a query parameter."""
     if manager.isprintable() and len(manager) <= MANAGER_LENGTH:
         return []
     errs = [field_errors.too_long(field, MANAGER_LENGTH)] if len(manager) > MANAGER_LENGTH else []
@@ -300,7 +300,7 @@ def validate_field_manager(manager: str, field: str) -> list[FieldError]:
 def validate_metadata(
     meta: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule = "subdomain", built_in: bool = True
 ) -> list[FieldError]:
-    """The faults of an object's metadata on create, its name already generated."""
+    """Validate the metadata of a new object whose name has been generated."""
     errs: list[FieldError] = []
     generated = meta.get("generateName")
     if generated:
@@ -332,7 +332,7 @@ def validate_metadata(
 
 
 def _validate_maps(meta: Mapping[str, Any]) -> list[FieldError]:
-    """What create and update check alike: labels, annotations, owners, managed fields."""
+    """Validate what create and update have in common: labels, annotations, owners, managed fields."""
     errs: list[FieldError] = []
     if labels := meta.get("labels"):
         errs += validate_labels(labels, "metadata.labels")
@@ -358,7 +358,7 @@ _IMMUTABLE_FIELDS = (
 def validate_metadata_update(
     new: Mapping[str, Any], old: Mapping[str, Any], *, built_in: bool = True
 ) -> list[FieldError]:
-    """The faults of a change of metadata. The server has filled in what the client may leave out (uid, times)."""
+    """Validate an update of metadata. The server has filled in the fields that a client may omit (uid, times)."""
     errs: list[FieldError] = []
     finalizers = new.get("finalizers") or []
     if old.get("deletionTimestamp"):
@@ -379,7 +379,7 @@ def validate_metadata_update(
         for name in _IMMUTABLE_FIELDS
         if new.get(name) != old.get(name)
     )
-    # what is the very same was judged when it came
+    # identical values were validated when they were written
     errs += _validate_maps({name: value for name, value in new.items() if value is not old.get(name)})
     if finalizers:
         errs += validate_finalizers(finalizers, "metadata.finalizers")

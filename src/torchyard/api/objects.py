@@ -1,4 +1,4 @@
-"""The type of a Kubernetes object: plain data, so that fields this version does not know survive a round trip."""
+"""The type of a Kubernetes object: a plain dict, so that unknown fields survive a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: what a server answers when `kubectl get` asks for something to print."""
+"""Table responses for `kubectl get`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _generic_cells(obj: Object, now: datetime) -> list[Cell]:
     return [name_of(obj), obj["metadata"].get("creationTimestamp")]
 
 
-# What the real server shows of a built-in kind it has no printer for, too.
+# Also what kube-apiserver returns for built-in kinds without a printer.
 GENERIC = Columns((NAME, CREATED_AT), _generic_cells)
 
 COLUMNS: dict[tuple[str, str], Columns] = {
@@ -88,12 +88,12 @@ COLUMNS: dict[tuple[str, str], Columns] = {
 
 
 def columns_of(group: str, plural: str) -> Columns:
-    """The columns of a built-in resource."""
+    """Return the columns of a built-in resource."""
     return COLUMNS.get((group, plural), GENERIC)
 
 
 def include_object(text: str) -> IncludeObject:
-    """The meaning of the `includeObject` parameter. Raises a 400 for anything unknown."""
+    """Parse the `includeObject` parameter. Raises 400 for an unknown value."""
     match text:
         case "" | "Metadata":
             return "Metadata"

@@ -1,4 +1,4 @@
-"""Cluster roles that are made of others."""
+"""Aggregated ClusterRoles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api.selectors.labels import from_object
 
 
 def aggregated_rules(role: Object, roles: Iterable[Object]) -> list[Object]:
-    """A ClusterRole's own rules, or the union of those of the roles its aggregationRule selects."""
+    """Return the role's own rules, or the union of the rules of all roles that its aggregationRule selects."""
     return _rules_below(role, sorted(roles, key=lambda role: str(role["metadata"]["name"])), frozenset())
 
 

@@ -1,4 +1,4 @@
-"""`kubectl get` for rules: role bindings, admission, certificates, aggregated APIs, flow control."""
+"""Table columns of role bindings, admission configuration, certificate requests, APIServices and flow control."""
 
 from __future__ import annotations
 

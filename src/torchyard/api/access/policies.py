@@ -1,4 +1,4 @@
-"""What is valid in admission policies and their bindings. Whether an expression compiles is told by who runs it."""
+"""Validation of admission policies and their bindings. The API server compiles the expressions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Flow control and certificate requests.
+"""Strategies of flow control and of certificate requests.
 
-These kinds are kept for clients that bring them along; nothing here enforces them, so they are checked for form only.
+The server stores these kinds for clients that use them but does not act on them, so only their form is validated.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CertificateSigningRequestStrategy(StatusSubresourceStrategy):
     generation_fields = None
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        # who asks for what never changes
+        # the requester and the request never change
         super().prepare_update(new, old)
         new["spec"] = old.get("spec")
 

@@ -1,4 +1,4 @@
-"""The behaviour of roles and bindings."""
+"""Strategies of roles and role bindings."""
 
 from __future__ import annotations
 

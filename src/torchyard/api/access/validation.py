@@ -1,4 +1,4 @@
-"""What is valid in roles and bindings, and what of them may change."""
+"""Validation of roles and role bindings on create and update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 def default_binding(binding: Object) -> None:
-    """Users and groups, and the role, belong to the group of roles itself."""
+    """Set the API group of the subjects and of the role reference where it is missing."""
     role = binding.get("roleRef")
     if role is not None and not role.get("apiGroup"):
         role["apiGroup"] = GROUP

@@ -1,4 +1,4 @@
-"""What is valid in webhook configurations and aggregated APIs."""
+"""Validation of webhook configurations and APIServices."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _check_resources(resources: list[str], at: str, errs: list[FieldError]) -> N
         if not resource:
             errs.append(field_errors.required(field))
         elif slash:
-            # what came before says this already
+            # an earlier entry already covers this one
             wider = next((pattern for pattern in (f"{name}/*", f"*/{part}") if pattern in resources[:index]), "")
             if wider:
                 detail = f"if '{wider}' is present, must not specify {resource}"
@@ -182,7 +182,7 @@ def _check_path(path: str, field: str, errs: list[FieldError]) -> None:
 
 
 def check_conditions(conditions: list[Object], at: str, errs: list[FieldError]) -> None:
-    """Names and presence; whether an expression compiles is found out where it is run."""
+    """Check that match conditions have names and expressions. The API server compiles the expressions."""
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         name = condition.get("name") or ""

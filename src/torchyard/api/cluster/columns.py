@@ -1,4 +1,4 @@
-"""`kubectl get` for nodes, namespaces, events, and the small kinds every cluster has."""
+"""Table columns of nodes, namespaces, events and the small core kinds."""
 
 from __future__ import annotations
 

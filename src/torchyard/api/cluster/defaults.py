@@ -1,4 +1,4 @@
-"""What the server fills in where namespaces, nodes, secrets and the small kinds say nothing."""
+"""Defaults of namespaces, nodes, secrets and the small core kinds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torchyard.api.compute_resources import canonical_list
 from torchyard.api.objects import Object
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-# what a node's info holds: all of it is written, even where nothing is known
+# all fields of nodeInfo are written, even if they are empty
 _NODE_INFO = (
     "machineID",
     "systemUUID",
@@ -24,7 +24,7 @@ _NODE_INFO = (
 
 
 def default_namespace(namespace: Object) -> None:
-    """Every namespace can be selected by its name."""
+    """Label the namespace with its name, so that selectors can match it."""
     status = namespace.setdefault("status", {})
     if not status.get("phase"):
         status["phase"] = "Active"
@@ -41,7 +41,7 @@ def default_node(node: Object) -> None:
     canonical_list(status.get("allocatable"))
     if status.get("capacity") and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
-    # podCIDR is the first of podCIDRs, and wins
+    # podCIDR takes precedence over podCIDRs[0]
     first, ranges = spec.get("podCIDR"), spec.get("podCIDRs") or []
     if first and (not ranges or ranges[0] != first):
         spec["podCIDRs"] = [first]
@@ -55,7 +55,7 @@ def default_node(node: Object) -> None:
 
 
 def default_secret(secret: Object) -> None:
-    """`stringData` is a way of writing `data` that is never read back."""
+    """Merge the write-only `stringData` into `data`."""
     plain = secret.pop("stringData", None)
     if plain:
         encoded = {key: base64.b64encode(text.encode()).decode() for key, text in plain.items()}

@@ -1,4 +1,4 @@
-"""The behaviour of namespaces, nodes, secrets and the small kinds every cluster has."""
+"""Strategies of namespaces, nodes, secrets and the small core kinds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamespaceStrategy(StatusSubresourceStrategy):
         defaults.default_namespace(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        """The finalizer in the spec keeps the namespace until all in it is gone."""
+        """Add the `kubernetes` finalizer, which keeps the namespace until its content is deleted."""
         defaults.default_namespace(obj)
         obj["status"] = {"phase": "Active"}
         spec = obj.get("spec") or {}
@@ -30,7 +30,7 @@ class NamespaceStrategy(StatusSubresourceStrategy):
         obj["spec"] = {**spec, "finalizers": finalizers}
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        # finalizers of the spec have an endpoint of their own
+        # spec.finalizers change only through the finalize subresource
         new["spec"] = old.get("spec") or {}
         super().prepare_update(new, old)
 
@@ -58,7 +58,7 @@ class NodeStrategy(StatusSubresourceStrategy):
         defaults.default_node(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        """A node may bring its status along: it registers itself."""
+        """Keep the status: a node registers itself with one."""
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validation.validate_node(obj)
@@ -84,7 +84,7 @@ class ServiceAccountStrategy(Strategy):
     generation_fields = None
 
     def prepare_create(self, obj: Object) -> None:
-        """Of a secret only its name counts."""
+        """Keep only the names of secrets."""
         if obj.get("secrets"):
             obj["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in obj["secrets"]]
 
@@ -109,7 +109,7 @@ class SecretStrategy(Strategy):
         defaults.default_secret(obj)
 
     def prepare_update(self, new: Object, old: Object) -> None:
-        # an old client that does not know types means the one that is there
+        # a client that predates secret types keeps the current type
         if new.get("type") == "Opaque" and not old.get("type"):
             new["type"] = old.get("type")
 
@@ -130,7 +130,7 @@ class LeaseStrategy(Strategy):
     generation_fields = None
 
     def prepare_create(self, obj: Object) -> None:
-        # behind a feature that Kubernetes 1.34 leaves off
+        # behind a feature gate that Kubernetes 1.34 disables by default
         for name in ("strategy", "preferredHolder"):
             (obj.get("spec") or {}).pop(name, None)
 
@@ -174,6 +174,6 @@ class RuntimeClassStrategy(Strategy):
 
 
 class PlainStrategy(Strategy):
-    """A kind that is kept as it is written and has no generation."""
+    """A kind that is stored as written and has no generation."""
 
     generation_fields = None

@@ -1,4 +1,4 @@
-"""What is valid in namespaces, nodes, secrets and the small kinds, and what of them may change."""
+"""Validation of namespaces, nodes, secrets and the small core kinds on create and update."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _check_node_amounts(status: Object, errs: list[FieldError]) -> None:
 
 
 def validate_node_update(new: Object, old: Object) -> list[FieldError]:
-    """A change by the main endpoint; what is wrong with taints and amounts is told twice, as upstream does."""
+    """Validate an update. Errors of taints and of quantities are reported twice, as upstream reports them."""
     return validate_node(new) + validate_node_status(new, old)
 
 
@@ -121,7 +121,7 @@ def validate_config_map(config_map: Object) -> list[FieldError]:
         _check_key(key, f"binaryData[{key}]", errs)
         size += len(text) * 3 // 4 - text.count("=")
     if size > MAX_SIZE:
-        # the whole object is meant
+        # the error concerns the whole object
         errs.append(field_errors.too_long("[]", MAX_SIZE))
     return errs
 
@@ -193,7 +193,7 @@ _JSON_KINDS = {list: "array", str: "string", bool: "bool", int: "number", float:
 
 
 def _json_problem(content: bytes) -> str:
-    """Why something is no JSON object, in Go's words for the common cases."""
+    """Return why the content is not a JSON object, with Go's messages for the common cases."""
     text = content.decode(errors="replace")
     if not text.strip():
         return "unexpected end of JSON input"

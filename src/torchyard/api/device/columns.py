@@ -1,4 +1,4 @@
-"""`kubectl get` for dynamic resource allocation (resource.k8s.io)."""
+"""Table columns of the kinds of resource.k8s.io."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The behaviour of the kinds of resource.k8s.io: kept for clients that bring them, allocated by nobody here."""
+"""Strategies of the kinds of resource.k8s.io. The server stores them for clients; nothing allocates devices by them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DeviceClassStrategy(Strategy):
     returns_deleted = True
 
     def prepare_create(self, obj: Object) -> None:
-        # behind a feature that Kubernetes 1.34 leaves off
+        # behind a feature gate that Kubernetes 1.34 disables by default
         (obj.get("spec") or {}).pop("extendedResourceName", None)
 
     def prepare_update(self, new: Object, old: Object) -> None:

@@ -1,4 +1,4 @@
-"""The behaviour of events, in both of their groups."""
+"""Strategies of events in both API groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api.strategy import Strategy
 
 
 def _about(obj: Object, field: str) -> dict[str, str]:
-    """The selectable fields of the object an event is about. The event itself is as it is kept, in core/v1."""
+    """Return the selectable fields of the object that an event is about. The event has its stored form, core/v1."""
     involved = obj.get("involvedObject") or {}
     names = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
     return {f"{field}.{name}": involved.get(name) or "" for name in names}
@@ -38,7 +38,7 @@ class EventStrategy(Strategy):
 
 
 class EventsV1Strategy(EventStrategy):
-    """The same objects by the names of events.k8s.io."""
+    """Events with the field names of events.k8s.io/v1."""
 
     qualified_finalizers = True
 

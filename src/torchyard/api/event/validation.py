@@ -1,4 +1,4 @@
-"""What is valid in an event. Events with an eventTime are the newer kind and must say more."""
+"""Validation of events. Events with an eventTime have the newer form, which requires more fields."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_MATCH = "does not match event.namespace"
 
 
 def default_event(event: Object) -> None:
-    """What Go writes even where it is empty, because clients in typed languages count on it."""
+    """Write the fields that Go writes even if they are empty; clients in typed languages rely on them."""
     event.setdefault("source", {})
     for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
         event.setdefault(name, None)
@@ -33,7 +33,7 @@ def default_event(event: Object) -> None:
 
 
 def validate_new_event(event: Object) -> list[FieldError]:
-    """An event posted as events.k8s.io/v1 (and kept as core/v1): it must be of the newer kind in every respect."""
+    """Validate an event created through events.k8s.io/v1, which must have every field of the newer form."""
     errs = validate_event(event, reporter_field="reportingController")
     if not event.get("eventTime"):
         errs.append(field_errors.required("eventTime"))
@@ -46,7 +46,7 @@ def validate_new_event(event: Object) -> list[FieldError]:
 
 
 def validate_new_event_update(new: Object, old: Object) -> list[FieldError]:
-    """A change by way of events.k8s.io/v1: only the series goes on."""
+    """Validate an update through events.k8s.io/v1: only the series may change."""
     errs = validate_event(new, reporter_field="reportingController")
     for name in _FIXED:
         field = "reportingController" if name == "reportingComponent" else name

@@ -1,4 +1,4 @@
-"""`kubectl get jobs` and `kubectl get cronjobs`."""
+"""Table columns of Jobs and CronJobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every event of a CronJob, each once, in the words of kube-controller-manager."""
+"""Reasons and messages of CronJob events, as kube-controller-manager writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server fills in where a Job or a CronJob says nothing."""
+"""Defaults of Jobs and CronJobs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def default_job(job: Object) -> None:
     default_template(spec.setdefault("template", {}))
     own = spec["template"]["metadata"].get("labels")
     if own and not job["metadata"].get("labels"):
-        # One and the same object, as upstream shares its map: what the template gets when the Job is created, it gets.
+        # Both share one map, as in upstream: a label that is added to the template on create also appears here.
         job["metadata"]["labels"] = own
-    # neither said: one pod that must succeed; only parallelism said: a work queue, whose completions stay open
+    # neither is set: one pod must succeed; only parallelism is set: a work queue without a fixed number of completions
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     if spec.get("parallelism") is None:
@@ -41,7 +41,7 @@ def default_failure_policy(spec: Object) -> None:
 
 
 def generate_selector(job: Object) -> None:
-    """Select the Job's pods by its uid, and label them so. What the user wrote stays, and is refused if it clashes."""
+    """Select the Job's pods by its uid and label them. User-written values stay, and validation rejects a conflict."""
     spec, meta = job["spec"], job["metadata"]
     template = spec["template"].setdefault("metadata", {})
     own = dict(template.get("labels") or {})

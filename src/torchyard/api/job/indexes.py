@@ -1,4 +1,4 @@
-"""Sets of completion indexes as a Job writes them: `1,3-5,7`."""
+"""Parser of completion index sets such as `1,3-5,7`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from torchyard.api.errors import YardError
 
 
 class IndexesError(YardError):
-    """A text that is no set of indexes."""
+    """The text is not a valid set of indexes."""
 
     code = "BadIndexes"
 
 
 def parse_interval(text: str, completions: int) -> tuple[int, int]:
-    """The first and last index of `3` or `3-5`."""
+    """Return the first and last index of `3` or `3-5`."""
     limits = text.split("-")
     if len(limits) > 2:
         raise IndexesError(
@@ -38,7 +38,7 @@ def _index(text: str, completions: int) -> int:
 
 
 def count_indexes(text: str, completions: int) -> int:
-    """How many indexes a text names; they must be in order and below `completions`."""
+    """Count the indexes of a text; they must be sorted and below `completions`."""
     total = 0
     previous: int | None = None
     for part in text.split(",") if text else ():
@@ -56,12 +56,12 @@ def _intervals(text: str, completions: int) -> list[tuple[int, int]]:
         try:
             intervals.append(parse_interval(part, completions))
         except IndexesError:
-            continue  # told where the format is checked
+            continue  # the format check reports this
     return intervals
 
 
 def first_overlap(text: str, other: str, completions: int) -> int | None:
-    """The lowest index that both texts name, if any."""
+    """Return the lowest index that both texts contain, if any."""
     left, right = _intervals(text, completions), _intervals(other, completions)
     at = 0
     for first, last in left:

@@ -1,4 +1,4 @@
-"""The labels, annotations and finalizers of a Job's pods, each once."""
+"""Labels, annotations and finalizers of a Job's pods."""
 
 from __future__ import annotations
 

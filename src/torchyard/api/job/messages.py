@@ -1,4 +1,4 @@
-"""Every condition, reason, message and event of a Job, each once, in the words of kube-controller-manager."""
+"""Conditions, reasons, messages and events of a Job, as kube-controller-manager writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a Job counts as failed or done beyond plain counting: podFailurePolicy and successPolicy."""
+"""Validation of podFailurePolicy and successPolicy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule of a CronJob: five fields, or a word such as `@hourly`, read into the numbers they stand for."""
+"""Parser of CronJob schedules: five fields, or a macro such as `@hourly`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS = {
 
 
 class ScheduleError(YardError):
-    """A text that is no schedule, in the words of the library that upstream uses."""
+    """The text is not a valid schedule. The message is that of the library that upstream uses."""
 
     code = "BadSchedule"
 
@@ -47,9 +47,9 @@ class Schedule:
     days: frozenset[int] = frozenset()
     months: frozenset[int] = frozenset()
     weekdays: frozenset[int] = frozenset()  # Sunday is 0
-    # Days of the month and of the week: both must fit if one of them is a star, else either.
+    # With a star in the day of month or the day of week, both fields must match; otherwise one match is enough.
     needs_both_days: bool = True
-    every: timedelta | None = None  # `@every 90s`, and nothing else then
+    every: timedelta | None = None  # set for `@every 90s`; the other fields are unused then
 
 
 def parse_schedule(schedule: str) -> Schedule:
@@ -71,7 +71,7 @@ def parse_schedule(schedule: str) -> Schedule:
 
 
 def schedule_problem(schedule: str) -> str:
-    """What is wrong with a schedule; empty when nothing is."""
+    """Return what is wrong with a schedule, or ""."""
     try:
         parse_schedule(schedule)
     except ScheduleError as error:
@@ -88,7 +88,7 @@ def _every(text: str) -> timedelta:
 
 
 def _field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[frozenset[int], bool]:
-    """The numbers of a field, and whether a star is among its parts."""
+    """Return the numbers of a field, and whether one of its parts is a star."""
     numbers: set[int] = set()
     has_star = False
     for part in text.split(","):

@@ -1,7 +1,7 @@
-"""What a Job's status may say, and how it may change: finished jobs stay finished, counters never fall.
+"""Validation of Job status updates: finished jobs stay finished, counters never decrease.
 
-Upstream tightened these rules when other controllers than its own were allowed to run Jobs. A rule is applied only
-where the write changes what it is about, so that an old status that breaks it can still be corrected elsewhere.
+Upstream added these rules when it allowed controllers other than its own to run Jobs. A rule applies only if the
+update changes the fields it concerns, so that other fields of an invalid status can still be corrected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TERMINAL = ("Failed", "Complete", "FailureTarget")
 
 
 def is_true(status: Object, kind: str) -> bool:
-    """Whether a condition is there and true."""
+    """Whether the condition exists and is true."""
     return any(
         condition.get("type") == kind and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
@@ -34,12 +34,12 @@ def is_finished(status: Object) -> bool:
 
 
 def _refuse(field: str, detail: str, errs: list[FieldError]) -> None:
-    """A fault of the conditions as a whole: the value is left out, as upstream does."""
+    """Append an error about the conditions as a whole, without the value, as upstream does."""
     errs.append(FieldError("FieldValueInvalid", f"status.{field}", f"Invalid value: {detail}"))
 
 
 def validate_job_status(new: Object, old: Object) -> list[FieldError]:
-    """The faults of a change of a Job's status."""
+    """Validate a status update of a Job."""
     status, before, spec = new.get("status") or {}, old.get("status") or {}, new["spec"]
     errs: list[FieldError] = []
     checks.nonnegative_fields(status, ("active", "succeeded", "failed", "ready", "terminating"), "status", errs)
@@ -184,7 +184,7 @@ def _check_transition(status: Object, before: Object, spec: Object, errs: list[F
     if end and end_before and end != end_before:
         errs.append(field_errors.invalid("status.completionTime", end, "completionTime cannot be mutated"))
     start_before = before.get("startTime")
-    # A job that goes on begins anew; the write that says so is the only one that may change when it started.
+    # A resumed job starts anew: this is the only update that may change startTime.
     goes_on = is_true(before, "Suspended") and _is_false(status, "Suspended")
     if start_before and status.get("startTime") != start_before and not spec.get("suspend") and not goes_on:
         errs.append(field_errors.required("status.startTime", "startTime cannot be removed for unsuspended job"))

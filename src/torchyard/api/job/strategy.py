@@ -1,4 +1,4 @@
-"""The behaviour of Job and CronJob."""
+"""Strategies of Job and CronJob."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class JobStrategy(StatusSubresourceStrategy):
         default_job(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        """Needs `metadata.uid`, by which the Job selects its pods."""
+        """Generate the selector. Requires `metadata.uid`, by which the Job selects its pods."""
         super().prepare_create(obj)
         drop_disabled_fields(obj["spec"]["template"]["spec"])
         template = obj["spec"]["template"]["metadata"]
@@ -51,7 +51,7 @@ class JobStrategy(StatusSubresourceStrategy):
         if not obj["spec"].get("manualSelector"):
             generate_selector(obj)
         own = template.get("labels")
-        # what was generated from a bad name is told about once, in the template
+        # labels derived from an invalid name are reported once, in the template
         if taken_over and own and not names.validate_labels(own, ""):
             obj["metadata"]["labels"] = dict(own)
 

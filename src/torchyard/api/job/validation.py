@@ -1,4 +1,4 @@
-"""What is valid in a Job and in a CronJob, and what of them may change."""
+"""Validation of Jobs and CronJobs on create and update."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _is_zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
 
 
 def validate_job(job: Object) -> list[FieldError]:
-    """The faults of a Job as it is created, its selector generated."""
+    """Validate a new Job whose selector has been generated."""
     errs: list[FieldError] = []
     spec, meta = job["spec"], job["metadata"]
     if not spec.get("manualSelector") and spec.get("selector") is not None:
@@ -34,7 +34,7 @@ def validate_job(job: Object) -> list[FieldError]:
     _check_whole_spec(spec, errs)
     completions = spec.get("completions") or 0
     if spec.get("completionMode") == "Indexed" and completions > 0:
-        # the last pod's hostname is its name and its index
+        # the hostname of the last pod consists of the job's name and the index
         last = f"{meta.get('name')}-{completions - 1}"
         if names.label_problems(last):
             detail = f"will not able to create pod with invalid DNS label: {last}"
@@ -64,7 +64,7 @@ def _check_generated(spec: Object, meta: Object, errs: list[FieldError]) -> None
 
 
 def _matches(selector: Object | None, own: dict[str, str]) -> bool:
-    """Whether a selector, as far as it can be understood, selects these labels."""
+    """Whether a selector, as far as it is valid, selects these labels."""
     if selectors.validate_object(selector, ""):
         return True
     return selectors.from_object(selector).matches(own)
@@ -84,7 +84,7 @@ def _check_whole_spec(spec: Object, errs: list[FieldError]) -> None:
 
 
 def check_job_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """What a Job's spec and a CronJob's job template have in common."""
+    """Check the fields that a Job's spec and a CronJob's job template share."""
     checks.nonnegative_fields(spec, _NONNEGATIVE, at, errs)
     per_index, max_failed = spec.get("backoffLimitPerIndex"), spec.get("maxFailedIndexes")
     checks.nonnegative(per_index, f"{at}.backoffLimitPerIndex", errs)
@@ -119,7 +119,7 @@ def check_job_spec(spec: Object, at: str, errs: list[FieldError]) -> None:
 def _check_restart_policy(spec: Object, field: str, errs: list[FieldError]) -> None:
     policy = (spec["template"].get("spec") or {}).get("restartPolicy")
     if not policy or policy == "Always":
-        # Always is also what an absent policy was defaulted to
+        # a missing policy has been defaulted to Always
         errs.append(field_errors.required(field, 'valid values: "OnFailure", "Never"'))
     elif policy not in ("OnFailure", "Never"):
         errs.append(field_errors.not_supported(field, policy, ("OnFailure", "Never")))
@@ -129,7 +129,7 @@ def _check_restart_policy(spec: Object, field: str, errs: list[FieldError]) -> N
 
 
 def _check_manager(manager: str | None, field: str, errs: list[FieldError]) -> None:
-    """Who runs the Job: a path below a domain."""
+    """Check managedBy: a domain-prefixed path."""
     if manager is None:
         return
     checks.domain_path(manager, field, errs)
@@ -167,7 +167,7 @@ def _check_indexed(spec: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def validate_job_update(new: Object, old: Object) -> list[FieldError]:
-    """The faults of a change; what is wrong with the new spec is told twice, as upstream does."""
+    """Validate an update. Errors of the new spec are reported twice, as upstream reports them."""
     errs = validate_job(new)
     spec, before = new["spec"], old["spec"]
     _check_whole_spec(spec, errs)
@@ -191,7 +191,7 @@ def _check_completions(spec: Object, before: Object, errs: list[FieldError]) -> 
 
 
 def _check_template(new: Object, old: Object, errs: list[FieldError]) -> None:
-    """The template is fixed, but where a suspended Job has not started its pods may still be told where to go."""
+    """Require an unchanged template, except for the scheduling directives of a suspended Job that has not started."""
     template, before = new["spec"]["template"], old["spec"]["template"]
     if old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime"):
         before = _with_directives_of(template, before)
@@ -217,7 +217,7 @@ def validate_cron_job(cron_job: Object) -> list[FieldError]:
     _check_cron_spec(cron_job["spec"], None, errs)
     name = cron_job["metadata"].get("name") or ""
     if len(name) > _CRON_NAME_LENGTH:
-        # the jobs it makes append eleven characters
+        # the names of its jobs are eleven characters longer
         errs.append(field_errors.invalid("metadata.name", name, f"must be no more than {_CRON_NAME_LENGTH} characters"))
     return errs
 

@@ -1,7 +1,7 @@
-"""What a server does to a pod between its defaults and its validation, as pure functions.
+"""Changes to a pod between defaulting and validation, as pure functions.
 
-The server brings what only it can look up (the service account, the priority classes, the limit ranges of the
-namespace, a random name); these functions decide. Refusals are 403s with the real admission plugins' words.
+The API server passes in what it has looked up (the service account, the priority classes, the limit ranges of the
+namespace, a random name). Refusals are 403 errors with the messages of upstream's admission plugins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/u
 
 
 def add_default_tolerations(pod: Object) -> None:
-    """A pod stays five minutes on a node that stopped answering, unless it says for how long."""
+    """Let the pod stay five minutes on a node that is not ready or unreachable, unless its tolerations say otherwise."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     missing = [
@@ -41,17 +41,17 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
 
 
 def needs_service_account(pod: Object) -> str:
-    """The name of the service account to look up before `mount_service_account`; empty for static pods."""
+    """Return the service account that `mount_service_account` needs; empty for static pods."""
     if MIRROR in (pod["metadata"].get("annotations") or {}):
         return ""
     return pod["spec"].get("serviceAccountName") or "default"
 
 
 def mount_service_account(pod: Object, account: Object, *, volume_name: str) -> None:
-    """Name the account, take over its image pull secrets, and mount its token into every container.
+    """Set the service account, copy its image pull secrets, and mount its token into every container.
 
-    `volume_name` is `kube-api-access-` and five random letters. A container that mounts something at the token's path
-    keeps it; a pod or an account that switches the token off gets none.
+    `volume_name` is `kube-api-access-` with five random characters. A container that already mounts something at the
+    token's path keeps its mount. A pod or an account that disables automounting gets no token.
     """
     spec = pod["spec"]
     name = account["metadata"]["name"]
@@ -79,7 +79,7 @@ def mount_service_account(pod: Object, account: Object, *, volume_name: str) -> 
 
 
 def check_secret_references(pod: Object, account: Object) -> None:
-    """An account marked so lets its pods use only the secrets it lists. Raises 403."""
+    """Raise 403 if the account enforces mountable secrets and the pod uses a secret that it does not list."""
     annotations = account["metadata"].get("annotations") or {}
     if annotations.get("kubernetes.io/enforce-mountable-secrets") != "true":
         return
@@ -99,10 +99,10 @@ def check_secret_references(pod: Object, account: Object) -> None:
 
 
 def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
-    """Set priority and preemption policy from the named class, else from the default class, else to zero.
+    """Set priority and preemption policy from the named class, or from the default class, or to zero.
 
-    `classes` are the PriorityClass objects of the cluster. Raises 403 for a class that does not exist and for a
-    priority that is not the class's.
+    `classes` are the PriorityClass objects of the cluster. Raises 403 if the class does not exist or if the pod sets a
+    priority that differs from that of the class.
     """
     spec = pod["spec"]
     class_name = spec.get("priorityClassName") or ""
@@ -116,7 +116,7 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
             raise _refused(pod, f"no PriorityClass with name {class_name} was found")
     else:
         defaults = [priority_class for priority_class in classes if priority_class.get("globalDefault")]
-        # several defaults can only come from a race; the lowest is the harmless one
+        # several defaults can only come from a race; the lowest does the least harm
         chosen = min(defaults, key=lambda priority_class: priority_class.get("value") or 0, default=None)
         if chosen is not None:
             spec["priorityClassName"] = chosen["metadata"]["name"]
@@ -141,7 +141,7 @@ def resolve_priority(pod: Object, classes: Iterable[Object]) -> None:
 
 
 def apply_runtime_class(pod: Object, runtime_class: Object | None) -> None:
-    """Take over overhead, node selector and tolerations of the pod's runtime class. Raises 403 where it is missing."""
+    """Apply overhead, node selector and tolerations of the pod's RuntimeClass. Raises 403 if it does not exist."""
     spec = pod["spec"]
     class_name, own_overhead = spec.get("runtimeClassName"), spec.get("overhead")
     if class_name is None and not own_overhead:
@@ -178,6 +178,6 @@ def _same_amounts(amounts: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _refused(pod: Object, why: str) -> errors.StatusError:
-    """A refusal before the pod has its name tells the beginning of it."""
+    """Return a 403. If the pod's name is not generated yet, the message has its prefix."""
     metadata = pod["metadata"]
     return errors.forbidden("pods", "", metadata.get("name") or metadata.get("generateName") or "Unknown", why)

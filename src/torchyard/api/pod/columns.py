@@ -1,4 +1,4 @@
-"""`kubectl get pods`: the one word that sums up a pod, and the rest of its row. Mirrors upstream's printPod."""
+"""Table columns of pods. The status column follows upstream's printPod."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMPLETED = {
 
 
 class _Summary:
-    """What is gathered on the way through a pod's containers."""
+    """Values that are collected while iterating over a pod's containers."""
 
     __slots__ = ("last_restart", "ready", "reason", "restarts")
 
@@ -47,7 +47,7 @@ class _Summary:
     def count_restarts(self, container: Object) -> None:
         self.restarts += container.get("restartCount") or 0
         ended = ((container.get("lastState") or {}).get("terminated") or {}).get("finishedAt") or ""
-        # Timestamps of one form compare as text.
+        # Timestamps of the same format compare as text.
         self.last_restart = max(self.last_restart, ended)
 
 
@@ -101,7 +101,7 @@ def _summary(pod: Object, spec: Object, status: Object) -> _Summary:
 
 
 def _initialize(spec: Object, status: Object, summary: _Summary, sidecars: _Summary) -> bool:
-    """Go through the init containers up to the first that is not done. True when there is one."""
+    """Iterate over the init containers up to the first that is not done. Return whether there is one."""
     declared = spec.get("initContainers") or ()
     restartable = {container.get("name") for container in declared if container.get("restartPolicy") == "Always"}
     for index, container in enumerate(status["initContainerStatuses"]):
@@ -127,7 +127,7 @@ def _initialize(spec: Object, status: Object, summary: _Summary, sidecars: _Summ
 
 
 def _run(statuses: list[Object], summary: _Summary, pod_is_ready: bool) -> None:
-    """Go through the containers; the first one with something to say has the last word."""
+    """Iterate over the containers; the reason of the first one takes precedence."""
     any_runs = False
     for container in reversed(statuses):
         summary.count_restarts(container)
@@ -155,7 +155,7 @@ def _ending(terminated: Object) -> str:
 def _gates(gates: list[Object], conditions: list[Object]) -> str:
     if not gates:
         return NONE
-    # Of several conditions with the same type the first counts.
+    # Of several conditions of the same type the first one counts.
     held = {condition.get("type"): condition.get("status") == "True" for condition in reversed(conditions)}
     return f"{sum(held.get(gate.get('conditionType'), False) for gate in gates)}/{len(gates)}"
 

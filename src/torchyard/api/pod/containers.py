@@ -1,7 +1,7 @@
-"""Containers: names, images, ports, variables, probes, hooks.
+"""Validation of containers: names, images, ports, variables, probes, lifecycle hooks.
 
-This runs for every pod that is created. A container with nothing wrong costs a few comparisons per field, and no
-field path is put together before a fault is found.
+This runs for every pod that is created. A valid container costs a few comparisons per field, and field paths are built
+only for errors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 @dataclass(slots=True)
 class PodContext:
-    """What a container must know of its pod."""
+    """What the validation of a container needs to know about its pod."""
 
     volumes: Volumes
     claims: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class PodContext:
 
 
 def check_containers(containers: list[Object], pod: PodContext, at: str, errs: list[FieldError]) -> None:
-    """The containers that make up the pod."""
+    """Check the main containers."""
     if not containers:
         errs.append(field_errors.required(at))
         return
@@ -59,7 +59,7 @@ def check_containers(containers: list[Object], pod: PodContext, at: str, errs: l
 
 
 def check_init_containers(containers: list[Object], pod: PodContext, at: str, errs: list[FieldError]) -> None:
-    """The containers that run before, one after the other, and the sidecars among them."""
+    """Check the init containers, including sidecars."""
     for index, container in enumerate(containers):
         where = f"{at}[{index}]"
         name = container.get("name") or ""
@@ -85,7 +85,7 @@ _EPHEMERAL_REFUSED = ("ports", "livenessProbe", "readinessProbe", "startupProbe"
 
 
 def check_ephemeral_containers(containers: list[Object], pod: PodContext, at: str, errs: list[FieldError]) -> None:
-    """The containers added to a running pod to look into it."""
+    """Check the ephemeral containers."""
     others = set(pod.names)
     for index, container in enumerate(containers):
         where = f"{at}[{index}]"
@@ -107,14 +107,14 @@ def check_ephemeral_containers(containers: list[Object], pod: PodContext, at: st
 
 
 def check_image_spaces(container: Object, where: str, errs: list[FieldError]) -> None:
-    """Pods are stricter than templates: no blanks around an image."""
+    """Forbid spaces around an image. Templates allow them, pods do not."""
     image = container.get("image") or ""
     if image != image.strip():
         errs.append(field_errors.invalid(f"{where}.image", image, "must not have leading or trailing whitespace"))
 
 
 def check_common(container: Object, pod: PodContext, at: str, errs: list[FieldError]) -> None:
-    """What holds for every kind of container."""
+    """Check the fields that every type of container has."""
     get = container.get
     name = get("name")
     if not name:
@@ -271,7 +271,7 @@ _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 
 
 def _check_handler(handler: Object, grace: int | None, at: str, errs: list[FieldError], *, sleep: bool) -> None:
-    """One way of asking or telling a container something. Probes know grpc, hooks know sleep."""
+    """Check a probe or lifecycle handler. Only probes have grpc, only hooks have sleep."""
     unknown = "grpc" if sleep else "sleep"
     kinds = [kind for kind in _HANDLERS if kind != unknown and handler.get(kind) is not None]
     if not kinds:

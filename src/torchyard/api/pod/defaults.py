@@ -1,4 +1,4 @@
-"""What the server fills in where a pod, or a template of pods, says nothing."""
+"""Defaults of pods and pod templates."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _reference = re.compile(
 
 @lru_cache(maxsize=1024)
 def pull_policy(image: str) -> str:
-    """Always for the tag `latest` and for no tag at all; an image that is no reference counts as tagged."""
+    """Return Always for the tag `latest` and for a missing tag. An invalid reference counts as tagged."""
     parts = _reference(image)
     if parts is None:
         return "IfNotPresent"
@@ -38,7 +38,7 @@ def pull_policy(image: str) -> str:
 
 
 def default_pod(pod: Object) -> None:
-    """A pod gets what its spec gets, and requests from limits, which templates do not."""
+    """Default a pod: its spec, and requests from limits, which templates do not get."""
     spec = pod.get("spec")
     if spec is None:
         spec = pod["spec"] = {}
@@ -56,7 +56,7 @@ def default_pod(pod: Object) -> None:
 
 
 def default_template(template: Object) -> None:
-    """A template inside a workload."""
+    """Default a pod template of a workload."""
     if template.get("metadata") is None:
         template["metadata"] = {}
     spec = template.get("spec")
@@ -66,7 +66,7 @@ def default_template(template: Object) -> None:
 
 
 def default_spec(spec: Object) -> None:
-    """What pods and templates have in common."""
+    """Default the fields that pods and templates share."""
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
     for kind in CONTAINER_LISTS:
@@ -78,7 +78,7 @@ def default_spec(spec: Object) -> None:
         spec["terminationGracePeriodSeconds"] = GRACE_PERIOD
     if not spec.get("dnsPolicy"):
         spec["dnsPolicy"] = "ClusterFirst"
-    # serviceAccount is the old name of serviceAccountName; both always say the same
+    # serviceAccount is the old name of serviceAccountName; both are always equal
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -121,7 +121,7 @@ def default_container(container: Object) -> None:
 
 
 def _default_downward(source: Object) -> None:
-    """`fieldRef` and `resourceFieldRef`, in a variable or in a file of a volume."""
+    """Default the `fieldRef` or `resourceFieldRef` of a variable or of a file in a volume."""
     if (field := source.get("fieldRef")) and not field.get("apiVersion"):
         field["apiVersion"] = "v1"
     if resource := source.get("resourceFieldRef"):
@@ -154,16 +154,16 @@ def _requests_from_limits(resources: Object) -> None:
 
 
 def _host_ports(container: Object) -> None:
-    """On the host's network a container's port is the host's port."""
+    """With hostNetwork, hostPort equals containerPort."""
     for port in container.get("ports") or ():
         if not port.get("hostPort"):
             port["hostPort"] = port.get("containerPort") or 0
 
 
 def _default_pod_level(spec: Object) -> None:
-    """Requests of the pod as a whole: what its containers ask for together, else its own limits.
+    """Default the requests of the pod as a whole to the sum of its containers' requests, or else to its own limits.
 
-    Huge pages cannot be overcommitted: the limits of the containers together are the pod's where it has none.
+    Huge pages cannot be overcommitted: without pod-level limits, the sum of the containers' limits applies.
     """
     resources = spec["resources"]
     canonical_list(resources.get("limits"))
@@ -184,7 +184,7 @@ def _default_pod_level(spec: Object) -> None:
 
 
 def container_total(spec: Object, which: Which) -> Amounts:
-    """The `requests` or `limits` of a pod's containers together, of what a pod may have as a whole."""
+    """Sum the `requests` or `limits` of a pod's containers over the resources that pods may request as a whole."""
     total = pod_total({name: spec.get(name) for name in ("containers", "initContainers")}, which)
     return {name: amount for name, amount in total.items() if is_pod_level(name)}
 

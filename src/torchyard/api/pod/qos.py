@@ -1,4 +1,4 @@
-"""The quality-of-service class of a pod: how late it is killed when memory runs out."""
+"""The quality-of-service class of a pod, which determines when it is killed under memory pressure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _COUNTED = ("cpu", "memory")
 
 
 def quality_of_service(pod: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, by the cpu and memory its containers ask for."""
+    """Return Guaranteed, Burstable or BestEffort from the cpu and memory requests and limits of the containers."""
     spec = pod["spec"]
     holders = (
         [spec]

@@ -1,4 +1,4 @@
-"""What a container may learn of its pod (`fieldRef`, `resourceFieldRef`) and of ConfigMaps and Secrets."""
+"""Validation of references to pod fields (`fieldRef`, `resourceFieldRef`) and to keys of ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _subscripted = re.compile(r"([^\[\]]+)\['(.*)'\]").fullmatch
 
 
 def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, errs: list[FieldError]) -> None:
-    """A field of the pod itself."""
+    """Check a reference to a field of the pod."""
     version, path = reference.get("apiVersion"), reference.get("fieldPath")
     if not version:
         errs.append(field_errors.required(f"{field}.apiVersion"))
@@ -65,7 +65,7 @@ def check_field_ref(reference: Object, allowed: tuple[str, ...], field: str, err
 def check_resource_ref(
     reference: Object, field: str, errs: list[FieldError], *, container_needed: bool = False
 ) -> None:
-    """A request or a limit of a container."""
+    """Check a reference to a request or limit of a container."""
     resource = reference.get("resource") or ""
     if container_needed and not reference.get("containerName"):
         errs.append(field_errors.required(f"{field}.containerName"))
@@ -94,7 +94,7 @@ def _check_divisor(resource: str, divisor: str, field: str, errs: list[FieldErro
 
 
 def check_key_ref(reference: Object, field: str, errs: list[FieldError]) -> None:
-    """One key of a ConfigMap or a Secret."""
+    """Check a reference to a key of a ConfigMap or Secret."""
     name, key = reference.get("name") or "", reference.get("key") or ""
     if problems := names.subdomain_problems(name):
         checks.report_problems(problems, f"{field}.name", name, errs)

@@ -1,4 +1,4 @@
-"""Where a pod may run: affinity, tolerations, spreading, gates."""
+"""Validation of affinity, tolerations, topology spread constraints and scheduling gates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _check_node_affinity(affinity: Object, at: str, errs: list[FieldError]) -> N
 
 
 def check_node_selector(selector: Object, at: str, errs: list[FieldError]) -> None:
-    """A node selector, in a pod's affinity and in a PersistentVolume's."""
+    """Check a node selector of a pod's affinity or of a PersistentVolume."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         errs.append(field_errors.required(f"{at}.nodeSelectorTerms", "must have at least one node selector term"))
@@ -117,7 +117,9 @@ def _check_pod_term(term: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def _check_match_keys(term: Object, at: str, errs: list[FieldError]) -> None:
-    """The server writes `matchLabelKeys` into the selector as the pod is created, so a key twice in it is a clash."""
+    """Check `matchLabelKeys`. The server adds these keys to the selector on create, so a key that is in both is an
+    error.
+    """
     selector = term.get("labelSelector")
     matched, mismatched = term.get("matchLabelKeys") or [], term.get("mismatchLabelKeys") or []
     for name, keys in (("matchLabelKeys", matched), ("mismatchLabelKeys", mismatched)):
@@ -141,7 +143,7 @@ def _check_match_keys(term: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def merge_match_keys(spec: Object, labels: dict[str, str]) -> None:
-    """Write `matchLabelKeys` and `mismatchLabelKeys` into their selectors, from the labels of the pod being created."""
+    """Add `matchLabelKeys` and `mismatchLabelKeys` of a new pod to their selectors, with the pod's label values."""
     affinity = spec.get("affinity") or {}
     terms: list[Object] = []
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -199,7 +201,7 @@ def check_tolerations(tolerations: list[Object], at: str, errs: list[FieldError]
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
         value, effect = toleration.get("value") or "", toleration.get("effect") or ""
         if operator == "Exists" and effect == "NoExecute" and not value and not names.qualified_name_problems(key):
-            continue  # what the server adds to every pod
+            continue  # the toleration that the server adds to every pod
         field = f"{at}[{index}]"
         if key:
             checks.report_problems(names.qualified_name_problems(key), f"{field}.key", key, errs)

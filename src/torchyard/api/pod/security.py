@@ -1,4 +1,4 @@
-"""Security contexts of pods and containers."""
+"""Validation of security contexts of pods and containers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
 def check_security_context(context: Object, at: str, errs: list[FieldError], *, host_users: bool) -> None:
-    """A container's own."""
+    """Check the security context of a container."""
     checks.user_id(context.get("runAsUser"), f"{at}.runAsUser", errs)
     checks.user_id(context.get("runAsGroup"), f"{at}.runAsGroup", errs)
     proc = context.get("procMount")
@@ -42,7 +42,7 @@ def check_security_context(context: Object, at: str, errs: list[FieldError], *, 
 
 
 def check_pod_security_context(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """The pod's."""
+    """Check the security context of a pod."""
     context = spec.get("securityContext")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
@@ -125,7 +125,7 @@ def _check_app_armor(profile: Object | None, at: str, errs: list[FieldError]) ->
 
 
 def _check_windows(options: Object | None, at: str, errs: list[FieldError]) -> None:
-    """Windows pods do not run here; their options are checked all the same."""
+    """Check the Windows options. Windows pods do not run here, but their options are validated."""
     if not options:
         return
     name, user = options.get("gmsaCredentialSpecName"), options.get("runAsUserName")
@@ -141,7 +141,7 @@ def _check_windows(options: Object | None, at: str, errs: list[FieldError]) -> N
 
 
 def _user_problems(name: str) -> list[str]:
-    """Why a Windows user name is none: `user`, or `domain\\user`."""
+    """Return why a Windows user name (`user` or `domain\\user`) is not valid."""
     if not name:
         return [" cannot be an empty string"]
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
@@ -166,7 +166,7 @@ def _user_problems(name: str) -> list[str]:
 
 
 def check_operating_system(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """`os.name`, and what it excludes."""
+    """Check `os.name` and the fields that the operating system excludes."""
     system = spec.get("os")
     if system is None:
         return
@@ -186,7 +186,7 @@ def check_operating_system(spec: Object, at: str, errs: list[FieldError]) -> Non
 
 
 def check_host_users(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """A pod with users of its own cannot share the host's namespaces."""
+    """Check that a pod with its own user namespace does not share the host's namespaces."""
     if spec.get("hostUsers") is not False:
         return
     for field, label in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):

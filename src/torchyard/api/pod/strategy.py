@@ -1,4 +1,4 @@
-"""The behaviour of Pod and PodTemplate."""
+"""Strategies of Pod and PodTemplate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchyard.api.strategy import Strategy
 
 
 def drop_disabled_fields(spec: Object) -> None:
-    """Fields behind feature gates that Kubernetes 1.34 leaves off are taken out, as its server does."""
+    """Drop fields behind feature gates that Kubernetes 1.34 disables by default, as its server does."""
     spec.pop("hostnameOverride", None)
     volumes = spec.get("volumes") or ()
     images = {volume.get("name") for volume in volumes if "image" in volume}
@@ -34,7 +34,7 @@ def drop_disabled_fields(spec: Object) -> None:
 
 
 def _profiles_from_annotations(spec: Object, annotations: dict[str, str]) -> None:
-    """AppArmor profiles were annotations once; they still count where the fields say nothing."""
+    """Convert the old AppArmor annotations to fields where the fields are not set."""
     if (spec.get("securityContext") or {}).get("appArmorProfile") is not None:
         return
     for _, _, container in all_containers(spec):
@@ -83,7 +83,7 @@ class PodStrategy(Strategy):
         drop_disabled_fields(new["spec"])
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        # labels, annotations and finalizers do take effect through a pod's status endpoint; owners do not
+        # the status subresource also updates labels, annotations and finalizers, but not owners
         new["spec"] = old["spec"]
         meta, before = new["metadata"], old["metadata"]
         for field in ("ownerReferences", "deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -91,7 +91,7 @@ class PodStrategy(Strategy):
                 meta[field] = before[field]
             else:
                 meta.pop(field, None)
-        # a pod's class of service is decided once
+        # the QoS class is immutable
         status, was = new.setdefault("status", {}), old.get("status") or {}
         if not status.get("qosClass") and was.get("qosClass"):
             status["qosClass"] = was["qosClass"]

@@ -1,4 +1,4 @@
-"""What the server mounts into nearly every pod: its account's token, the authority's certificate, its namespace."""
+"""The volume that the server mounts into nearly every pod: service account token, CA certificate, namespace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT_CA = "kube-root-ca.crt"
 
 
 def token_projection() -> Object:
-    """The projected volume source."""
+    """Return the projected volume source."""
     namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
     return {
         "sources": [
@@ -23,5 +23,5 @@ def token_projection() -> Object:
     }
 
 
-# To compare with: what equals it needs no look inside, and nearly every pod has it.
+# For comparison: a volume that equals it needs no validation, and nearly every pod has one.
 TOKEN_PROJECTION: Final = token_projection()

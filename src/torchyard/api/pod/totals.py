@@ -1,4 +1,4 @@
-"""What a pod asks for as a whole. The same sum counts for quotas, limit ranges and placement."""
+"""The total resources of a pod, as used for quotas, limit ranges and placement."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Which = Literal["requests", "limits"]
 
 
 def pod_total(spec: Object, which: Which) -> Amounts:
-    """The sum over containers, or what the init containers need at their peak, whichever is more; plus overhead.
+    """Return the sum over the containers or the peak of the init containers, whichever is larger, plus overhead.
 
-    Init containers run one after the other, beside those sidecars that were started before them.
+    Init containers run one after the other, alongside the sidecars that started before them.
     """
     total: Amounts = {}
     for container in spec.get("containers") or ():
@@ -32,9 +32,9 @@ def pod_total(spec: Object, which: Which) -> Amounts:
             add(amounts, sidecars)
             _raise(peak, amounts)
     _raise(total, peak)
-    total.update(_asked(spec, which))  # what the pod asks for as a whole counts instead
+    total.update(_asked(spec, which))  # pod-level resources replace the sum
     overhead = {name: quantity.parse(text) for name, text in (spec.get("overhead") or {}).items()}
-    # A pod without a limit stays without one.
+    # A pod without a limit has no overhead limit either.
     add(total, overhead if which == "requests" else {name: overhead[name] for name in overhead if name in total})
     return total
 

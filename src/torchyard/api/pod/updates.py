@@ -1,7 +1,7 @@
-"""What may change in a pod after it was made, by which endpoint.
+"""Validation of pod updates.
 
-Almost nothing of the spec may; each endpoint opens one door: the main one for images and deadlines, `status` for the
-node agent, `ephemeralcontainers` for debugging, `resize` for cpu and memory.
+The spec of a pod is nearly immutable, and each endpoint allows specific changes: the main one images and deadlines,
+`status` the node's reports, `ephemeralcontainers` debug containers, `resize` cpu and memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SYSTEM_CONDITIONS = ("PodScheduled", "Ready", "Initialized")
 
 
 def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
-    """A change by the main endpoint."""
+    """Validate an update through the main endpoint."""
     errs: list[FieldError] = []
     check_metadata_and_spec(new, errs)
     _check_annotations(new, old, errs)
@@ -79,7 +79,7 @@ def _check_images(spec: Object, before: Object, errs: list[FieldError]) -> bool:
 
 
 def _check_deadline(deadline: int | None, before: int | None, errs: list[FieldError]) -> bool:
-    """A deadline may be set once and then only be shortened."""
+    """Allow a deadline to be set once, and then only to be shortened."""
     field = "spec.activeDeadlineSeconds"
     if deadline is None:
         if before is not None:
@@ -116,7 +116,7 @@ def _check_removed_gates(gates: list[Object], before: list[Object], errs: list[F
 
 
 def _check_unchanged(spec: Object, before: Object, errs: list[FieldError]) -> None:
-    """All but the fields above must be as they were."""
+    """Require all other fields to be unchanged."""
     munged = dict(spec)
     for kind in ("containers", "initContainers"):
         if spec.get(kind):
@@ -141,7 +141,7 @@ def _restore(munged: Object, before: Object, field: str) -> None:
 
 
 def _check_gated(munged: Object, before: Object, errs: list[FieldError]) -> None:
-    """A pod that waits for its gates may still become pickier about nodes."""
+    """Allow a pod with scheduling gates to narrow its node selection."""
     selector, was = munged.get("nodeSelector") or {}, before.get("nodeSelector") or {}
     if any(selector.get(key) != value for key, value in was.items()):
         detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -185,7 +185,7 @@ def _only_added(term: Object, before: Object) -> bool:
 
 
 def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
-    """A change by the status endpoint."""
+    """Validate an update through the status subresource."""
     errs: list[FieldError] = []
     _check_annotations(new, old, errs)
     status, before = new.get("status") or {}, old.get("status") or {}
@@ -223,7 +223,7 @@ def _check_states(
     policy: str,
     sidecars: set[Any] | frozenset[Any] = frozenset(),
 ) -> None:
-    """What has ended stays ended, unless the pod restarts its containers."""
+    """Require terminated containers to stay terminated, unless the pod restarts its containers."""
     if policy == "Always":
         return
     states = {container.get("name"): container.get("state") or {} for container in status.get(kind) or ()}
@@ -251,7 +251,7 @@ def _check_addresses(addresses: list[Object], at: str, errs: list[FieldError]) -
 
 
 def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
-    """A change by the `ephemeralcontainers` endpoint: containers may be added, never changed or taken away."""
+    """Validate an update through the `ephemeralcontainers` subresource: containers may only be added."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return [field_errors.forbidden("[]", "static pods do not support ephemeral containers")]
     errs: list[FieldError] = []
@@ -270,7 +270,7 @@ def validate_ephemeral_containers(new: Object, old: Object) -> list[FieldError]:
 
 
 def apply_resize(pod: Object, sent: Object) -> Object:
-    """The pod with the containers' resources as sent; whatever else was sent does not go through this door."""
+    """Return the pod with the resources of the sent containers; all other changes in `sent` are ignored."""
     spec, sent_spec = dict(pod["spec"]), sent.get("spec") or {}
     for kind in ("containers", "initContainers"):
         own, other = spec.get(kind) or [], sent_spec.get(kind) or []
@@ -285,7 +285,7 @@ def _with(container: Object, resized: Object) -> Object:
 
 
 def validate_resize(new: Object, old: Object) -> list[FieldError]:
-    """A change by the `resize` endpoint: cpu and memory of running containers."""
+    """Validate an update through the `resize` subresource: cpu and memory of running containers."""
     if any((pod["spec"].get("resources") or {}).get(name) for pod in (new, old) for name in ("requests", "limits")):
         return [field_errors.forbidden("[]", "pods with pod-level resources cannot be resized")]
     if MIRROR in (old["metadata"].get("annotations") or {}):
@@ -319,7 +319,7 @@ def _check_resized(container: Object, before: Object, at: str, errs: list[FieldE
 
 
 def _with_old_resources(container: Object, before: Object) -> Object:
-    """The container as it would be with its old cpu and memory: what is left differs by something else."""
+    """Return the container with its old cpu and memory, to find other changes."""
     restored: dict[str, Any] = {}
     for kind in ("limits", "requests"):
         now = dict((container.get("resources") or {}).get(kind) or {})

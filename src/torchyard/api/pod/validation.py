@@ -1,4 +1,4 @@
-"""What is valid in a pod, and in a template of pods, as it is created."""
+"""Validation of new pods and pod templates."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _is_search_domain = re.compile(_SEARCH_DOMAIN).fullmatch
 
 
 def all_containers(spec: Object) -> Iterator[tuple[str, int, Object]]:
-    """Every container with the list it is in and its place there."""
+    """Yield every container with the name of its list and its index."""
     for kind in CONTAINER_LISTS:
         for index, container in enumerate(spec.get(kind) or ()):
             yield kind, index, container
 
 
 def validate_pod(pod: Object) -> list[FieldError]:
-    """The faults of a pod as it is created."""
+    """Validate a new pod."""
     errs: list[FieldError] = []
     spec = pod["spec"]
     check_metadata_and_spec(pod, errs)
@@ -56,7 +56,7 @@ def validate_pod(pod: Object) -> list[FieldError]:
 
 
 def check_metadata_and_spec(pod: Object, errs: list[FieldError]) -> None:
-    """What holds for a pod at any time."""
+    """Check what must hold for a pod on create and on update."""
     meta, spec = pod["metadata"], pod["spec"]
     if annotations := meta.get("annotations"):
         check_annotations(annotations, spec, "metadata.annotations", errs)
@@ -79,7 +79,7 @@ def _check_no_tokens(spec: Object, errs: list[FieldError]) -> None:
 
 
 def validate_template(template: Object, at: str, errs: list[FieldError]) -> None:
-    """The faults of a template inside a workload."""
+    """Validate a pod template of a workload."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     annotations = meta.get("annotations")
     check_template_metadata(template, at, errs)
@@ -92,7 +92,7 @@ def validate_template(template: Object, at: str, errs: list[FieldError]) -> None
 
 
 def check_template_metadata(template: Object, at: str, errs: list[FieldError]) -> None:
-    """Labels and annotations of a template; all else in its metadata is ignored."""
+    """Check labels and annotations of a template; the rest of its metadata is ignored."""
     meta = template.get("metadata") or {}
     annotations = meta.get("annotations")
     errs += names.validate_labels(meta.get("labels"), f"{at}.labels")
@@ -129,7 +129,7 @@ def _check_seccomp_annotation(value: str, field: str, errs: list[FieldError]) ->
 
 
 def _check_profiles_match(annotations: dict[str, str], spec: Object, at: str, errs: list[FieldError]) -> None:
-    """The old annotations may stay beside the fields as long as both say the same."""
+    """Require the old annotations to agree with the fields where both are set."""
     pod_context = spec.get("securityContext") or {}
     _check_profile(annotations.get(_SECCOMP_POD), pod_context.get("seccompProfile"), f"{at}.securityContext", errs)
     for kind, index, container in all_containers(spec):
@@ -161,7 +161,7 @@ def _check_profile(
 
 
 def check_spec(spec: Object, at: str, errs: list[FieldError], *, pod_name: str = "", is_pod: bool = False) -> None:
-    """The spec of a pod, in upstream's order, so that the first fault told is the same."""
+    """Check the spec of a pod, in upstream's order, so that the first reported error is the same."""
     get = spec.get
     grace = get("terminationGracePeriodSeconds")
     if grace is None:
@@ -229,7 +229,7 @@ _NAMED = (
 
 
 def _check_names(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """The rest of the spec: fields that stand for themselves."""
+    """Check fields that do not depend on other fields."""
     for name, problems in _NAMED:
         value = spec.get(name)
         if value is None or (
@@ -296,7 +296,7 @@ def _check_host_network(containers: list[Object], at: str, errs: list[FieldError
 
 
 def _check_pod_level(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """Resources of the pod as a whole must hold what its containers ask for."""
+    """Require pod-level resources to cover the sum of the containers' requests."""
     resources = spec["resources"]
     if resources.get("claims"):
         errs.append(field_errors.forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
@@ -345,7 +345,7 @@ def _check_dns(config: Object | None, policy: str | None, at: str, errs: list[Fi
 
 
 def _check_search_domain(search: str, field: str, errs: list[FieldError]) -> None:
-    """A search domain may have underscores and a last dot, or be nothing but a dot."""
+    """Check a search domain, which may have underscores and a trailing dot, or be a single dot."""
     if search == ".":
         return
     domain = search.removesuffix(".")

@@ -1,4 +1,4 @@
-"""The volumes of a pod, and how containers mount them."""
+"""Validation of a pod's volumes and of volume mounts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 
 
 def check_volumes(volumes: list[Object], pod_name: str, at: str, errs: list[FieldError]) -> Volumes:
-    """The faults of a pod's volumes; answers those that containers may mount, by name."""
+    """Check a pod's volumes; return the volumes that containers may mount, by name."""
     known: dict[str, Object] = {}
     ephemeral_claims = (
         {f"{pod_name}-{volume.get('name')}" for volume in volumes if volume.get("ephemeral") is not None}
@@ -145,7 +145,7 @@ def _check_projected_keys(keyed: Object, field: str, at: str, taken: set[str], e
 
 
 def _take(path: str | None, value: Any, at: str, taken: set[str], errs: list[FieldError]) -> None:
-    """Two files of one projected volume may not have the same path."""
+    """Forbid two files with the same path in one projected volume."""
     if not path:
         return
     if path in taken:
@@ -184,7 +184,7 @@ def _check_trust_bundle(bundle: Object, field: str, at: str, taken: set[str], er
 
 
 def check_mounts(container: Object, volumes: Volumes, at: str, errs: list[FieldError]) -> None:
-    """`volumeMounts` and `volumeDevices` of a container."""
+    """Check `volumeMounts` and `volumeDevices` of a container."""
     mounts, devices = container.get("volumeMounts") or (), container.get("volumeDevices") or ()
     device_paths = {device.get("name"): device.get("devicePath") for device in devices} if devices else {}
     paths: set[str] = set()

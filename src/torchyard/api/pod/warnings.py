@@ -1,4 +1,4 @@
-"""What is valid in a pod but probably not meant: sentences for the Warning header, as the real server has them."""
+"""Texts of the Warning header about valid but suspicious pods, as upstream has them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _affinity_warnings(affinity: Object, at: str) -> Iterator[str]:
 
 
 def _projected_warnings(volume: Object) -> Iterator[str]:
-    """Files of one volume that lie inside one another."""
+    """Warn about files of one volume whose paths contain each other."""
     files: list[tuple[str, str]] = []
     for source in volume["projected"].get("sources") or ():
         for kind, label in (("secret", "Secret"), ("configMap", "ConfigMap")):
@@ -180,7 +180,7 @@ def _container_warnings(container: Object, at: str) -> Iterator[str]:
 
 
 def _port_warnings(spec: Object, at: str) -> Iterator[str]:
-    """Ports that are the same, or that would be if one of them did not name a port of the host."""
+    """Warn about ports that are equal, or equal except for the host port."""
     seen: list[tuple[str, Object]] = []
     for kind, index, container in all_containers(spec):
         if kind == "initContainers" and container.get("restartPolicy") != "Always":
