@@ -6,7 +6,7 @@ from torchyard.api.objects import Object
 
 
 def merge_patch(old: Object, new: Object) -> Object:
-    """Return the smallest patch that turns `old` into `new`. `new` must not contain null, which a patch cannot express."""
+    """Return the smallest patch that turns `old` into `new`, which must not contain null: a patch cannot express it."""
     patch: Object = dict.fromkeys(old.keys() - new.keys())
     for name, after in new.items():
         before = old.get(name)

@@ -138,7 +138,7 @@ def qualified_name_problems(name: str) -> list[str]:
 
 @lru_cache(maxsize=8192)
 def is_qualified_name(name: str) -> bool:
-    """Whether `name` is a qualified name (`[prefix/]name`). Cached, because keys recur; call it only with short texts."""
+    """Whether `name` is a qualified name (`[prefix/]name`). Cached, since keys recur; call it only with short texts."""
     return not _qualified_name_problems(name)
 
 

@@ -115,10 +115,10 @@ def table(
     version: str = "v1",
     definitions: bool = True,
 ) -> Object:
-    """A Table of these objects, in `meta.k8s.io/<version>`.
+    """Return a Table of these objects, in `meta.k8s.io/<version>`.
 
-    `metadata` is that of the list (or the resourceVersion of the one object). In a watch only the first Table needs
-    `definitions`. With `include="Object"` the objects must carry kind and apiVersion themselves.
+    `metadata` is the metadata of the list, or the resourceVersion of a single object. In a watch only the first Table
+    needs `definitions`. With `include="Object"` the objects must have kind and apiVersion.
     """
     api_version = f"meta.k8s.io/{version}"
     cells, conditions = columns.cells, columns.conditions

@@ -1,7 +1,7 @@
-"""Amounts of things: `100m`, `1.5Gi`, `1e3`.
+"""Kubernetes quantities: `100m`, `1.5Gi`, `1e3`.
 
-The arithmetic is exact (whole billionths) and the spelling is the one a Kubernetes API server answers with, so that an
-object does not change when it passes through us. Nothing smaller than a billionth exists: it is rounded up.
+The arithmetic is exact (in billionths) and formatting is canonical as in kube-apiserver, so that an object does not
+change on a round trip. Smaller fractions are rounded up to a billionth.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torchyard.api.errors import YardError
 
 NANO = 10**9
 _MILLI_IN_NANO = 10**6
-# an exponent no honest amount has; it would take the memory of a number that long
+# no real quantity has an exponent this large, and parsing it would need an enormous integer
 _MAX_EXPONENT = 1000
 _MAX_BINARY = 2**63 - 1
-# as many digits as upstream parses without big numbers; it keeps the spelling of those only
+# the number of digits that upstream parses without big integers; only these keep their spelling
 _FAST_DIGITS = 18
 _FAST_BINARY_DIGITS = 14
 
@@ -30,13 +30,13 @@ _BINARY_SUFFIX = {exponent // 10: suffix for suffix, exponent in _BINARY.items()
 
 
 class QuantityError(YardError):
-    """A text that is no amount."""
+    """The text is not a valid quantity."""
 
     code = "BadQuantity"
 
 
 class Format(Enum):
-    """How an amount likes to be written."""
+    """The notation of a quantity."""
 
     DECIMAL = "DecimalSI"
     BINARY = "BinarySI"
@@ -44,7 +44,7 @@ class Format(Enum):
 
 
 class Quantity:
-    """An exact amount and the format it is written in. Immutable; compares and hashes by amount alone."""
+    """An exact quantity and its notation. Immutable; comparison and hash use the amount only."""
 
     __slots__ = ("_text", "format", "nano")
 
@@ -55,7 +55,7 @@ class Quantity:
 
     @classmethod
     def of(cls, amount: int) -> Quantity:
-        """A whole number of units."""
+        """Return a quantity of whole units."""
         return cls(amount * NANO)
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Quantity:
         return self.nano != 0
 
     def __add__(self, other: Quantity) -> Quantity:
-        # nothing plus something is written as the something is
+        # zero takes the notation of the other operand
         return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
 
     def __sub__(self, other: Quantity) -> Quantity:
@@ -102,12 +102,12 @@ class Quantity:
 
     @property
     def value(self) -> int:
-        """Whole units, rounded away from zero."""
+        """The quantity in whole units, rounded away from zero."""
         return _round_up(self.nano, NANO)
 
     @property
     def milli(self) -> int:
-        """Thousandths, rounded away from zero."""
+        """The quantity in milli-units, rounded away from zero."""
         return _round_up(self.nano, _MILLI_IN_NANO)
 
     @property
@@ -116,7 +116,7 @@ class Quantity:
         return self.nano % NANO == 0
 
     def rounded_to_milli(self) -> Quantity:
-        """This amount, or the next thousandth away from zero: what the server keeps of a resource list."""
+        """Round away from zero to milli-units, as the server does in resource lists."""
         if self.nano % _MILLI_IN_NANO == 0:
             return self
         return Quantity(self.milli * _MILLI_IN_NANO, self.format)
@@ -192,7 +192,7 @@ def _written(nano: int, format: Format) -> str:
 
 
 def parse(text: str | int | float) -> Quantity:
-    """The amount a text says; JSON numbers are taken as their digits. Raises `QuantityError`."""
+    """Parse a quantity; JSON numbers are read as their digits. Raises `QuantityError`."""
     return _parse(text.strip() if isinstance(text, str) else _digits(text))
 
 
@@ -202,14 +202,14 @@ def _digits(number: int | float) -> str:
     return str(number)
 
 
-# The same few amounts come again and again; by type too, since 1 and 1.0 are equal.
+# The same few quantities recur. typed=True, because 1 and 1.0 are equal.
 @lru_cache(maxsize=4096, typed=True)
 def canonical(text: str | int | float) -> str:
-    """The spelling the server answers with: `1000m` is `1`, `1024Mi` is `1Gi`. Raises `QuantityError`."""
+    """Return the canonical form: `1000m` is `1`, `1024Mi` is `1Gi`. Raises `QuantityError`."""
     return str(parse(text))
 
 
 def compare(left: str | int | float, right: str | int | float) -> int:
-    """-1, 0 or 1, as `left` is less than, equal to or more than `right`."""
+    """Return -1, 0 or 1 if `left` is less than, equal to or greater than `right`."""
     left_nano, other = parse(left).nano, parse(right).nano
     return (left_nano > other) - (left_nano < other)

@@ -1,4 +1,4 @@
-"""A served resource: its names, scope, verbs and subresources, and the shape and behaviour of its kind."""
+"""A served resource: its names, scope, verbs, subresources, schema and strategy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchyard.api.strategy import Strategy
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`status`, `scale`, `log` …: what hangs below one object's path."""
+    """A subresource such as `status`, `scale` or `log`."""
 
     name: str
     gvk: GroupVersionKind
@@ -21,7 +21,7 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resource:
-    """One (group, version, plural). Versions of one group's plural share their objects in the store."""
+    """A (group, version, plural). All versions of a resource share their stored objects."""
 
     group: str
     version: str
@@ -33,8 +33,8 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: dict[str, Subresource] = field(default_factory=dict)
-    storage_version: str = ""  # the version objects are kept in; empty means this one
-    storage_group: str | None = None  # set where another group keeps the objects: events.k8s.io uses core's
+    storage_version: str = ""  # the version in which objects are stored; empty means this version
+    storage_group: str | None = None  # set if objects are stored in another group: events.k8s.io uses the core group
     type: Type | None = None
     strategy: Strategy = field(default_factory=Strategy)
     custom: Any = None  # the compiled CRD version for custom resources, None for built-in kinds

@@ -1,4 +1,4 @@
-"""The behaviour most kinds share: a spec that clients write, a status that only the status endpoint writes."""
+"""The strategy of kinds with a status subresource: only that endpoint writes the status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small texts of table cells: ages, labels, container lists. The words are those of Kubernetes' own printers."""
+"""Texts of table cells: ages, labels, container lists. The formats are those of upstream's printers."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CREATED_AT = Column("Created At", "date", description="When the object was creat
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """How long ago a moment was."""
+    """Format the time since a timestamp."""
     if not timestamp:
         return UNKNOWN
     return human_duration(now - datetime.fromisoformat(timestamp))
 
 
 def age_of(obj: Object, now: datetime) -> str:
-    """The object's age."""
+    """Format the age of an object."""
     return age(obj["metadata"].get("creationTimestamp"), now)
 
 
@@ -38,7 +38,7 @@ def name_of(obj: Object) -> str:
 
 
 def format_labels(labels: Mapping[str, str] | None) -> str:
-    """`a=1,b=2`."""
+    """Format labels as `a=1,b=2`."""
     return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) if labels else NONE
 
 
@@ -47,7 +47,7 @@ def format_selector(selector: Mapping[str, Any] | None) -> str:
 
 
 def container_names_and_images(template_spec: Mapping[str, Any]) -> list[str]:
-    """Two cells: names and images."""
+    """Return two cells: the names and the images."""
     listed = template_spec.get("containers") or ()
     return [
         ",".join(container.get("name", "") for container in listed),
@@ -56,13 +56,13 @@ def container_names_and_images(template_spec: Mapping[str, Any]) -> list[str]:
 
 
 def truncate_list(first: Sequence[str], total: int, empty: str) -> str:
-    """A list of which only the beginning is shown."""
+    """Join a list of which `first` is the beginning."""
     text = ",".join(first)
     return f"{text} + {total - len(first)} more..." if total > len(first) else text or empty
 
 
 def condition_status(conditions: Iterable[Mapping[str, Any]] | None, kind: str) -> str:
-    """The status of a condition; empty where there is none of that type."""
+    """Return the status of a condition, or "" without such a condition."""
     for condition in conditions or ():
         if condition.get("type") == kind:
             return str(condition.get("status", ""))
@@ -70,12 +70,12 @@ def condition_status(conditions: Iterable[Mapping[str, Any]] | None, kind: str) 
 
 
 def format_bool(value: bool | None) -> str:
-    """A boolean as text."""
+    """Format a boolean."""
     return UNSET if value is None else "true" if value else "false"
 
 
 def load_balancer(status: Mapping[str, Any] | None) -> str:
-    """Addresses of a load balancer, sorted."""
+    """Return the addresses of a load balancer, sorted."""
     ingress = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
     return ",".join(sorted({entry.get("ip") or entry.get("hostname") or "" for entry in ingress} - {""}))
 

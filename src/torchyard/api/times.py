@@ -1,4 +1,4 @@
-"""Times and durations as Kubernetes writes them. No clock here: whoever asks brings the time."""
+"""Times and durations in the formats of Kubernetes. This module reads no clock: callers pass the time."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TimeError(YardError):
-    """A text that is no time or no duration."""
+    """The text is not a valid time or duration."""
 
     code = "BadTime"
 
 
 def to_rfc3339(moment: datetime) -> str:
-    """Whole seconds in UTC: the form of `metadata.creationTimestamp`."""
+    """Format whole seconds in UTC, as in `metadata.creationTimestamp`."""
     return _of_second(floor(moment.timestamp()))
 
 
-@lru_cache(maxsize=64)  # whatever happens within a second has the same time
+@lru_cache(maxsize=64)  # cached, because many calls fall within the same second
 def _of_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).isoformat()[:19] + "Z"
 
 
 def to_rfc3339_micro(moment: datetime) -> str:
-    """Microseconds in UTC: the form of a Lease's `renewTime` and an Event's `eventTime`."""
+    """Format microseconds in UTC, as in a Lease's `renewTime` and an Event's `eventTime`."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
 
@@ -38,7 +38,7 @@ _rfc3339 = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2}:\d{2}:\d{2})(?:[.,](\d+))?(Z|
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """A time with its zone; fractions finer than a microsecond are cut."""
+    """Parse a time with a zone; fractions below a microsecond are truncated."""
     parts = _rfc3339(text)
     if parts is not None:
         date, clock, fraction, zone = parts.groups()
@@ -62,12 +62,12 @@ _UNITS = {
 }
 _duration = re.compile(r"([-+]?)((?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0)").fullmatch
 _term = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)").findall
-# what 64 bits of nanoseconds hold
+# the largest int64 number of nanoseconds
 _LONGEST = Decimal(2**63) / 10**9
 
 
 def parse_duration(text: str) -> timedelta:
-    """A Go duration such as `1h15m30.5s`."""
+    """Parse a Go duration such as `1h15m30.5s`."""
     parts = _duration(text)
     if parts is None:
         raise TimeError(f'time: invalid duration "{text}"', hint='write it as "1h15m30s"')
@@ -79,7 +79,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(length: timedelta) -> str:
-    """A duration as Go prints it: `1h15m30.5s`, `1.5ms`, `0s`."""
+    """Format a duration as Go does: `1h15m30.5s`, `1.5ms`, `0s`."""
     micro = length // timedelta(microseconds=1)
     sign, micro = ("-", -micro) if micro < 0 else ("", micro)
     if micro == 0:
@@ -101,7 +101,7 @@ def _trimmed(amount: int, unit: int) -> str:
 
 
 def human_duration(length: timedelta) -> str:
-    """An age as kubectl prints it: `95s`, `3m7s`, `48m`, `4h45m`, `29h`, `6d1h`, `48d`, `2y3d`."""
+    """Format an age as kubectl does: `95s`, `3m7s`, `48m`, `4h45m`, `29h`, `6d1h`, `48d`, `2y3d`."""
     seconds = int(length.total_seconds())
     if seconds < -1:
         return "<invalid>"

@@ -1,6 +1,12 @@
 """Access control kinds: RBAC, admission policies and webhooks, certificate requests, flow control.
 
-Read `strategy.py` and `validation.py` (roles and bindings), `aggregation.py` (aggregated ClusterRoles),
-`webhooks.py` (admission webhooks, APIServices), `policies.py` (ValidatingAdmissionPolicy), `requests.py`
-(CertificateSigningRequest, flow control), `columns.py` (`kubectl get`).
+Modules in reading order:
+
+- `strategy`: strategies of roles and bindings
+- `validation`: validation of roles and bindings
+- `aggregation`: aggregated ClusterRoles
+- `webhooks`: webhook configurations and APIServices
+- `policies`: ValidatingAdmissionPolicy and its binding
+- `requests`: CertificateSigningRequest, FlowSchema, PriorityLevelConfiguration
+- `columns`: table columns
 """

@@ -1,4 +1,9 @@
-"""Nodes, namespaces and the small core kinds: ConfigMap, Secret, ServiceAccount, Lease, PriorityClass, RuntimeClass.
+"""Node, Namespace and the small core kinds: ConfigMap, Secret, ServiceAccount, Lease, PriorityClass, RuntimeClass.
 
-Read `strategy.py` first, then `defaults.py`, `validation.py` and `columns.py` (`kubectl get`).
+Modules in reading order:
+
+- `strategy`: strategies
+- `defaults`: defaults
+- `validation`: validation on create and update
+- `columns`: table columns
 """

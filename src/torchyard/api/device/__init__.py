@@ -1,1 +1,7 @@
-"""Dynamic resource allocation (resource.k8s.io). Read `strategy.py`, then `columns.py` (`kubectl get`)."""
+"""The kinds of dynamic resource allocation (resource.k8s.io).
+
+Modules in reading order:
+
+- `strategy`: strategies, defaults and validation
+- `columns`: table columns
+"""

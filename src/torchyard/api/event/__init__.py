@@ -1,4 +1,8 @@
 """Events. Both API groups share one store, in which an event has its core/v1 form.
 
-Read `strategy.py`, `validation.py`, then `conversion.py` (core/v1 and events.k8s.io/v1).
+Modules in reading order:
+
+- `strategy`: strategies of both API groups
+- `validation`: defaults and validation
+- `conversion`: conversion between core/v1 and events.k8s.io/v1
 """

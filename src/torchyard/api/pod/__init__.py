@@ -1,7 +1,20 @@
 """Pods and pod templates.
 
-Read `strategy.py` first (the hooks the API server calls), then `defaults.py` and `admission.py` (what the server adds),
-`validation.py` with `containers.py`, `references.py`, `volumes.py`, `security.py`, `scheduling.py` (validation on
-create), `updates.py` (validation on update), `warnings.py`; then `token.py`, `qos.py`, `totals.py` (values derived from
-a pod) and `columns.py` (`kubectl get`).
+Modules in reading order:
+
+- `strategy`: the hooks that the API server calls
+- `defaults`: defaults
+- `admission`: service account, priority, runtime class, default tolerations
+- `token`: the service account token volume
+- `validation`: validation on create; calls the next five modules
+- `containers`: containers, ports, probes, hooks
+- `references`: fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef
+- `volumes`: volumes and volume mounts
+- `security`: security contexts
+- `scheduling`: affinity, tolerations, topology spread, scheduling gates
+- `updates`: validation on update, per endpoint
+- `warnings`: texts of the Warning header
+- `qos`: the QoS class
+- `totals`: the total requests and limits of a pod
+- `columns`: table columns
 """

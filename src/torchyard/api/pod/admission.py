@@ -20,7 +20,7 @@ _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/u
 
 
 def add_default_tolerations(pod: Object) -> None:
-    """Let the pod stay five minutes on a node that is not ready or unreachable, unless its tolerations say otherwise."""
+    """Keep the pod five minutes on a node that is not ready or unreachable, unless its tolerations say otherwise."""
     spec = pod["spec"]
     tolerations = spec.get("tolerations") or []
     missing = [

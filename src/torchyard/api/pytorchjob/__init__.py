@@ -1,1 +1,10 @@
-"""PyTorchJob of kubeflow.org/v1: its names and words, defaults, rules, and its definition as a custom resource."""
+"""PyTorchJob of kubeflow.org/v1.
+
+Modules in reading order:
+
+- `names`: group, labels, annotations
+- `crd`: the CustomResourceDefinition
+- `defaults`: defaults
+- `validation`: validation beyond the schema
+- `messages`: reasons, messages and events of the controller
+"""

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition of PyTorchJob, put together from this table and the types of the built-in kinds."""
+"""The CustomResourceDefinition of PyTorchJob. Pod types come from the schema of the built-in kinds."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _run_policy() -> Object:
         "ttlSecondsAfterFinished": with_description("The job is deleted this long after it finished.", INT32),
     }
     fields["suspend"]["default"] = False
-    # Upstream has no default here, and then its own SDK cannot read a job without runPolicy.
+    # Upstream has no default here, so its own SDK cannot read a job without runPolicy.
     return {**record(fields), "default": {}}
 
 
@@ -141,7 +141,7 @@ def _status() -> Object:
 
 @cache
 def definition_object() -> Object:
-    """The CustomResourceDefinition as it is installed. Shared: copy it before changing it."""
+    """Return the CustomResourceDefinition that is installed. The object is shared: copy it before changing it."""
     schema = record(
         {
             "apiVersion": STRING,

@@ -1,4 +1,4 @@
-"""What a PyTorchJob means where it says nothing. Applied to a copy when a job is looked at, never stored."""
+"""Defaults of PyTorchJobs. Applied to a copy when a job is read, never stored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torchyard.api.pytorchjob import names
 
 
 def with_defaults(job: Object) -> Object:
-    """A job that shares what it can with the given one and has every default filled in."""
+    """Return a job with every default set. It shares unchanged parts with the given job."""
     spec = dict(job.get("spec") or {})
     run_policy = dict(spec.get("runPolicy") or {})
     if run_policy.get("cleanPodPolicy") is None:
         run_policy["cleanPodPolicy"] = names.CLEAN_NONE
     if not run_policy.get("managedBy"):
-        run_policy.pop("managedBy", None)  # an empty one means ours, upstream's documentation says
+        run_policy.pop("managedBy", None)  # empty means the default controller, according to upstream's documentation
     spec["runPolicy"] = run_policy
     replica_specs = spec.get("pytorchReplicaSpecs") or {}
     spec["pytorchReplicaSpecs"] = {
@@ -58,11 +58,11 @@ def _elastic(policy: Object, worker: Object) -> Object:
 
 
 def main_container(containers: list[Object]) -> Object:
-    """The one called `pytorch`; the first where none is."""
+    """Return the container named `pytorch`, or the first one."""
     return next((container for container in containers if container.get("name") == names.CONTAINER), containers[0])
 
 
 def job_port(replica: Object) -> int:
-    """The port on which the replicas of a defaulted spec meet."""
+    """Return the rendezvous port of a defaulted replica spec."""
     ports = main_container(replica["template"]["spec"]["containers"])["ports"]
     return int(next(port["containerPort"] for port in ports if port.get("name") == names.PORT_NAME))

@@ -1,4 +1,4 @@
-"""Every reason, message and event of a PyTorchJob, each once, in the words of operator 1.7 and later."""
+"""Reasons, messages and events of a PyTorchJob, as training-operator 1.7 and later write them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HAS_SUCCEEDED = "PyTorchJobSucceeded"
 HAS_FAILED = "PyTorchJobFailed"
 IS_SUSPENDED = "PyTorchJobSuspended"
 IS_RESUMED = "PyTorchJobResumed"
-NOT_VALID = "PyTorchJobFailedValidation"  # upstream's until it had a webhook
+NOT_VALID = "PyTorchJobFailedValidation"  # upstream's, until it added a webhook
 
 POD_CREATED, POD_NOT_CREATED = "SuccessfulCreatePod", "FailedCreatePod"
 POD_DELETED, POD_NOT_DELETED = "SuccessfulDeletePod", "FailedDeletePod"
@@ -33,7 +33,7 @@ POD_GROUP_DELETED, POD_GROUP_NOT_DELETED = "SuccessfulDeletePodGroup", "FailedDe
 EXITED = "ExitedWithCode"
 TERMINATED = "JobTerminated"
 RESTART_POLICY_SET = "SetPodTemplateRestartPolicy"
-OUT_OF_RANGE = "ReplicasOutOfRange"  # ours: upstream says nothing
+OUT_OF_RANGE = "ReplicasOutOfRange"  # ours; upstream has no event for these
 SCHEDULER_SET = "SetPodTemplateSchedulerName"
 
 POD_GROUP_GOES = "Job has been terminated. Deleting PodGroup"

@@ -1,4 +1,4 @@
-"""What a PyTorchJob and everything made for it is called: group, labels of every generation, annotations."""
+"""Names of PyTorchJobs and of the objects created for them: group, labels of every operator generation, annotations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ API_VERSION = f"{GROUP}/{VERSION}"
 CONTROLLER = "pytorchjob-controller"
 
 MASTER, WORKER = "Master", "Worker"
-# The order in which replica types are looked at wherever order can be seen; upstream's is that of a Go map.
+# The order of replica types wherever it is visible. Upstream's is the random order of a Go map.
 REPLICA_TYPES = (MASTER, WORKER)
 
 CONTAINER = "pytorch"
@@ -30,31 +30,31 @@ REPLICA_INDEX = _PREFIX + "replica-index"
 JOB_ROLE = _PREFIX + "job-role"
 MASTER_ROLE = "master"
 
-# Ours, all opt-in except the last, which is the controller's memory.
+# Our annotations. All are opt-in except the last one, in which the controller keeps state.
 RESTART_SCOPE = "torchyard.dev/restart-scope"  # "job": one failed replica restarts all of them
 WHOLE_JOB = "job"
 WORKER_RANKS = "torchyard.dev/worker-ranks"  # "true": address, rank and world size for a job without a Master
 INIT_CONTAINER = "torchyard.dev/init-container"  # "off": workers do not wait for the master's name
-RESTARTS = "torchyard.dev/restarts"  # how many replicas were made anew, and which of those are still to go
+RESTARTS = "torchyard.dev/restarts"  # how many replicas were recreated, and which of them are still to be deleted
 
 
 def replica_name(job: str, replica_type: str, index: int) -> str:
-    """Of a pod, and of the service in front of it."""
+    """Return the name of a replica's pod and service."""
     return f"{job}-{replica_type.lower()}-{index}".replace("/", "-")
 
 
 def identity_labels(job: str, replica_type: str) -> dict[str, str]:
-    """What the pods of one replica type have in common; the status' selector is made of these."""
+    """Return the labels that all pods of a replica type share; status.replicaStatuses.selector consists of them."""
     return {JOB_NAME: job, OPERATOR_NAME: CONTROLLER, REPLICA_TYPE: replica_type.lower()}
 
 
 def selector_labels(job: str, replica_type: str, index: int) -> dict[str, str]:
-    """The labels by which a replica's service finds its pod."""
+    """Return the labels by which a replica's service selects its pod."""
     return {**identity_labels(job, replica_type), REPLICA_INDEX: str(index)}
 
 
 def old_labels(labels: dict[str, str], job: str) -> dict[str, str]:
-    """The same facts under the names of operator 1.3 to 1.5 and of the pytorch-operator before it.
+    """Return the labels of training-operator 1.3 to 1.5 and of the pytorch-operator before it.
 
     Manuals and scripts still select by them: `kubectl get pods -l job-name=NAME,replica-type=master`.
     """

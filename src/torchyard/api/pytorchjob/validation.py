@@ -1,6 +1,6 @@
-"""What a PyTorchJob may say: upstream's rules with upstream's words, and refusals of what makes upstream crash or hang.
+"""Validation of PyTorchJobs: upstream's rules with upstream's messages, plus rules against jobs that crash or hang it.
 
-Runs after the schema, so that every field that is there has its type.
+Runs after schema validation, so every field that is present has its type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _is_process_count = re.compile(r"auto|cpu|gpu|xpu|[1-9][0-9]*").fullmatch
 
 
 class PyTorchJobStrategy(Strategy):
-    """What admission does to a PyTorchJob beyond what its schema says."""
+    """Validation and warnings beyond the schema of the CustomResourceDefinition."""
 
     def validate(self, obj: Object) -> list[FieldError]:
         return validate(obj)
@@ -144,7 +144,7 @@ def _check_replica(kind: str, replica: Object | None, errs: list[FieldError]) ->
 
 
 def _check_derived_names(job: str, replicas: Object, errs: list[FieldError]) -> None:
-    """A service's name has at most 63 characters, and every replica has one."""
+    """Check the names of services, which may have 63 characters; every replica has one."""
     last = [
         names.replica_name(job, kind, max((replicas[kind] or {}).get("replicas") or 1, 1) - 1)
         for kind in names.REPLICA_TYPES

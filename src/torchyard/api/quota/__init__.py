@@ -1,1 +1,9 @@
-"""Quotas: what an object costs its namespace, and which quotas count it."""
+"""ResourceQuota and LimitRange.
+
+Modules in reading order:
+
+- `strategy`: strategies
+- `validation`: validation, and defaults of LimitRanges
+- `scopes`: which objects a quota counts
+- `usage`: the usage that an object adds to a quota
+"""

@@ -1,4 +1,4 @@
-"""Which objects a quota counts: its scopes."""
+"""Quota scopes: which objects a ResourceQuota counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchyard.api.pod.qos import quality_of_service
 
 
 def counts(quota_spec: Object, resource: str, obj: Object) -> bool:
-    """Whether every scope of a quota holds for an object. Scopes other than of volumes are about pods only."""
+    """Whether an object is in every scope of a quota. All scopes but VolumeAttributesClass concern pods only."""
     scopes = [{"scopeName": name, "operator": "Exists"} for name in quota_spec.get("scopes") or ()]
     scopes += (quota_spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     return all(_holds(scope, resource, obj) for scope in scopes)

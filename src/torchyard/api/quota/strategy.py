@@ -1,4 +1,4 @@
-"""The behaviour of ResourceQuota and LimitRange."""
+"""Strategies of ResourceQuota and LimitRange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an object costs its namespace: the amounts a ResourceQuota can limit. Mirrors upstream's quota evaluators."""
+"""The usage that an object adds to a ResourceQuota. Follows upstream's quota evaluators."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from torchyard.api.quota.scopes import counts
 from torchyard.api.volume.admission import CLASS_ANNOTATION
 
 ONE = Quantity.of(1)
-# Kinds with a plain name beside count/<resource>.
+# Kinds that have a resource name of their own in addition to count/<resource>.
 _PLAIN = {"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets"}
 _PLAIN |= {"services"}
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
-# What every container must ask for where a quota limits it.
+# Resources that every container must specify if a quota limits them.
 _DEMANDED = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
 
 
 def usage_of(group: str, resource: str, obj: Object, now: datetime) -> Amounts:
-    """The cost of one object."""
+    """Return the usage of one object."""
     used: Amounts = {f"count/{qualified(resource, group)}": ONE}
     if group:
         return used
@@ -41,7 +41,7 @@ def usage_of(group: str, resource: str, obj: Object, now: datetime) -> Amounts:
 
 
 def total_usage(quota_spec: Object, group: str, resource: str, objects: Iterable[Object], *, now: datetime) -> Amounts:
-    """What those objects of one resource cost together that a quota counts."""
+    """Return the total usage of those objects of one resource that a quota counts."""
     total: Amounts = {}
     for obj in objects:
         if counts(quota_spec, resource, obj):
@@ -50,7 +50,7 @@ def total_usage(quota_spec: Object, group: str, resource: str, objects: Iterable
 
 
 def _holds_resources(pod: Object, now: datetime) -> bool:
-    """Finished pods, and those whose time to end is over, cost nothing any more."""
+    """Whether the pod uses resources. Finished pods, and pods past their grace period, do not."""
     if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return False
     metadata = pod["metadata"]
@@ -94,7 +94,7 @@ def _service_usage(spec: Object) -> Amounts:
 def _claim_usage(claim: Object) -> Amounts:
     spec = claim.get("spec") or {}
     size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    # A claim that was given more than it asked for costs what it was given.
+    # A claim that got more than it requested counts with what it got.
     allocated = (((claim.get("status") or {}).get("allocatedResources")) or {}).get("storage")
     amounts = [quantity.parse(text) for text in (size, allocated) if text is not None]
     name = (claim["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION) or spec.get("storageClassName")
@@ -110,7 +110,7 @@ def _claim_usage(claim: Object) -> Amounts:
 
 
 def undemanded(spec: Object, limited: set[str]) -> str:
-    """What containers of a pod fail to ask for though a quota limits it: `cpu for: a,b; memory for: a`."""
+    """Return the limited resources that containers do not specify: `cpu for: a,b; memory for: a`."""
     demanded = limited & _DEMANDED
     missing: dict[str, set[str]] = {}
     if spec.get("resources"):

@@ -1,4 +1,4 @@
-"""What is valid in ResourceQuotas and LimitRanges, and what a LimitRange fills in."""
+"""Validation of ResourceQuotas and LimitRanges, and defaults of LimitRanges."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _check_amounts(holder: Mapping[str, str], at: str, errs: list[FieldError]) -
 
 
 def _applies(scope: str, resource: str) -> bool:
-    """Whether a scope says anything about a resource (upstream's IsResourceQuotaScopeValidForResource)."""
+    """Whether a scope applies to a resource (upstream's IsResourceQuotaScopeValidForResource)."""
     if scope in ("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"):
         return resource in _COMPUTE or resource == _POD_ONLY
     if scope == "BestEffort":
@@ -121,7 +121,7 @@ def validate_quota_status(new: Object, _old: Object) -> list[FieldError]:
 
 
 def default_limit_range(limit_range: Object) -> None:
-    """Defaults of defaults: the maximum is the default limit, the default limit or the minimum the default request."""
+    """Default the default limit to the maximum, and the default request to the default limit or the minimum."""
     for limit in limit_range.setdefault("spec", {}).setdefault("limits", None) or ():
         for kind in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             compute_resources.canonical_list(limit.get(kind))
@@ -184,7 +184,7 @@ def _check_limit(limit: Object, kind: str, at: str, errs: list[FieldError]) -> N
 
 
 _ORDER = (
-    # low, high, the field at fault, the value shown, the sentence
+    # low, high, the field with the error, the reported value, the message
     ("min", "max", "min", "min", "min value {low} is greater than max value {high}"),
     (
         "min",

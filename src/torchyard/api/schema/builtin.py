@@ -1,7 +1,7 @@
-"""The types of the built-in kinds, read on demand from the generated table.
+"""The types of the built-in kinds, loaded on demand from the generated table.
 
-A definition's tree is built when it is first asked for and shared from then on: the table has 570 definitions and a
-server meets a few dozen. The table is made by tools/generate_tables.py; nothing here knows a kind by name.
+A definition is built on first use and shared afterwards: the table has 570 definitions, of which a server uses a few
+dozen. tools/generate_tables.py generates the table; this module knows no kind by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import orjson
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.schema.types import Shape, Type
 
-# importlib.resources would cost the start of every process more than all of the tables do
+# importlib.resources would take longer at process start than reading the tables
 DATA = Path(__file__).parent / "data"
 
 
@@ -25,7 +25,7 @@ class _Table(NamedTuple):
 
 
 def table_bytes() -> bytes:
-    """The table as it is kept, to tell one release's from another's."""
+    """Return the raw table, to distinguish the tables of two releases."""
     return (DATA / "types.txt").read_bytes()
 
 
@@ -46,7 +46,7 @@ def definition_names() -> tuple[str, ...]:
 
 
 def kinds() -> tuple[GroupVersionKind, ...]:
-    """Every kind the table knows, lists and reviews among them."""
+    """Return every kind in the table, including lists and reviews."""
     return tuple(GroupVersionKind(*kind.split("/")) for kind in _table().kinds if kind[0] != "*")
 
 
@@ -56,12 +56,12 @@ def _kinds_by_definition() -> dict[str, GroupVersionKind]:
 
 
 def kind_of(name: str) -> GroupVersionKind | None:
-    """The kind a definition defines, if it is one."""
+    """Return the kind of a definition, if it defines one."""
     return _kinds_by_definition().get(name)
 
 
 def definition_of(gvk: GroupVersionKind) -> str | None:
-    """The name of a kind's definition: io.k8s.api.core.v1.Pod. DeleteOptions and the like belong to every group."""
+    """Return the definition of a kind: io.k8s.api.core.v1.Pod. DeleteOptions and the like exist in every group."""
     kinds = _table().kinds
     return kinds.get("/".join(gvk)) or kinds.get(f"*/*/{gvk.kind}")
 
@@ -75,7 +75,7 @@ _definitions: dict[str, Type] = {}
 
 
 def definition(name: str) -> Type:
-    """The type of a definition, with everything beneath it. Raises KeyError for an unknown name."""
+    """Return the type of a definition, including nested types. Raises KeyError for an unknown name."""
     known = _definitions.get(name)
     if known is not None:
         return known
@@ -86,7 +86,7 @@ def definition(name: str) -> Type:
         _definitions[name] = type
         return type
     type = Type("object", name=name, required=tuple(row.get("required", ())), atomic_map=row.get("atomic", False))
-    # known before its fields are, since a JSON schema holds JSON schemas
+    # registered before its fields are built, because a JSON schema contains JSON schemas
     _definitions[name] = type
     for field, spelled in row["fields"].items():
         type.fields[field] = _field(spelled)
@@ -94,7 +94,7 @@ def definition(name: str) -> Type:
 
 
 def _field(spelled: Any) -> Type:
-    """A field, list item or map value: a type's name, or an object that says more."""
+    """Return the type of a field, list item or map value, given as a type name or as an object with details."""
     if isinstance(spelled, str):
         return _plain(spelled)
     row: dict[str, Any] = spelled
@@ -118,7 +118,7 @@ def _field(spelled: Any) -> Type:
 
 
 def _plain(name: str) -> Type:
-    """A scalar, or the place where a definition stands: a node of its own that shares the definition's fields."""
+    """Return a scalar, or a node that shares the fields of a definition."""
     if name not in _table().rows:
         shape, format = _scalar(name)
         return Type(shape, format=format, zero="omit")

@@ -1,9 +1,9 @@
-"""From a client's JSON to the object a Go API server would hold: `decode`.
+"""Decoding a client's JSON into the object that a Go API server would hold.
 
-A Go server decodes into structs and encodes them again: unknown fields and nulls are gone, quantities and times have
-their one spelling, zero values are left out where the struct says `omitempty`, and written where it does not. Types
-that do not fit are refused in Go's words. For each definition one function is compiled and kept, since this stands in
-the way of every write. Custom resources never come here: they keep what they were sent.
+A Go server decodes into structs and encodes them again. This drops unknown fields and nulls, brings quantities and
+times into canonical form, and omits zero values where the struct has `omitempty`. Type mismatches are errors with Go's
+messages. One decoder function per definition is compiled and cached, because every write passes through it. Custom
+resources are not decoded here: they keep what the client sent.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Decoder = Callable[[Any, list[bool]], Any]
 
 
 class DecodeError(YardError):
-    """A value that does not fit its field. The message is Go's; the caller says which kind could not be read.
+    """A value that does not fit its field. The message is Go's; the caller adds the kind.
 
-    `unconverted` says the same in the words of the converter that strategic patches go through.
+    `unconverted` has the message of the converter that strategic merge patches use.
     """
 
     code = "BadRequest"
@@ -35,9 +35,9 @@ class DecodeError(YardError):
 
 
 def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
-    """The object as a Go server holds it, and `unknown field "spec.foo"` for each field it does not know.
+    """Return the object as a Go server holds it, and `unknown field "spec.foo"` for each unknown field.
 
-    The given object must not be used afterwards: parts of it live on in the new one.
+    The caller must not use the given object afterwards: the new object shares parts of it.
     """
     unknown: list[bool] = []
     try:
@@ -52,9 +52,9 @@ def decode(obj: dict[str, Any], type: Type) -> tuple[dict[str, Any], list[str]]:
 
 
 class _Mismatch(Exception):
-    """A JSON value of the wrong type; on its way up it learns the innermost struct's name and the path of fields.
+    """A JSON value of the wrong type. Callers add the name of the innermost struct and the field path on the way up.
 
-    `kind` is the Go kind of the place, or empty where a type reads its JSON by itself.
+    `kind` is the expected Go kind, or empty if the type implements its own JSON decoding.
     """
 
     def __init__(self, value: Any, go: str, kind: str = "") -> None:
@@ -76,7 +76,7 @@ class _Mismatch(Exception):
             return f"cannot restore struct from: {go_kind}"
         if not self.kind:
             return f"json: cannot unmarshal {_json_type(self.value, self.go)} into Go value of type {self.go}"
-        # what Go could convert, but JSON does not let it
+        # a conversion that Go has but JSON decoding does not allow
         if (go_kind, self.kind) in (("int64", "string"), ("float64", "int32"), ("float64", "int64")):
             return f"cannot convert {go_kind} to {self.go}"
         return f"unrecognized type: {self.kind}"
@@ -91,7 +91,7 @@ def _json_type(value: Any, go: str) -> str:
         case bool():
             return "bool"
         case int() | float():
-            # a number that is no such number is quoted
+            # numbers of the wrong type are quoted
             return f"number {value}" if go in ("int32", "int64") else "number"
         case str():
             return "string"
@@ -119,7 +119,7 @@ def decoder_of(type: Type) -> Decoder:
 
 
 def go_name(type: Type) -> str:
-    """How Go's messages spell the type of a place."""
+    """Return the type name as Go's messages have it."""
     if type.go:
         return type.go
     if type.shape == "list" and type.items:
@@ -136,7 +136,7 @@ def go_name(type: Type) -> str:
 
 
 def zero_of(type: Type) -> Any:
-    """What Go writes for the zero value of a place that is not left out."""
+    """Return what Go writes for the zero value of a field that is not omitted."""
     if type.nullable:
         return None
     match type.shape:
@@ -154,7 +154,7 @@ def zero_of(type: Type) -> Any:
 def _always(key: str, type: Type) -> bool:
     """Whether a field is written even if it was not sent.
 
-    A null that stands for a required list, map or pointer is not made up: validation speaks about what is missing.
+    A required list, map or pointer is not set to null here: validation reports it as missing.
     """
     child = type.fields[key]
     return child.zero == "always" and not (child.nullable and key in type.required)
@@ -162,17 +162,17 @@ def _always(key: str, type: Type) -> bool:
 
 def _object(type: Type) -> Decoder:
     struct, go = type.name.rpartition(".")[2], go_name(type)
-    # key -> the Python type that needs no further look, whether a zero is kept, and what else decodes it
+    # key -> the Python type that needs no decoding, whether zero values are kept, and the decoder
     table: dict[str, tuple[type_of_value | None, bool, Decoder]] = {}
     constants: list[tuple[str, Any]] = []
     structs: list[tuple[str, dict[str, Any]]] = []
-    # what Go writes as null: an object that comes back from the store is the one that went there
+    # fields that Go writes as null, so that an object read from the store equals the stored one
     nulls = {key for key, child in type.fields.items() if child.nullable and child.zero == "always"}
 
     def decode_object(value: Any, unknown: list[bool]) -> Any:
         if value.__class__ is not dict:
             raise _Mismatch(value, go, "struct")
-        # Nearly all of it stays: copying and correcting is faster than building anew.
+        # Most fields stay unchanged: copying and correcting is faster than building a new dict.
         decoded: dict[str, Any] = value.copy()
         for key, item in value.items():
             field = table.get(key)
@@ -230,8 +230,8 @@ def _field(key: str, type: Type) -> Decoder:
     child = type.fields[key]
     inner = decoder_of(child)
     if child.shape in ("list", "map") and child.nullable and _always(key, type) and kind_of(type.name) is None:
-        # an empty slice does not survive Go's storage: it comes back as null (whole kinds see to that themselves, in
-        # `Behaviour.empty_is_null`, since it has an owner until it is stored)
+        # an empty slice does not survive Go's storage: it becomes null (`Strategy.empty_is_null` handles whole kinds,
+        # because field ownership needs the empty list until the object is stored)
         return lambda value, unknown: inner(value, unknown) or None
     return inner
 
@@ -285,7 +285,7 @@ _SCHEMA_UNIONS = frozenset(_EXTENSIONS + "JSONSchemaPropsOr" + other for other i
 
 
 def _schema_or_other(value: Any, _: list[bool]) -> Any:
-    """A JSON schema, some of them, or what may stand in their place. Go's strictness ends here: it decodes by hand."""
+    """Decode a JSON schema, a list of them, or their alternatives. Go decodes this type by hand and less strictly."""
     if value.__class__ is dict:
         return decoder_of(definition(_EXTENSIONS + "JSONSchemaProps"))(value, [])
     if value.__class__ is list:
@@ -332,7 +332,7 @@ def _number(go: str) -> Decoder:
 
 
 def _spelled(canonical_spelling: Callable[[str], str]) -> Callable[[str], Decoder]:
-    """A string with one right spelling."""
+    """Return a decoder of strings that have a canonical form."""
 
     def spelled(go: str) -> Decoder:
         def decode_spelled(value: Any, _: list[bool]) -> Any:

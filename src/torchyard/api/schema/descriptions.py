@@ -1,4 +1,6 @@
-"""What people read about kinds and fields: our own words, kept in one text file beside the tables."""
+"""Descriptions of kinds and fields for `kubectl explain` and OpenAPI. They are our own texts, in
+`data/descriptions.txt`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _NOTHING = Description("", {})
 
 @cache
 def descriptions() -> dict[str, Description]:
-    """Definition -> its words. The fields that every kind has are found under the empty name."""
+    """Return the descriptions by definition. Fields that every kind has are under the empty name."""
     by_definition: dict[str, Description] = {}
     current = _NOTHING
     for line in (DATA / "descriptions.txt").read_text(encoding="utf-8").splitlines():
@@ -36,7 +38,7 @@ def descriptions() -> dict[str, Description]:
 
 
 def describe(definition: str) -> Description:
-    """The words about a definition and about its fields; empty where there are none."""
+    """Return the descriptions of a definition and of its fields; empty if there are none."""
     known = descriptions()
     own = known.get(definition, _NOTHING)
     return Description(own.text, {**known[""].fields, **own.fields})

@@ -1,7 +1,7 @@
-"""A client's document: its text read, its kind checked, its fields decoded as a Go API server would.
+"""Reading a client's document: parse it, check its kind, decode its fields as a Go API server does.
 
-`read` is the way of a JSON body; `read_object` the rest of the way for a document that came as YAML or protobuf. Both
-answer the object and the sentences for the Warning header, and raise the refusal a real server gives.
+`read` takes a JSON body; `read_object` takes a document that was parsed from YAML or protobuf. Both return the object
+and the texts for the Warning header, and raise the errors of kube-apiserver.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from torchyard.api.schema.types import Type
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 Read = tuple[dict[str, Any], list[str]]
 
-# What a server calls its registry of kinds.
+# The name of upstream's type registry in error messages.
 _SCHEME = 'in scheme "pkg/runtime/scheme.go:110"'
 _SHOWN = 30
 
 
 def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
-    """An object of a built-in kind from a JSON body."""
+    """Read an object of a built-in kind from a JSON body."""
     obj, repeats = parse(body, gvk.kind)
     check_kind(obj, gvk)
     decoded, strict_errors = _decoded(obj, gvk, type)
@@ -38,14 +38,14 @@ def read(body: bytes, gvk: GroupVersionKind, type: Type, validation: FieldValida
 
 
 def read_object(obj: dict[str, Any], gvk: GroupVersionKind, type: Type, validation: FieldValidation = "Warn") -> Read:
-    """An object of a built-in kind from a parsed document, which is used up."""
+    """Read an object of a built-in kind from a parsed document. The document must not be used afterwards."""
     check_kind(obj, gvk)
     decoded, strict_errors = _decoded(obj, gvk, type)
     return decoded, judged(strict_errors, gvk, validation)
 
 
 def read_custom(body: bytes, gvk: GroupVersionKind) -> Read:
-    """An object of a custom kind as it was sent, and what was said twice in it. It must say its kind."""
+    """Read a custom object as sent, and its duplicate fields. The document must have a kind."""
     obj, repeats = parse(body, gvk.kind)
     if not obj.get("kind"):
         raise _unrecognized(body, gvk.kind, f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'")
@@ -54,7 +54,7 @@ def read_custom(body: bytes, gvk: GroupVersionKind) -> Read:
 
 
 def check_custom_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
-    """Refuse a document of another version or kind than the path's."""
+    """Raise 400 if the version or kind differs from that of the path."""
     api_version = obj.get("apiVersion") or ""
     if api_version != gvk.api_version:
         raise errors.bad_request(
@@ -68,14 +68,14 @@ def check_custom_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
 
 
 def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
-    """A JSON object from a text, and whether the text may name a field twice. `null` is an empty object."""
+    """Parse a JSON object; also return whether the text may have duplicate fields. `null` is an empty object."""
     try:
         obj = orjson.loads(body)
         repeats = may_repeat(body, obj)
     except orjson.JSONDecodeError:
         raise _unrecognized(body, kind, f"couldn't get version/kind; json parse error: {syntax_error(body)}") from None
     except TypeError:
-        # what is nested too deep to be written again cannot be stored either
+        # too deeply nested to be encoded again, and so to be stored
         raise _unrecognized(body, kind, "json: exceeded max depth") from None
     if obj is None:
         return {}, False
@@ -87,7 +87,7 @@ def parse(body: bytes, kind: str) -> tuple[dict[str, Any], bool]:
 
 
 def _unreadable_kind(obj: dict[str, Any]) -> str:
-    """Why the kind an object claims to be cannot be read; empty if it can."""
+    """Return why the kind of an object cannot be read, or ""."""
     for name in ("apiVersion", "kind"):
         value = obj.get(name)
         if value.__class__ is not str and value is not None:
@@ -101,7 +101,7 @@ def _unreadable_kind(obj: dict[str, Any]) -> str:
 
 
 def check_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
-    """Fill in the kind if the document does not say it; refuse one that says another."""
+    """Set the kind if the document has none; raise 400 if it has another."""
     if reason := wrong_kind(obj, gvk):
         version = (obj.get("apiVersion") or gvk.api_version).rpartition("/")[2]
         kind = obj.get("kind") or gvk.kind
@@ -109,7 +109,7 @@ def check_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> None:
 
 
 def wrong_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> str:
-    """Fill in the kind if the document does not say it; why it is the wrong one, or empty if it is not."""
+    """Set the kind if the document has none; return why it is the wrong one, or ""."""
     api_version, kind = obj.get("apiVersion") or gvk.api_version, obj.get("kind") or gvk.kind
     if (api_version, kind) == (gvk.api_version, gvk.kind):
         obj["apiVersion"], obj["kind"] = api_version, kind
@@ -127,12 +127,12 @@ def wrong_kind(obj: dict[str, Any], gvk: GroupVersionKind) -> str:
 
 
 def cannot_handle(gvk: GroupVersionKind, reason: str) -> errors.StatusError:
-    """The refusal of a document whose kind is right and whose contents are not."""
+    """Return the error for a document with the right kind and invalid content."""
     return errors.bad_request(f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {reason}')
 
 
 def strict_error(strict_errors: list[str]) -> str:
-    """What strict decoding says about unknown and repeated fields."""
+    """Return the message of strict decoding about unknown and duplicate fields."""
     return f"strict decoding error: {', '.join(strict_errors)}"
 
 
@@ -144,7 +144,7 @@ def _decoded(obj: dict[str, Any], gvk: GroupVersionKind, type: Type) -> tuple[di
 
 
 def judged(strict_errors: list[str], gvk: GroupVersionKind, validation: FieldValidation) -> list[str]:
-    """The warnings about unknown and repeated fields, where that is all that the client wants; raises a 400 if not."""
+    """Return unknown and duplicate fields as warnings, or raise 400 if the client asked for strict validation."""
     if strict_errors and validation == "Strict":
         raise cannot_handle(gvk, strict_error(strict_errors))
     return strict_errors if validation == "Warn" else []
@@ -192,7 +192,7 @@ _WHERE = {
 
 
 def syntax_error(body: bytes) -> str:
-    """What Go's scanner says about a text that is no JSON."""
+    """Return the message of Go's scanner about a text that is not valid JSON."""
     try:
         text = body.decode()
         json.loads(text)
@@ -212,7 +212,7 @@ def syntax_error(body: bytes) -> str:
 
 
 def _enclosing(text: str) -> str:
-    """The bracket that is open at the end of a text."""
+    """Return the bracket that is still open at the end of a text."""
     opened = []
     for mark in re.findall(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', text):
         if mark in "[{":

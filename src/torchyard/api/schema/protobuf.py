@@ -1,4 +1,4 @@
-"""The protobuf messages of the built-in kinds: field numbers, JSON names and types, read from the generated table."""
+"""Protobuf messages of the built-in kinds: field numbers, JSON names and types, loaded from the generated table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchyard.api.schema.builtin import DATA
 
 
 class Field(NamedTuple):
-    """One numbered field. An empty `name` means that its fields belong to the message around it."""
+    """A numbered field. An empty `name` means that its fields are inlined into the enclosing message."""
 
     name: str
     type: str  # string, bool, bytes, int32, int64, double, or a message
@@ -27,7 +27,7 @@ def _rows() -> dict[str, bytes]:
 
 @cache
 def message_fields(name: str) -> dict[int, Field] | None:
-    """The fields of a message by number, or None if there is no such message."""
+    """Return the fields of a message by number, or None for an unknown message."""
     row = _rows().get(name)
     if row is None:
         return None

@@ -1,6 +1,6 @@
-"""Scalars that have more than one spelling: what a Go API server makes of them, and what it says when it cannot.
+"""Scalars with a canonical form, decoded as a Go API server does, with its error messages.
 
-Each function takes the JSON value and gives the one spelling that is stored; a ValueError carries Go's own words.
+Each function takes a JSON value and returns the form that is stored. A ValueError has Go's message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 _LAYOUT = "2006-01-02T15:04:05Z07:00"
 _MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
-# Go parses a time element by element and names the first one that does not fit.
+# Go parses a time element by element and reports the first one that does not match.
 _ELEMENTS = (
     ("2006", r"\d{4}"),
     ("-", "-"),
@@ -31,7 +31,7 @@ _RANGES = (("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59),
 
 
 def moment(text: str) -> datetime:
-    """The time an RFC 3339 text says."""
+    """Parse an RFC 3339 time."""
     try:
         if len(text) == 20 and text[19] == "Z" and text[10] == "T":
             return datetime.fromisoformat(text)
@@ -63,7 +63,7 @@ def _moment(text: str) -> datetime:
 
 
 def time(text: str) -> str:
-    """Whole seconds in UTC, as metav1.Time is written."""
+    """Return whole seconds in UTC, as metav1.Time is written."""
     parsed = moment(text)
     if parsed.microsecond == 0 and text[-1] == "Z" and len(text) == 20:
         return text
@@ -71,7 +71,7 @@ def time(text: str) -> str:
 
 
 def micro_time(text: str) -> str:
-    """Microseconds in UTC, as metav1.MicroTime is written."""
+    """Return microseconds in UTC, as metav1.MicroTime is written."""
     try:
         return f"{_utc(moment(text)):%Y-%m-%dT%H:%M:%S.%f}Z"
     except ValueError as error:
@@ -89,7 +89,7 @@ _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def base64(text: str) -> str:
-    """Bytes as standard base64 with padding; line breaks inside are allowed and dropped."""
+    """Return standard base64 with padding; line breaks in the text are dropped."""
     try:
         raw = binascii.a2b_base64(text.replace("\n", "").replace("\r", "").encode(), strict_mode=True)
     except (binascii.Error, UnicodeEncodeError):
@@ -98,13 +98,13 @@ def base64(text: str) -> str:
 
 
 def _illegal(text: str) -> int:
-    """Where encoding/base64 stops: at a character that is none of its own, or at the start of an unfinished group."""
+    """Return where encoding/base64 stops: at an illegal character, or at the start of an incomplete group."""
     group = 0
     for index, character in enumerate(text.encode("utf-8", "replace").decode("latin-1")):
         if character in "\r\n":
             continue
         if character not in _BASE64:
-            # padding belongs into the third and fourth place of a group
+            # padding is allowed only in the third and fourth position of a group
             if character != "=" or group < 2:
                 return index
             after = text[index + 1 :].lstrip("\r\n")

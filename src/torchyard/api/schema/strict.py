@@ -1,6 +1,6 @@
-"""What strict decoding finds fault with: fields nobody knows and fields said twice, in the order of the document.
+"""Strict decoding: unknown and duplicate fields, in document order.
 
-The common document has neither, so finding out that it has none is what must be fast; naming them may take its time.
+Nearly all documents have neither, so only the detection is optimized, not the naming of the fields.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import orjson
 
 from torchyard.api.schema.types import Type
 
-# As upstream: more than that helps nobody.
+# As in upstream, further errors are dropped.
 MOST_FAULTS = 100
 
 
 class Pairs(list[tuple[str, Any]]):
-    """A JSON object with everything that was written in it."""
+    """A JSON object as a list of all its key-value pairs, including duplicates."""
 
 
 def may_repeat(body: bytes, obj: Any) -> bool:
-    """Whether a JSON text may name a field twice, given what it was parsed to. Never wrongly says no.
+    """Whether a JSON text may have duplicate fields, given its parsed form. Never returns False wrongly.
 
-    A repeated field is not in the parsed object: written again, that has fewer quotation marks. Only a quotation mark
+    Duplicate fields are missing in the parsed object, so its encoding has fewer quotation marks. Only quotation marks
     that the text escapes by number could hide this.
     """
     return body.count(b'"') != orjson.dumps(obj).count(b'"') or b"\\u0022" in body
 
 
 def errors_in(body: bytes, type: Type) -> list[str]:
-    """`unknown field "x"` and `duplicate field "y"` of a JSON text, both with their full paths."""
+    """Return `unknown field "x"` and `duplicate field "y"` of a JSON text, with full paths."""
     return errors_of(json.loads(body, object_pairs_hook=Pairs), type)
 
 
 def duplicates_in(body: bytes) -> list[str]:
-    """`duplicate field "y"` of a JSON text whose fields are not known here."""
+    """Return `duplicate field "y"` of a JSON text without a known type."""
     errors: dict[str, None] = {}
     _walk_freely(json.loads(body, object_pairs_hook=Pairs), "", errors)
     return list(errors)[:MOST_FAULTS]
 
 
 def errors_of(document: Any, type: Type) -> list[str]:
-    """The same for a parsed document, which cannot repeat a field."""
+    """Return `unknown field "x"` of a parsed document, which cannot have duplicate fields."""
     errors: dict[str, None] = {}
     _walk(document, type, "", errors)
     return list(errors)[:MOST_FAULTS]

@@ -1,4 +1,4 @@
-"""Structural schemas put together by hand: the pieces from which our own CustomResourceDefinitions are made."""
+"""Building blocks of structural schemas, for our own CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(properties: Object, *required: str) -> Object:
 
 
 def from_type(type: Type) -> Object:
-    """A built-in type as a structural schema. An optional field may be null, which Go reads as left out."""
+    """Convert a built-in type to a structural schema. Optional fields may be null, which Go reads as omitted."""
     if type.shape == "object":
         fields = {name: _optional(child, name in type.required) for name, child in type.fields.items()}
         return record(fields, *type.required)
@@ -57,7 +57,7 @@ def _optional(type: Type, required: bool) -> Object:
 
 
 def template() -> Object:
-    """A pod template whose metadata keeps what is copied to pods."""
+    """Return the schema of a pod template, including the metadata that is copied to pods."""
     metadata = {
         "annotations": STRING_MAP,
         "finalizers": STRINGS,

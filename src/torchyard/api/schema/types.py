@@ -1,8 +1,8 @@
-"""One node of a kind's shape: the same for built-in kinds and for custom resources.
+"""A node of a kind's schema, for built-in kinds and custom resources alike.
 
 Merge patches, server-side apply, pruning, strict decoding, protobuf and OpenAPI all walk this tree, so none of them
-needs to know where a kind comes from. A tree may be recursive (a JSON schema contains JSON schemas): `fields`,
-`values` and `items` may be filled after the node is made by whoever builds the tree; to all others it is read-only.
+needs to know where a kind comes from. A tree may be recursive (a JSON schema contains JSON schemas). Only the code that
+builds a tree may set `fields`, `values` and `items` after a node is created; for everything else a tree is read-only.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Zero = Literal["omit", "keep", "always"]
 
 @dataclass(slots=True, eq=False)
 class Type:
-    """What may stand at one place of an object.
+    """The type of a value in an object.
 
-    `object` has named `fields`; `map` has free keys whose values are `values`; `list` has `items`. Everything else
-    is a scalar. `any` is free-form JSON (RawExtension, preserve-unknown-fields without properties).
+    `object` has named `fields`; `map` has arbitrary keys and `values`; `list` has `items`. All others are scalars.
+    `any` is free-form JSON (RawExtension, preserve-unknown-fields without properties).
     """
 
     shape: Shape
@@ -28,7 +28,7 @@ class Type:
     fields: dict[str, Type] = field(default_factory=dict)
     values: Type | None = None
     items: Type | None = None
-    # scalar detail: quantity, date-time, micro-time, duration, byte, int32, int64, double, ...
+    # format of a scalar: quantity, date-time, micro-time, duration, byte, int32, int64, double, ...
     format: str = ""
     nullable: bool = False
     required: tuple[str, ...] = ()
@@ -42,10 +42,10 @@ class Type:
     # strategic merge patch
     patch_strategy: tuple[str, ...] = ()  # "merge", "replace", "retainKeys"
     patch_merge_key: str = ""
-    # Go's JSON encoding of this field when it is zero (false, 0, "", empty): left out, kept as sent, or written even if
-    # it was not sent. `nullable` then says whether it is written as null. Custom resources keep what they were sent.
+    # Go's JSON encoding of a zero value (false, 0, "", empty): omitted, kept as sent, or written even if it was not
+    # sent. `nullable` determines whether it is written as null. Custom resources keep what was sent.
     zero: Zero = "keep"
-    go: str = ""  # Go's name of a scalar's type as decoding errors spell it: v1.RestartPolicy
+    go: str = ""  # Go's name of a scalar's type in decoding errors: v1.RestartPolicy
     # custom resources
     preserve_unknown: bool = False
     embedded_resource: bool = False

@@ -1,7 +1,13 @@
-"""Which objects are meant: label selectors (as text and as objects) and field selectors.
+"""Label selectors (texts and objects) and field selectors, with upstream's grammar and messages.
 
-A selector is compiled once into a predicate and used for thousands of objects; `equalities` tells a cache which index
-can narrow the search first. The grammar and the words of refusal are the real API server's.
+A selector is compiled once into a predicate and applied to thousands of objects; a cache uses `equalities` to choose an
+index.
+
+Modules in reading order:
+
+- `labels`: compiled label selectors
+- `grammar`: the parser of label selectors
+- `fields`: field selectors
 """
 
 from torchyard.api.selectors.fields import ANY_FIELDS, FieldSelector, Term, check_fields, parse_fields

@@ -11,7 +11,7 @@ from torchyard.api.selectors.grammar import EQUALS, NOT_EQUALS
 
 
 class Term(NamedTuple):
-    """One condition on one field: `=` or `!=`."""
+    """A requirement on one field: `=` or `!=`."""
 
     field: str
     operator: str
@@ -19,7 +19,7 @@ class Term(NamedTuple):
 
 
 class FieldSelector:
-    """Conditions on fields that must all hold. `matches` takes the selectable fields of an object."""
+    """Requirements on fields, all of which must hold. `matches` takes the selectable fields of an object."""
 
     __slots__ = ("equalities", "matches", "terms")
 
@@ -49,7 +49,7 @@ _comparison = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL).fullmatch
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """The selector a `fieldSelector` parameter says. Raises a 400 with the real server's words."""
+    """Parse a `fieldSelector` parameter. Raises 400 with upstream's message."""
     if not text:
         return ANY_FIELDS
     terms = []
@@ -94,7 +94,7 @@ def _escaped(value: str) -> str:
     return re.sub(r"([\\,=])", r"\\\1", value)
 
 
-# How each kind with fields of its own words the refusal of a field it does not know.
+# Kinds whose message about an unsupported field label differs from the generic one.
 _SHORT_REFUSAL = frozenset(
     {"Pod", "Node", "Namespace", "Secret", "Service", "ReplicationController", "Event", "CertificateSigningRequest"}
 )
@@ -103,10 +103,10 @@ _SHORT_REFUSAL = frozenset(
 def check_fields(
     selector: FieldSelector, kind: str, supported: Iterable[str], *, custom: bool = False, namespaced: bool = True
 ) -> None:
-    """Refuse (400) a selector that names a field which the kind does not offer."""
+    """Raise 400 if the selector has a field that the kind does not support."""
     known = set(supported)
     if not namespaced and (custom or kind in _SHORT_REFUSAL):
-        # other kinds without a namespace take it, and select nothing
+        # other cluster-scoped kinds accept it and select nothing
         known.discard("metadata.namespace")
     for field in selector.fields:
         if field in known:

@@ -1,4 +1,4 @@
-"""The text form of a label selector: `app=web,tier in (a, b),!debug`. Grammar and complaints are the real server's."""
+"""Parser of label selectors such as `app=web,tier in (a, b),!debug`, with upstream's grammar and messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ is_integer = re.compile(r"[-+]?\d{1,19}", re.ASCII).fullmatch
 
 
 class Requirement(NamedTuple):
-    """One condition on one label."""
+    """A requirement on one label."""
 
     key: str
     operator: str
@@ -26,7 +26,7 @@ _SYMBOLS = ("==", "!=", "=", "!", "(", ")", ",", ">", "<")
 
 
 class _Parser:
-    """Reads a label selector's text by upstream's grammar, complaint by complaint."""
+    """Parses a label selector by upstream's grammar and with upstream's errors."""
 
     def __init__(self, text: str) -> None:
         self._words = [*_words(text), ""]
@@ -107,7 +107,7 @@ class _Parser:
                     raise _unparsed(f"found '{word}', expected: ',' or ')'")
                 values.add(word)
             elif word in (",", ")"):
-                # an empty place between commas is the empty value
+                # nothing between two commas is the empty value
                 if last == ",":
                     values.add("")
                 if word == ")":
@@ -154,5 +154,5 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def parse(text: str) -> list[Requirement]:
-    """The requirements a text says. Raises a 400 that says what was expected where."""
+    """Parse a text into requirements. Raises 400 with the expected token."""
     return _Parser(text).requirements()

@@ -1,4 +1,4 @@
-"""Label selectors, compiled: from text, from LabelSelector objects and from plain maps."""
+"""Compiled label selectors, created from a text, a LabelSelector object or a plain map."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_LABELS: Labels = {}
 
 
 class LabelSelector:
-    """Conditions that must all hold. `matches` takes an object's labels, or None where it has none."""
+    """Requirements that must all hold. `matches` takes an object's labels, or None."""
 
     __slots__ = ("equalities", "matches", "requirements")
 
@@ -34,7 +34,7 @@ class LabelSelector:
 
 
 class _Nothing(LabelSelector):
-    """What an absent LabelSelector object selects."""
+    """The selector for an absent LabelSelector: it selects nothing."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ def _equalities(requirements: Iterable[Requirement]) -> dict[str, str]:
 
 
 def _predicate(requirements: tuple[Requirement, ...]) -> Callable[[Labels | None], bool]:
-    """The quickest test for the common shapes, a loop over tests for the rest."""
+    """Return a fast predicate for the common forms, or a loop over all requirements."""
     if not requirements:
         return lambda _: True
     if all(requirement.operator == EQUALS for requirement in requirements):
@@ -77,7 +77,7 @@ def _predicate(requirements: tuple[Requirement, ...]) -> Callable[[Labels | None
 def _test(requirement: Requirement) -> Callable[[Labels], bool]:
     key, operator, values = requirement
     allowed = frozenset(values)
-    # absent keys satisfy != and notin: None is in no set of values
+    # missing keys satisfy != and notin: None is in no set of values
     match operator:
         case "=" | "in":
             return lambda labels: labels.get(key) in allowed
@@ -116,7 +116,7 @@ NOTHING: LabelSelector = _Nothing()
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """The selector a `labelSelector` parameter says. Raises a 400 with the real server's words."""
+    """Parse a `labelSelector` parameter. Raises 400 with upstream's message."""
     return LabelSelector(grammar.parse(text)) if text else EVERYTHING
 
 
@@ -124,7 +124,7 @@ _OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist"
 
 
 def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """The selector of a (valid) LabelSelector object. None selects nothing, an empty one everything."""
+    """Compile a valid LabelSelector object. None selects nothing, an empty one everything."""
     if selector is None:
         return NOTHING
     labels = selector.get("matchLabels") or {}
@@ -140,12 +140,12 @@ def from_object(selector: Mapping[str, Any] | None) -> LabelSelector:
 
 
 def from_map(labels: Labels | None) -> LabelSelector:
-    """The selector of a plain map, as Services and ReplicationControllers have it. Empty selects everything."""
+    """Compile a plain map, as in Services and ReplicationControllers. An empty map selects everything."""
     return LabelSelector(Requirement(key, EQUALS, (value,)) for key, value in (labels or {}).items())
 
 
 def validate_object(selector: Mapping[str, Any] | None, field: str) -> list[FieldError]:
-    """The faults of a LabelSelector object."""
+    """Validate a LabelSelector object."""
     errs: list[FieldError] = []
     if not selector:
         return errs

@@ -1,1 +1,14 @@
-"""Services, endpoints, ingresses and network policies."""
+"""Services, endpoints, ingresses and network policies.
+
+Modules in reading order:
+
+- `strategy`: strategies
+- `cidr`: the service CIDR
+- `defaults`: defaults
+- `validation`: validation of Services
+- `allocation`: rules for cluster IPs and node ports
+- `endpoints`: validation of Endpoints and EndpointSlices
+- `ingress`: validation of Ingresses, IngressClasses and NetworkPolicies
+- `addresses`: IPAddress and ServiceCIDR
+- `columns`: table columns
+"""

@@ -1,4 +1,4 @@
-"""IPAddress and ServiceCIDR: upstream's own books of service addresses. Kept, but nothing here is allocated by them."""
+"""Strategies of IPAddress and ServiceCIDR. The server stores them but does not allocate addresses by them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The addresses and ports of a Service: what is wanted, what carries over, what may be asked for.
+"""Rules for the addresses and ports of a Service: which are needed, which carry over, which may be requested.
 
-Pure: the server owns the ranges and hands out numbers, after a Service has been found valid. This cluster has one
-family of addresses, IPv4.
+Pure functions: the API server owns the ranges and allocates after validation. The cluster is single-stack IPv4.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def is_headless(service: Object) -> bool:
 
 
 def needs_cluster_ip(service: Object) -> bool:
-    """Whether the kind of service has an address at all."""
+    """Whether this type of service has a cluster IP."""
     return bool(service["spec"].get("type") != "ExternalName")
 
 
@@ -43,7 +42,7 @@ def is_externally_accessible(service: Object) -> bool:
 
 
 def fill_families(service: Object) -> None:
-    """`clusterIP` and `clusterIPs` say the same; families and policy follow from what the cluster has."""
+    """Make `clusterIP` and `clusterIPs` agree, and set families and policy as the cluster has them."""
     spec = service["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
@@ -60,7 +59,7 @@ def fill_families(service: Object) -> None:
 
 
 def family_errors(service: Object) -> list[FieldError]:
-    """What this cluster cannot give: told before and instead of everything else."""
+    """Return errors about families that the cluster does not have. They are reported first, without any others."""
     spec = service["spec"]
     errs: list[FieldError] = []
     if spec.get("type") == "ExternalName":
@@ -70,7 +69,7 @@ def family_errors(service: Object) -> list[FieldError]:
         return errs
     families, policy = spec.get("ipFamilies") or [], spec.get("ipFamilyPolicy")
     if is_headless(service) and not spec.get("selector"):
-        # nobody but its own endpoints decides the families of such a service
+        # the families of a headless service without a selector are free
         return errs
     for index, address in enumerate(spec.get("clusterIPs") or ()):
         parsed = checks.parse_ip(address)
@@ -95,7 +94,7 @@ def family_errors(service: Object) -> list[FieldError]:
 
 
 def carry_over(new: Object, old: Object) -> None:
-    """A client that leaves out what was allocated gets it back."""
+    """Restore allocated values that the client omitted."""
     spec, before = new["spec"], old["spec"]
     if needs_cluster_ip(new) and needs_cluster_ip(old):
         if not spec.get("clusterIP") and before.get("clusterIP"):
@@ -103,7 +102,7 @@ def carry_over(new: Object, old: Object) -> None:
         if not spec.get("clusterIPs") and before.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
             spec["clusterIPs"] = list(before["clusterIPs"])
     if is_headless(new) and is_headless(old):
-        # what was decided when it was created stays, and is not decided anew
+        # families and policy stay as decided on create
         for name in ("ipFamilies", "ipFamilyPolicy"):
             if not spec.get(name) and before.get(name):
                 spec[name] = before[name]
@@ -131,7 +130,7 @@ def _carry_node_ports(ports: list[Object], before: list[Object]) -> None:
 
 
 def drop_type_dependent_fields(new: Object, old: Object) -> None:
-    """A change of type takes along the fields of the old type that the user did not touch."""
+    """Drop the fields of the old type that the user did not change, when the type changes."""
     spec, before = new["spec"], old["spec"]
     if needs_cluster_ip(old) and not needs_cluster_ip(new) and _untouched(spec, before, "clusterIP", "clusterIPs"):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -161,7 +160,7 @@ def _untouched(spec: Object, before: Object, *names: str) -> bool:
 
 
 def check_cluster_ips(service: Object, errs: list[FieldError]) -> None:
-    """`clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against one another."""
+    """Check `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` for consistency."""
     spec = service["spec"]
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
     at = "spec.clusterIPs"

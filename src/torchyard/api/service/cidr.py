@@ -1,5 +1,6 @@
-"""The range of Service addresses. The API server allocates from it, its certificate names the first address, and the
-node routes it."""
+"""The service CIDR. The API server allocates from it, its certificate contains the first address, and the node routes
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl get` for what makes pods reachable: services, endpoints, ingresses, network policies."""
+"""Table columns of services, endpoints, ingresses and network policies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torchyard.api.table_cells import (
     truncate_list,
 )
 
-# How many endpoints, hosts or ports fit into a cell.
+# The number of endpoints, hosts or ports in a cell.
 _SHOWN = 3
 
 
@@ -171,10 +171,10 @@ NETWORK_POLICIES = Columns(
 def _address_cells(address: Object, now: datetime) -> list[Cell]:
     parent = (address.get("spec") or {}).get("parentRef") or {}
     parts = [parent.get(field) for field in ("resource", "namespace", "name")]
-    # Upstream writes the group after the resource and leaves out what is empty.
+    # As in upstream, the group follows the resource, and empty parts are omitted.
     if parent.get("group"):
         parts[0] = f"{parts[0]}.{parent['group']}"
-    # Upstream's rows have an age, though no column says so.
+    # Upstream's rows have an age but no column for it.
     return [name_of(address), "/".join(part for part in parts if part), age_of(address, now)]
 
 

@@ -1,4 +1,4 @@
-"""What the server fills in where Services, endpoints, ingresses and network policies say nothing."""
+"""Defaults of Services, endpoints, ingress classes and network policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is valid in Endpoints and EndpointSlices."""
+"""Validation of Endpoints and EndpointSlices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is valid in Ingresses, IngressClasses and NetworkPolicies."""
+"""Validation of Ingresses, IngressClasses and NetworkPolicies."""
 
 from __future__ import annotations
 

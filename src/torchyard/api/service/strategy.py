@@ -1,4 +1,4 @@
-"""The behaviour of Services and what routes to them."""
+"""Strategies of Services, endpoints, ingresses and network policies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torchyard.api.strategy import Strategy
 
 def _ignored_when_headless(spec: Object) -> list[str]:
     ignored = [f"spec.{field}" for field in ("loadBalancerIP", "externalIPs") if spec.get(field)]
-    # spelled with a capital letter, as upstream does
+    # with a capital letter, as in upstream
     return ignored if spec.get("sessionAffinity") == "None" else [*ignored, "spec.SessionAffinity"]
 
 
 class ServiceStrategy(StatusSubresourceStrategy):
-    """The server allocates addresses and ports once a service is valid: see `service.allocation`."""
+    """The server allocates addresses and ports after validation; see `service.allocation`."""
 
     name_rule = "service"
     create_on_update = True

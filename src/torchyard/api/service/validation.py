@@ -1,4 +1,4 @@
-"""What is valid in a Service, and what of it may change."""
+"""Validation of Services on create and update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ONCE_SET = "may not change once set"
 
 
 def validate_service(service: Object) -> list[FieldError]:
-    """The faults of a Service before its addresses and ports are allocated."""
+    """Validate a Service before its addresses and ports are allocated."""
     return family_errors(service) or _errors(service)
 
 

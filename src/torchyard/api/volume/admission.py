@@ -1,4 +1,4 @@
-"""What a server does to volumes and claims between their defaults and their validation, as pure functions."""
+"""Changes to volumes and claims between defaulting and validation, as pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROTECTION = {
 
 
 def protect(obj: Object) -> None:
-    """Keep what is in use from being deleted: the finalizer of a new claim or volume."""
+    """Add the finalizer that protects a new claim or volume from deletion while it is in use."""
     finalizer = _PROTECTION.get(obj.get("kind", ""))
     present = obj["metadata"].get("finalizers") or []
     if finalizer and finalizer not in present:
@@ -35,12 +35,12 @@ def is_default(storage_class: Object) -> bool:
 
 
 def default_class(classes: Iterable[Object]) -> Object | None:
-    """The default storage class."""
+    """Return the default storage class."""
     return newest_default(storage_class for storage_class in classes if is_default(storage_class))
 
 
 def newest_default(marked: Iterable[Object]) -> Object | None:
-    """Of several classes marked as default the newest, and of those made at once the first by name."""
+    """Return the newest of the classes marked as default; of those created at the same time, the first by name."""
     by_name = sorted(marked, key=lambda storage_class: str(storage_class["metadata"]["name"]))
     return max(
         by_name, key=lambda storage_class: str(storage_class["metadata"].get("creationTimestamp") or ""), default=None
@@ -48,7 +48,7 @@ def newest_default(marked: Iterable[Object]) -> Object | None:
 
 
 def set_default_class(claim: Object, classes: Iterable[Object]) -> None:
-    """A claim that says nothing about its class gets the default one; an empty name means none."""
+    """Set the default class of a claim without a class. An empty class name means no class."""
     spec = claim["spec"]
     if spec.get("storageClassName") is not None or CLASS_ANNOTATION in (claim["metadata"].get("annotations") or {}):
         return
@@ -58,7 +58,7 @@ def set_default_class(claim: Object, classes: Iterable[Object]) -> None:
 
 
 def check_expansion(new: Object, old: Object, storage_class: Object | None) -> None:
-    """Only a class that says so lets its bound claims grow. Raises 403. Call it when the requested size grows."""
+    """Raise 403 unless the storage class allows expansion. Call this if the requested size of a bound claim grows."""
     name = new["metadata"]["name"]
     if (old.get("status") or {}).get("phase") != "Bound":
         why = "Only bound persistent volume claims can be expanded"
@@ -72,7 +72,7 @@ def check_expansion(new: Object, old: Object, storage_class: Object | None) -> N
 
 
 def mode_shorthand(modes: Iterable[str]) -> list[str]:
-    """`ReadWriteOnce` as `RWO`, in the order kubectl prints them."""
+    """Abbreviate access modes (`ReadWriteOnce` is `RWO`), in kubectl's order."""
     short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
     present = set(modes)
     return [short[mode] for mode in short if mode in present and mode in ACCESS_MODES]

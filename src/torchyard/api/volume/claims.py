@@ -1,4 +1,4 @@
-"""The spec of a claim: alone, in a pod's ephemeral volume, or in a StatefulSet's template."""
+"""Validation of the spec of a claim: of a PVC, of an ephemeral volume, or of a StatefulSet's claim template."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _check_data_source(source: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def check_claim_template(template: Object, at: str, errs: list[FieldError]) -> None:
-    """A claim made for a pod: only labels and annotations of its metadata count."""
+    """Check a claim template; only labels and annotations of its metadata are used."""
     meta = template.get("metadata") or {}
     errs += names.validate_annotations(meta.get("annotations"), f"{at}.metadata.annotations")
     errs += names.validate_labels(meta.get("labels"), f"{at}.metadata.labels")

@@ -1,4 +1,4 @@
-"""Storage classes, volume attributes classes, and what CSI drivers say about themselves."""
+"""Validation of storage classes, volume attributes classes, and CSI drivers, nodes and attachments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def validate_storage_class(storage_class: Object) -> list[FieldError]:
     modes = ("Immediate", "WaitForFirstConsumer")
     checks.required_enum(storage_class.get("volumeBindingMode"), modes, "volumeBindingMode", errs)
     terms = storage_class.get("allowedTopologies") or []
-    # upstream compares with as many empty places, too: a term that says nothing is always a duplicate
+    # upstream also compares with as many empty entries: an empty term is always a duplicate
     seen: list[dict[str, set[str]]] = [{} for _ in terms]
     for index, term in enumerate(terms):
         at = f"allowedTopologies[{index}].matchLabelExpressions"
@@ -100,7 +100,7 @@ def validate_attributes_class_update(new: Object, old: Object) -> list[FieldErro
 
 
 def validate_driver(driver: Object) -> list[FieldError]:
-    """A CSIDriver: its name is checked by the rule of its kind."""
+    """Validate a CSIDriver. The name rule of the kind covers its name."""
     errs: list[FieldError] = []
     spec = driver["spec"]
     for field in ("attachRequired", "podInfoOnMount", "storageCapacity"):

@@ -1,4 +1,4 @@
-"""`kubectl get` for storage: volumes, claims, classes, and the CSI kinds."""
+"""Table columns of volumes, claims, storage classes and the CSI kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server fills in where volumes, claims and storage classes say nothing."""
+"""Defaults of volumes, claims and storage classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.api.objects import Object
 
 FILE_MODE = 0o644
 
-# defaults of volume sources that are nothing but missing values
+# defaults of volume sources that only set missing values
 _SOURCE_VALUES: dict[str, dict[str, Any]] = {
     "secret": {"defaultMode": FILE_MODE},
     "configMap": {"defaultMode": FILE_MODE},
@@ -24,7 +24,7 @@ _SOURCE_VALUES: dict[str, dict[str, Any]] = {
 
 
 def default_source(holder: Object) -> None:
-    """The source of a volume, in a pod and in a PersistentVolume alike."""
+    """Default a volume source, of a pod or of a PersistentVolume."""
     for name in holder.keys() & _SOURCE_VALUES.keys():
         source = holder[name]
         if source is None:
@@ -35,7 +35,7 @@ def default_source(holder: Object) -> None:
 
 
 def default_claim_spec(spec: Object) -> None:
-    """The spec of a claim, of its own or inside a pod or a StatefulSet."""
+    """Default the spec of a claim, of a PVC or inside a pod or a StatefulSet."""
     if spec.get("volumeMode") is None:
         spec["volumeMode"] = "Filesystem"
     resources = spec.get("resources")
@@ -50,9 +50,10 @@ _OLD_DATA_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", 
 
 
 def settle_data_sources(spec: Object) -> None:
-    """`dataSource` and `dataSourceRef` say the same; the older one knows two kinds and drops all others unheard.
+    """Make `dataSource` and `dataSourceRef` agree. The older field supports two kinds and silently drops all others.
 
-    A reference into another namespace needs a feature that Kubernetes 1.34 leaves off, and is dropped too.
+    A reference to another namespace is behind a feature gate that Kubernetes 1.34 disables by default; it is dropped
+    too.
     """
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if reference is not None and reference.get("namespace"):

@@ -1,4 +1,4 @@
-"""Annotations of claims and volumes, and the reasons and messages their controllers tell."""
+"""Annotations of claims and volumes, and the reasons and messages of their controllers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 OLD_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 PROVISIONER_FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
-# On a StorageClass: other names that stand for it where no class of that name exists; `*` is every name.
+# On a StorageClass: aliases, used where no class of that name exists; `*` stands for every name.
 ALIASES = "torchyard.dev/aliases"
-# A class whose volumes are only ever made by hand.
+# A class whose volumes are created by hand.
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 YES = "yes"
 
@@ -66,7 +66,7 @@ def no_provisioner(name: str) -> str:
 
 
 def waiting(pods: Sequence[str]) -> tuple[str, str]:
-    """Reason and message of a claim that is bound when its first pod is placed."""
+    """Return reason and message for a claim with volumeBindingMode WaitForFirstConsumer."""
     if not pods:
         return "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
     which = f"pod {pods[0]}" if len(pods) == 1 else f"pods {','.join(pods)}"

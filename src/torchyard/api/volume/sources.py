@@ -1,7 +1,7 @@
-"""Where a volume comes from: the checks of every volume source, in a pod and in a PersistentVolume.
+"""Validation of every volume source, of pods and of PersistentVolumes.
 
-Most sources only need some of their fields; those are a line in a table. Fields are named as upstream names them in
-its messages, its slips included (`downwarAPI`, `cephFS`, `persistentDisk`), since that is what people search for.
+Most sources only have required fields; these are entries of a table. Field names are those of upstream's messages,
+including its misspellings (`downwarAPI`, `cephFS`, `persistentDisk`), because people search for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HOST_PATH_TYPES = (
 
 
 def needs(*fields: str) -> Check:
-    """A source that must have these fields and knows no other rule."""
+    """Return a check that only requires these fields."""
 
     def check(source: Object, at: str, errs: list[FieldError]) -> None:
         errs.extend(field_errors.required(f"{at}.{name}") for name in fields if not source.get(name))
@@ -217,7 +217,7 @@ def check_storageos(source: Object, at: str, errs: list[FieldError]) -> None:
 
 
 def check_driver_name(name: str, field: str, errs: list[FieldError]) -> None:
-    """The name of a CSI driver: a domain in any case, 63 characters at most."""
+    """Check the name of a CSI driver: a domain in any case, at most 63 characters."""
     if not name:
         errs.append(field_errors.required(field))
     if len(name) > 63:
@@ -236,7 +236,7 @@ def check_csi(source: Object, at: str, errs: list[FieldError]) -> None:
             checks.report_problems(names.subdomain_problems(name), f"{at}.name", name, errs)
 
 
-# In upstream's order: where a volume names several sources, the first is checked and the others are refused.
+# In upstream's order: if a volume has several sources, the first is validated and the others are errors.
 POD_SOURCES: dict[str, Check] = {
     "emptyDir": check_empty_dir,
     "hostPath": check_host_path,
@@ -330,6 +330,6 @@ VOLUME_SOURCES: dict[str, Check] = {
     "csi": _check_csi_volume,
 }
 
-# how messages name a source, where that is not its field's name
+# names of sources in messages where they differ from the field
 SHOWN_AS = {"gcePersistentDisk": "persistentDisk"}
 REFUSED_AS = {"cephfs": "cephFS", "downwardAPI": "downwarAPI"}

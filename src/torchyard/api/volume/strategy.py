@@ -1,4 +1,4 @@
-"""The behaviour of volumes, claims and the kinds of storage.k8s.io."""
+"""Strategies of volumes, claims and the kinds of storage.k8s.io."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class CSIDriverStrategy(Strategy):
     generation_fields = None
 
     def prepare_create(self, obj: Object) -> None:
-        # behind a feature that Kubernetes 1.34 leaves off
+        # behind a feature gate that Kubernetes 1.34 disables by default
         obj["spec"].pop("nodeAllocatableUpdatePeriodSeconds", None)
 
     def prepare_update(self, new: Object, old: Object) -> None:

@@ -1,4 +1,4 @@
-"""What is valid in volumes, claims, storage classes and the kinds of CSI, and what of them may change."""
+"""Validation of volumes, claims and storage capacities on create and update."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from torchyard.api import checks, compute_resources, field_errors, names, quantity, selectors
 from torchyard.api.diff import format_diff, semantically_equal
 from torchyard.api.field_errors import FieldError
+from torchyard.api.node_selectors import check_node_selector
 from torchyard.api.objects import Object
-from torchyard.api.pod.scheduling import check_node_selector
 from torchyard.api.volume.claims import VOLUME_MODES, check_access_modes, check_claim_spec, check_class_name
 from torchyard.api.volume.sources import MORE_THAN_ONE, REFUSED_AS, SHOWN_AS, VOLUME_SOURCES
 
@@ -24,7 +24,7 @@ _RESIZE_STATES = (
 
 
 def validate_volume(volume: Object) -> list[FieldError]:
-    """The faults of a PersistentVolume."""
+    """Validate a PersistentVolume."""
     errs: list[FieldError] = []
     spec = volume["spec"]
     modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
@@ -79,7 +79,7 @@ def _check_source(spec: Object, errs: list[FieldError]) -> None:
     VOLUME_SOURCES[kind](spec[kind], f"spec.{SHOWN_AS.get(kind, kind)}", errs)
     for extra in kinds[1:]:
         if extra == "flexVolume":
-            # upstream forgot to count it
+            # upstream does not count this source
             VOLUME_SOURCES[extra](spec[extra], f"spec.{extra}", errs)
         else:
             errs.append(field_errors.forbidden(f"spec.{REFUSED_AS.get(extra, extra)}", MORE_THAN_ONE))
@@ -97,7 +97,7 @@ def validate_volume_update(new: Object, old: Object) -> list[FieldError]:
     source, source_before = ({kind: part.get(kind) for kind in VOLUME_SOURCES} for part in (spec, before))
     csi, csi_before = source.get("csi"), source_before.get("csi")
     if csi and csi_before and csi_before.get("controllerExpandSecretRef") is None:
-        # this one secret may be added later
+        # this secret may be added later
         source["csi"] = {key: value for key, value in csi.items() if key != "controllerExpandSecretRef"}
     if changed := format_diff(source_before, source):
         detail = f"spec.persistentvolumesource is immutable after creation\n{changed}"
@@ -120,7 +120,7 @@ def validate_claim(claim: Object) -> list[FieldError]:
 
 
 def validate_claim_update(new: Object, old: Object) -> list[FieldError]:
-    """Claims are fixed, so that quotas cannot be played with; a bound one may grow."""
+    """Validate an update of a claim. The spec is immutable, so that quotas hold; a bound claim may grow."""
     errs = validate_claim(new)
     spec, before = new["spec"], old["spec"]
     compared, compared_before = dict(spec), dict(before)
@@ -147,7 +147,7 @@ def validate_claim_update(new: Object, old: Object) -> list[FieldError]:
 
 
 def _check_class_change(new: Object, old: Object, compared: Object, errs: list[FieldError]) -> None:
-    """A claim without a class may still be given one, by the old annotation or anew."""
+    """Allow a claim without a class to get one, through the old annotation or the field."""
     annotations, was = (obj["metadata"].get("annotations") or {} for obj in (new, old))
     name, name_before = new["spec"].get("storageClassName"), old["spec"].get("storageClassName")
     annotated = was.get(_CLASS_ANNOTATION)
@@ -210,7 +210,7 @@ def _check_claim_resource(name: str, field: str, errs: list[FieldError]) -> bool
 
 
 def validate_capacity_object(capacity: Object) -> list[FieldError]:
-    """A CSIStorageCapacity."""
+    """Validate a CSIStorageCapacity."""
     errs: list[FieldError] = []
     errs += selectors.validate_object(capacity.get("nodeTopology"), "nodeTopology")
     name = capacity.get("storageClassName") or ""

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers, kept as autoscaling/v2 has them."""
+"""Strategy, defaults and validation of HorizontalPodAutoscalers in their stored form, autoscaling/v2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.status_subresource import StatusSubresourceStrategy
 
-# in upstream's order of looking
+# in upstream's order
 SOURCES = ("object", "external", "pods", "resource", "containerResource")
 TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _MAX_WINDOW = 3600
@@ -17,7 +17,7 @@ _PODS: Object = {"type": "Pods", "value": 4, "periodSeconds": 15}
 
 
 def source_of(metric: Object) -> str:
-    """The field that describes a metric of its type: `Resource` is described by `resource`."""
+    """Return the field that describes a metric: `resource` for the type `Resource`."""
     kind = metric.get("type") or ""
     return kind[:1].lower() + kind[1:]
 
@@ -45,7 +45,7 @@ def default_autoscaler(autoscaler: Object) -> None:
 def _default_rules(strategy: Object, name: str, values: Object, policies: list[Object]) -> None:
     rules = {"selectPolicy": "Max", "policies": [dict(policy) for policy in policies], **values}
     own = {key: value for key, value in (strategy.get(name) or {}).items() if value is not None}
-    # behind a feature that Kubernetes 1.34 leaves off
+    # behind a feature gate that Kubernetes 1.34 disables by default
     own.pop("tolerance", None)
     strategy[name] = {**rules, **own}
 
@@ -102,7 +102,7 @@ def _check_metric(metric: Object, at: str, errs: list[FieldError]) -> None:
         _CHECKS[present[0]](metric[present[0]], f"{at}.{present[0]}", errs)
     expected = source_of(metric)
     if kind not in TYPES:
-        # told twice, as upstream does
+        # reported twice, as upstream does
         errs += [field_errors.not_supported(f"{at}.type", kind, TYPES)] * 2
     elif expected not in present:
         detail = "must populate information for the given metric source"

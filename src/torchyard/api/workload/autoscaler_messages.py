@@ -1,4 +1,4 @@
-"""Conditions, reasons and messages of a HorizontalPodAutoscaler, each once, in upstream's words."""
+"""Conditions, reasons and messages of a HorizontalPodAutoscaler, as upstream writes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A HorizontalPodAutoscaler as autoscaling/v1 writes it.
+"""Conversion of HorizontalPodAutoscalers between autoscaling/v2 and autoscaling/v1.
 
-That version knows one metric, the use of cpu; all others, and the newer parts of spec and status, travel in
-annotations, so that a client of the old version can write the object back without losing them.
+autoscaling/v1 has a single metric, cpu utilization. All other metrics and the newer fields of spec and status are kept
+in annotations, so that a v1 client can write the object back without losing them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OURS = (_METRICS, _STRATEGY, _CURRENT, _CONDITIONS)
 
 
 def to_v1(autoscaler: Object) -> Object:
-    """From autoscaling/v2."""
+    """Convert from autoscaling/v2."""
     obj = {**autoscaler, "metadata": dict(autoscaler["metadata"])}
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     carried: dict[str, Any] = {}
@@ -44,7 +44,7 @@ def to_v1(autoscaler: Object) -> Object:
 
 
 def from_v1(autoscaler: Object) -> Object:
-    """To autoscaling/v2. What an annotation says wins where it can be read; what it cannot say is left out."""
+    """Convert to autoscaling/v2. Valid annotations take precedence; invalid ones are ignored."""
     obj = {**autoscaler, "metadata": dict(autoscaler["metadata"])}
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
     annotations = dict(obj["metadata"].get("annotations") or {})
@@ -87,7 +87,7 @@ def _prefixed(which: str, name: str) -> str:
 
 
 def _old_metric(metric: Object, which: str) -> Object:
-    """A metric in the flat form the annotations have: `targetAverageValue` instead of `target.averageValue`."""
+    """Convert a metric to the flat form of the annotations: `targetAverageValue` instead of `target.averageValue`."""
     source = source_of(metric)
     body = dict(metric.get(source) or {})
     values = body.pop(which, None) or {}
@@ -134,7 +134,7 @@ def _new_metric(metric: Object, which: str) -> Object:
 
 
 def _capitalised(value: Any) -> Any:
-    """The behaviour is kept in upstream's internal form, whose names begin with a capital."""
+    """Convert keys to upstream's internal form of `behavior`, in which names begin with a capital letter."""
     if isinstance(value, dict):
         return {f"{key[:1].upper()}{key[1:]}": _capitalised(inner) for key, inner in value.items()}
     return [_capitalised(item) for item in value] if isinstance(value, list) else value

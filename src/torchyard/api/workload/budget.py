@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets."""
+"""Strategy and validation of PodDisruptionBudgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kubectl get` for what keeps pods running: deployments and their kin, autoscalers, disruption budgets."""
+"""Table columns of workloads, autoscalers and disruption budgets."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _autoscaler_cells(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _in_v2(obj: Object) -> Object:
-    """The old version has the use of cpu apart from other metrics; people list it first."""
+    """Return the autoscaler as v2. v1 has cpu utilization as a separate field; it becomes the first metric."""
     converted = from_v1(obj)
     if "targetCPUUtilizationPercentage" in (obj.get("spec") or {}):
         *others, cpu = converted["spec"]["metrics"]
@@ -200,7 +200,7 @@ def _in_v2(obj: Object) -> Object:
     return converted
 
 
-# How many metrics fit into a cell.
+# The number of metrics in a cell.
 _SHOWN_METRICS = 2
 _METRIC_FIELDS = {
     "Resource": "resource",
@@ -223,7 +223,7 @@ def _metrics(specs: list[Object], statuses: list[Object]) -> str:
 
 
 def _metric(spec: Object, status: Object) -> str:
-    """`current/target`, as far as it is known."""
+    """Format `current/target`, as far as they are known."""
     kind = spec.get("type", "")
     field = _METRIC_FIELDS.get(kind)
     if field is None:

@@ -1,4 +1,4 @@
-"""What the server fills in where Deployments, sets and replication controllers say nothing."""
+"""Defaults of Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status of a workload may say: counts that are not negative and do not exceed one another."""
+"""Validation of workload status updates: counts are not negative and do not exceed one another."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def validate_deployment_status(new: Object, old: Object) -> list[FieldError]:
 
 
 def validate_replica_set_status(new: Object, _old: Object) -> list[FieldError]:
-    """ReplicaSets and ReplicationControllers alike."""
+    """Validate the status of a ReplicaSet or ReplicationController."""
     errs: list[FieldError] = []
     counts = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
     _check_counts(new, counts, counts[1:4], errs, ready="readyReplicas")

@@ -1,4 +1,4 @@
-"""The behaviour of Deployments, sets and replication controllers."""
+"""Strategies of Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class _TemplateStrategy(StatusSubresourceStrategy):
-    """A workload with a template at `spec.template`."""
+    """A workload with a pod template at `spec.template`."""
 
     def prepare_create(self, obj: Object) -> None:
         super().prepare_create(obj)
@@ -46,14 +46,14 @@ class DeploymentStrategy(_TemplateStrategy):
 
     def prepare_status(self, new: Object, old: Object) -> None:
         super().prepare_status(new, old)
-        # as upstream: of all metadata, labels alone do not change through a deployment's status endpoint
+        # as in upstream: the status subresource updates all metadata except labels
         if "labels" in old["metadata"]:
             new["metadata"]["labels"] = old["metadata"]["labels"]
         else:
             new["metadata"].pop("labels", None)
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        # annotations count too: deployments once kept what to roll back to there
+        # annotations count too: deployments once kept rollback data there
         annotations = (obj["metadata"].get("annotations") or {} for obj in (new, old))
         return super().is_new_generation(new, old) or next(annotations) != next(annotations)
 
@@ -112,7 +112,7 @@ class StatefulSetStrategy(_TemplateStrategy):
         obj["status"] = {"replicas": 0, "availableReplicas": 0}
         rolling = obj["spec"]["updateStrategy"].get("rollingUpdate")
         if rolling:
-            # behind a feature that Kubernetes 1.34 leaves off
+            # behind a feature gate that Kubernetes 1.34 disables by default
             rolling.pop("maxUnavailable", None)
 
     def validate(self, obj: Object) -> list[FieldError]:
@@ -134,7 +134,7 @@ class StatefulSetStrategy(_TemplateStrategy):
 class DaemonSetStrategy(_TemplateStrategy):
     def default(self, obj: Object) -> None:
         defaults.default_daemon_set(obj)
-        # as upstream, whose conversion writes it whenever it reads a daemon set: so its reader owns it
+        # as in upstream, whose conversion writes it whenever it reads a daemon set, so the reader owns the field
         annotations = obj["metadata"].get("annotations") or {}
         if TEMPLATE_GENERATION not in annotations:
             obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: "0"}
@@ -153,7 +153,7 @@ class DaemonSetStrategy(_TemplateStrategy):
 
     @staticmethod
     def _count(obj: Object, generation: int) -> None:
-        """How often the template changed: a field of old versions, kept as an annotation."""
+        """Count template changes: a field of old API versions, kept as an annotation."""
         annotations = dict(obj["metadata"].get("annotations") or {})
         annotations[TEMPLATE_GENERATION] = str(generation)
         obj["metadata"]["annotations"] = annotations

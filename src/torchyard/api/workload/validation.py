@@ -1,4 +1,4 @@
-"""What is valid in Deployments, sets and replication controllers, and what of them may change."""
+"""Validation of Deployments, ReplicaSets, StatefulSets, DaemonSets and ReplicationControllers on create and update."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAY_CHANGE = (
 
 
 def _check_selector(spec: Object, errs: list[FieldError], *, kind: str, unreadable: str) -> bool:
-    """A selector that every workload needs; answers whether it can be used."""
+    """Check the required selector of a workload; return whether it can be used."""
     selector = spec.get("selector")
     if selector is None:
         errs.append(field_errors.required("spec.selector"))
@@ -39,7 +39,7 @@ def _check_selector(spec: Object, errs: list[FieldError], *, kind: str, unreadab
 
 
 def _check_labels(spec: Object, errs: list[FieldError]) -> None:
-    """The pods to be made must be among those selected."""
+    """Require the template's labels to match the selector."""
     own = (spec["template"].get("metadata") or {}).get("labels")
     selector = selectors.from_object(spec.get("selector"))
     if not selector.everything and not selector.matches(own):
@@ -110,14 +110,14 @@ def validate_replica_set(replica_set: Object) -> list[FieldError]:
 
 
 def with_fixed_selector(validate: Callable[[Object], list[FieldError]], new: Object, old: Object) -> list[FieldError]:
-    """The faults of a change where the selector must stay."""
+    """Validate an update of a workload whose selector is immutable."""
     errs = validate(new)
     checks.immutable(new["spec"].get("selector"), old["spec"].get("selector"), "spec.selector", errs)
     return errs
 
 
 def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[FieldError]:
-    """`claims`: its claims too. As upstream, a change looks at them only to say that they must not change."""
+    """Validate a StatefulSet. `claims`: validate the claim templates too; as in upstream, updates only compare them."""
     errs: list[FieldError] = []
     spec = stateful_set["spec"]
     policy = spec.get("podManagementPolicy")
@@ -136,7 +136,7 @@ def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[
         checks.report_problems(names.label_problems(service), "spec.serviceName", service, errs)
     if _check_selector(spec, errs, kind="statefulset", unreadable=""):
         _check_labels(spec, errs)
-        # labels and annotations are told about twice, as upstream does
+        # errors of labels and annotations are reported twice, as in upstream
         check_template_metadata(spec["template"], "spec.template", errs)
         validate_template(_as_its_pods(spec), "spec.template", errs)
     _check_always(spec, errs, kind="StatefulSet")
@@ -144,7 +144,9 @@ def validate_stateful_set(stateful_set: Object, *, claims: bool = True) -> list[
 
 
 def _as_its_pods(spec: Object) -> Object:
-    """The template as its pods will be: every claim is a volume, and the set gives out host names."""
+    """Return the template as its pods will have it: with a volume per claim template and host names set by the
+    StatefulSet.
+    """
     template: Object = spec["template"]
     claims = spec.get("volumeClaimTemplates") or ()
     own = dict.fromkeys(claim.get("metadata", {}).get("name") or "" for claim in claims)
@@ -237,7 +239,7 @@ def validate_replication_controller(controller: Object) -> list[FieldError]:
 
 
 def validate_revision(revision: Object) -> list[FieldError]:
-    """A ControllerRevision."""
+    """Validate a ControllerRevision."""
     errs: list[FieldError] = []
     if revision.get("data") is None:
         errs.append(field_errors.required("data", "data is mandatory"))
