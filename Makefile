@@ -23,10 +23,17 @@ $(VENV)/.ready: requirements/dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-check: venv
+# The elastic runtime is checked against the torch that it trains with; mypy's own environment has no torch.
+TORCH_SOURCES := src/torchyard/elastic tests/elastic
+TORCH_MYPY := $(BIN)/mypy --cache-dir .mypy_cache/torch --python-executable $(TRAIN_VENV)/bin/python
+
+check: venv train-venv
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@if test -e $(TRAIN_VENV)/.ready; then \
+	    echo "mypy with torch: $(TORCH_SOURCES)"; $(TORCH_MYPY) $$(find $(TORCH_SOURCES) -name '*.py'); \
+	else echo "SKIPPED mypy of $(TORCH_SOURCES): torch is neither installed nor installable ($(TRAIN_VENV))"; fi
 	$(BIN)/lint-imports --no-cache
 
 # The tests start thousands of real processes on a machine that may be busy. A test that fails runs once more, alone. If it

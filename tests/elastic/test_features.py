@@ -147,12 +147,12 @@ def test_streams_are_trained_like_the_same_records_in_memory() -> None:
     assert torch.equal(*models)
 
 
-class _Wrapped(torch.nn.parallel.DistributedDataParallel):  # type: ignore[misc]  # torch is not there when types are checked
+class _Wrapped(torch.nn.parallel.DistributedDataParallel):
     def __init__(self) -> None:
         torch.nn.Module.__init__(self)
 
 
-class _Endless(torch.utils.data.IterableDataset):  # type: ignore[misc]  # as above
+class _Endless(torch.utils.data.IterableDataset[int]):
     def __iter__(self) -> Iterator[int]:
         return iter(range(10))
 

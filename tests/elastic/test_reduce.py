@@ -34,6 +34,11 @@ def model(seed: int = 0) -> Any:
     return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
 
 
+def gradient(parameter: torch.Tensor) -> torch.Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
 @pytest.mark.parametrize("reducer", [StrictReducer, FastReducer])
 def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reducer: Any) -> None:
     net = torch.nn.Linear(4, 2)
@@ -46,7 +51,7 @@ def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reduce
         loss.backward()
         made.add(micro, loss.detach(), weight=1 / 3)
     total, change = made.finish(change=True)
-    reduced = [parameter.grad.clone() for parameter in net.parameters()]
+    reduced = [gradient(parameter).clone() for parameter in net.parameters()]
     net.zero_grad()
     net(inputs).pow(2).mean().backward()
     assert change
@@ -57,17 +62,18 @@ def test_the_gradient_of_a_step_is_the_weighted_mean_of_its_micro_batches(reduce
 
 @pytest.mark.parametrize("reducer", [StrictReducer, FastReducer])
 def test_a_parameter_that_took_no_part_has_a_zero_gradient(reducer: Any) -> None:
-    net = torch.nn.ModuleDict({"used": torch.nn.Linear(2, 1), "unused": torch.nn.Linear(2, 1)})
+    used, unused = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+    net = torch.nn.ModuleDict({"used": used, "unused": unused})
     made = reducer(net, 1)
     made.enter(ProcessGroup(0, 1), shares(1, 1))
     for _ in range(2):
         made.begin()
-        loss = net["used"](torch.ones(1, 2)).sum()
+        loss = used(torch.ones(1, 2)).sum()
         loss.backward()
         made.add(0, loss.detach(), weight=1.0)
         made.finish(change=False)
-        assert not net["unused"].weight.grad.any()
-        assert net["used"].weight.grad.any()
+        assert not gradient(unused.weight).any()
+        assert gradient(used.weight).any()
 
 
 def test_a_model_of_mixed_kinds_is_refused_with_advice() -> None:

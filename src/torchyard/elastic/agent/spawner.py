@@ -1,6 +1,6 @@
-"""Starts workers: forked from the zygote when the command is a program of this interpreter, as new processes otherwise.
+"""Starts workers: forked from the zygote if this interpreter runs the command, as new processes otherwise.
 
-It starts and reports; how many and when is the agent's business.
+The spawner starts workers and reports their exits. The agent decides how many run, and when.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-Exited = Callable[[int, int], None]
+from torchyard.elastic.agent.fork_messages import ForkRequest, ZygoteReply
+
+OnExit = Callable[[int, int], None]
 
 
 def python_program(command: Sequence[str]) -> list[str] | None:
-    """What follows `python` in a command, if it is this very interpreter and takes no options of its own."""
-    found = shutil.which(command[0])
-    same = found is not None and Path(found).parent.resolve() == Path(sys.executable).parent.resolve()
+    """Return what follows `python` in a command, or None unless it is this interpreter without options of its own."""
+    interpreter = shutil.which(command[0])
+    same = interpreter is not None and Path(interpreter).parent.resolve() == Path(sys.executable).parent.resolve()
     if not same or not Path(command[0]).name.startswith("python") or len(command) < 2:
         return None
     rest = list(command[1:])
@@ -34,88 +35,98 @@ def python_program(command: Sequence[str]) -> list[str] | None:
 
 
 class Spawner:
-    """`exited` is called with the pid and exit code (negative: the signal) of every worker that ends."""
+    """Starts the worker processes of one agent.
 
-    def __init__(self, command: Sequence[str], exited: Exited, *, zygote: bool = True) -> None:
+    Args:
+        command: the program of every worker.
+        on_exit: called with the pid and the exit code of every worker that ends; a negative code is a signal.
+        zygote: whether workers may be forked from a process that has imported torch already.
+    """
+
+    def __init__(self, command: Sequence[str], on_exit: OnExit, *, zygote: bool = True) -> None:
         self._command = list(command)
-        self._exited = exited
+        self._on_exit = on_exit
         self._program = python_program(command) if zygote else None
         self._channel: socket.socket | None = None
         self._zygote: subprocess.Popen[bytes] | None = None
-        self._waiting: dict[str, asyncio.Future[int]] = {}
-        self._settled = asyncio.Event()
-        self._watches: list[asyncio.Task[None]] = []
+        self._forking: dict[str, asyncio.Future[int]] = {}
+        self._start_decided = asyncio.Event()
+        self._exit_watchers: list[asyncio.Task[None]] = []
         self.warm = False
 
     def start(self) -> None:
-        """Begin to warm the zygote up. One import of torch is quicker than one for each worker."""
+        """Start the zygote. Importing torch once is quicker than importing it in every worker."""
         if self._program is None:
-            self._settled.set()
+            self._start_decided.set()
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        with theirs:
+        channel, zygote_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        channel.setblocking(False)
+        with zygote_end:
             self._zygote = subprocess.Popen(
-                [sys.executable, "-m", "torchyard.elastic.agent.zygote", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", "torchyard.elastic.agent.zygote", str(zygote_end.fileno())],
+                pass_fds=[zygote_end.fileno()],
             )
-        self._channel = ours
-        asyncio.get_running_loop().add_reader(ours, self._hear)
+        self._channel = channel
+        asyncio.get_running_loop().add_reader(channel, self._read_reply)
 
-    def _hear(self) -> None:
+    def _read_reply(self) -> None:
         assert self._channel is not None
         try:
-            told = self._channel.recv(1 << 16)
+            packet = self._channel.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
-            told = b""
-        if not told:
-            self._cool_down()
+            packet = b""
+        if not packet:
+            self._drop_zygote()
             return
-        message = json.loads(told)
-        if "ready" in message:
+        reply: ZygoteReply = json.loads(packet)
+        if reply["type"] == "ready":
             self.warm = True
-            self._settled.set()
-        elif "started" in message:
-            self._waiting.pop(message["started"]).set_result(message["pid"])
+            self._start_decided.set()
+        elif reply["type"] == "forked":
+            self._forking.pop(reply["name"]).set_result(reply["pid"])
         else:
-            self._exited(message["exited"], message["code"])
+            self._on_exit(reply["pid"], reply["code"])
 
-    def _cool_down(self) -> None:
-        """The zygote ended (perhaps torch cannot be imported): go on without."""
+    def _drop_zygote(self) -> None:
+        """Continue without the zygote: it ended, for example because torch cannot be imported."""
         assert self._channel is not None
         asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
         self.warm, self._channel = False, None
-        self._settled.set()
-        for waiting in self._waiting.values():
-            waiting.set_exception(ConnectionError("the zygote ended"))
-        self._waiting.clear()
+        self._start_decided.set()
+        for pid in self._forking.values():
+            pid.set_exception(ConnectionError("the zygote ended"))
+        self._forking.clear()
 
     async def spawn(self, name: str, env: dict[str, str], output: int) -> int:
-        """Start one worker; its stdout and stderr go to the file descriptor `output`."""
-        await self._settled.wait()
+        """Start one worker and return its pid; its stdout and stderr go to the file descriptor `output`."""
+        await self._start_decided.wait()
         if self.warm and self._channel is not None and self._program is not None:
-            request: dict[str, Any] = {"name": name, "argv": self._program, "env": env, "cwd": str(Path.cwd())}
-            request["path"] = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
-            waiting: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._waiting[name] = waiting
+            request: ForkRequest = {
+                "name": name,
+                "argv": self._program,
+                "env": env,
+                "cwd": str(Path.cwd()),
+                "path": [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry],
+            }
+            pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._forking[name] = pid
             socket.send_fds(self._channel, [json.dumps(request).encode()], [output, output])
-            pid: int = await waiting
-            return pid
+            return await pid
         process = await asyncio.create_subprocess_exec(*self._command, env=env, stdout=output, stderr=output)
-        self._watches.append(asyncio.create_task(self._watch(process)))
+        self._exit_watchers.append(asyncio.create_task(self._watch_exit(process)))
         return process.pid
 
-    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+    async def _watch_exit(self, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
-        self._exited(process.pid, code)
+        self._on_exit(process.pid, code)
 
     async def close(self) -> None:
         if self._channel is not None:
-            self._cool_down()
+            self._drop_zygote()
         if self._zygote is not None:
             self._zygote.kill()
             await asyncio.to_thread(self._zygote.wait)
-        await asyncio.gather(*self._watches, return_exceptions=True)
+        await asyncio.gather(*self._exit_watchers, return_exceptions=True)

@@ -1,12 +1,11 @@
 """A process with torch already imported, from which workers are forked in milliseconds instead of seconds.
 
-It stays single-threaded and never touches a device. It forks on request and tells who exited; it decides nothing.
-Run as `python -m torchyard.elastic.agent.zygote FD` with one end of a socket pair.
+It stays single-threaded and never touches a device. It forks on request and reports every exit; the agent makes all
+decisions. Run as `python -m torchyard.elastic.agent.zygote FD` with one end of a socket pair.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -19,22 +18,18 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """Linux only: a worker must not outlive the agent that watches it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+from torchyard.elastic.agent.fork_messages import ForkRequest, ZygoteReply
+from torchyard.elastic.agent.parent_death import die_with_parent
 
 
 def serve(channel: socket.socket) -> None:
-    _warm_up()
-    gc.freeze()  # what is here already is shared with every child: keep their collectors from copying its pages
+    """Accept fork requests on `channel` until its other end closes."""
+    _import_torch()
+    gc.freeze()  # memory in use now is shared with every child: their collectors must not copy its pages
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    _tell(channel, {"ready": os.getpid()})
+    _reply(channel, {"type": "ready", "pid": os.getpid()})
     watched: list[Any] = [channel, wake_read]
     while True:
         readable = select.select(watched, [], [])[0]
@@ -45,20 +40,20 @@ def serve(channel: socket.socket) -> None:
             request, fds, _, _ = socket.recv_fds(channel, 1 << 20, 2)
             if not request:
                 return
-            _spawn(channel, json.loads(request), fds)
+            _fork(channel, json.loads(request), fds)
 
 
-def _warm_up() -> None:
-    """Import what every worker needs: the point of this process."""
+def _import_torch() -> None:
+    """Import what every worker needs, so that a forked worker does not have to."""
     import torch.distributed
 
     import torchyard.elastic.api  # noqa: F401
 
-    # The first optimiser a process makes imports torch's compiler, which takes as long as torch itself.
+    # The first optimizer of a process imports torch's compiler, which takes as long as torch itself.
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1).zero_grad()
 
 
-def _tell(channel: socket.socket, message: dict[str, Any]) -> None:
+def _reply(channel: socket.socket, message: ZygoteReply) -> None:
     channel.send(json.dumps(message).encode())
 
 
@@ -70,15 +65,15 @@ def _reap(channel: socket.socket) -> None:
             return
         if pid == 0:
             return
-        _tell(channel, {"exited": pid, "code": os.waitstatus_to_exitcode(status)})
+        _reply(channel, {"type": "exited", "pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
 
-def _spawn(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> None:
+def _fork(channel: socket.socket, request: ForkRequest, fds: list[int]) -> None:
     pid = os.fork()
     if pid:
         for number in fds:
             os.close(number)
-        _tell(channel, {"started": request["name"], "pid": pid})
+        _reply(channel, {"type": "forked", "name": request["name"], "pid": pid})
         return
     code = 1
     try:
@@ -88,7 +83,7 @@ def _spawn(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(fds[0], 1)
         os.dup2(fds[1], 2)
-        code = _become(request)
+        code = _run_program(request)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -97,8 +92,8 @@ def _spawn(channel: socket.socket, request: dict[str, Any], fds: list[int]) -> N
         os._exit(code)
 
 
-def _become(request: dict[str, Any]) -> int:
-    """Run the program as `python` itself would have."""
+def _run_program(request: ForkRequest) -> int:
+    """Run the worker's program as `python PROGRAM` or `python -m MODULE` does, and return its exit code."""
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
@@ -114,11 +109,11 @@ def _become(request: dict[str, Any]) -> int:
             sys.argv = [program, *arguments]
             sys.path.insert(0, str(Path(program).resolve().parent))
             runpy.run_path(program, run_name="__main__")
-    except SystemExit as leaving:
-        if isinstance(leaving.code, str):
-            sys.stderr.write(leaving.code + "\n")
+    except SystemExit as exit_request:
+        if isinstance(exit_request.code, str):
+            sys.stderr.write(exit_request.code + "\n")
             return 1
-        return int(leaving.code or 0)
+        return int(exit_request.code or 0)
     except BaseException:
         traceback.print_exc()
         return 1
@@ -127,5 +122,5 @@ def _become(request: dict[str, Any]) -> int:
 
 if __name__ == "__main__":
     die_with_parent()
-    with socket.socket(fileno=int(sys.argv[1])) as end:
-        serve(end)
+    with socket.socket(fileno=int(sys.argv[1])) as spawner:
+        serve(spawner)

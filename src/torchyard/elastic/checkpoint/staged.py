@@ -75,10 +75,18 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 def _read(handle: int, into: torch.Tensor, start: int) -> None:
     """Fill a tensor of bytes. Reading costs less than mapping: every page of a mapping is a fault."""
-    for part in into.split(1 << 30):
+    for part in torch.split(into, 1 << 30):
         if part.numel() and os.preadv(handle, [raw_bytes(part)], start) != part.numel():
             raise ElasticError("CopyLost", "a copy in shared memory was cut short while it was read")
         start += part.numel()
+
+
+class _PinnedPiece:
+    """Host memory that the GPU reads, and the event that marks the end of that read."""
+
+    def __init__(self) -> None:
+        self.memory = torch.empty(PIECE, dtype=torch.uint8, pin_memory=True)
+        self.sent = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
 
 def _feed(handle: int, targets: list[tuple[int, torch.Tensor]]) -> None:
@@ -86,18 +94,19 @@ def _feed(handle: int, targets: list[tuple[int, torch.Tensor]]) -> None:
     pieces = [
         (start + at, part)
         for start, target in targets
-        for at, part in zip(range(0, target.numel(), PIECE), target.split(PIECE), strict=True)
+        for at, part in zip(range(0, target.numel(), PIECE), torch.split(target, PIECE), strict=True)
     ]
 
     def work(hand: int) -> None:
-        rooms = [(torch.empty(PIECE, dtype=torch.uint8, pin_memory=True), torch.cuda.Event()) for _ in range(2)]
-        with torch.cuda.stream(torch.cuda.Stream(targets[0][1].device)):
+        pieces_in_turn = [_PinnedPiece(), _PinnedPiece()]
+        stream = torch.cuda.Stream(targets[0][1].device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(stream):
             for turn, (start, target) in enumerate(pieces[hand::HANDS]):
-                room, sent = rooms[turn % 2]
-                sent.synchronize()
-                _read(handle, room[: target.numel()], start)
-                target.copy_(room[: target.numel()], non_blocking=True)
-                sent.record()
+                piece = pieces_in_turn[turn % 2]
+                piece.sent.synchronize()
+                _read(handle, piece.memory[: target.numel()], start)
+                target.copy_(piece.memory[: target.numel()], non_blocking=True)
+                piece.sent.record()
             torch.cuda.current_stream().synchronize()
 
     torch.cuda.current_stream().synchronize()  # the targets' memory may still have work of its last owner before it

@@ -44,10 +44,11 @@ class _StagingFile:
         self._bytes: Any = torch.frombuffer(self._map, dtype=torch.uint8)
         if inherited is None:
             with ThreadPoolExecutor(HANDS) as pool:
-                list(pool.map(torch.Tensor.zero_, self._bytes.split(TOUCHED_AT_ONCE)))
+                list(pool.map(torch.Tensor.zero_, torch.split(self._bytes, TOUCHED_AT_ONCE)))
         if pinned:
             # In one piece: a copy that crosses from one registration into the next is refused.
-            torch.cuda.check_error(torch.cuda.cudart().cudaHostRegister(self._bytes.data_ptr(), self.room, 0))
+            cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            torch.cuda.check_error(cudart.cudaHostRegister(self._bytes.data_ptr(), self.room, 0))
         elif inherited is not None:
             self._bytes[:: mmap.PAGESIZE].max()  # its pages are there, but not yet in this process
 
@@ -114,7 +115,7 @@ class _DeviceCopy:
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         self._held = [torch.empty_like(tensor) for tensor in tensors]
-        self.stream = torch.cuda.Stream()
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
     def fits(self, tensors: list[torch.Tensor]) -> bool:
         kinds = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]

@@ -18,7 +18,8 @@ from tempfile import mkdtemp
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from torchyard.elastic.checkpoint import files
 from torchyard.elastic.checkpoint.remote import CheckpointStore, is_remote
@@ -53,7 +54,7 @@ def write(snapshot: Snapshot, root: Path, *, step: int, job: str, order: dict[st
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     state = dict(zip(names_of(snapshot), snapshot.tensors, strict=True))
-    dcp.save(state, checkpoint_id=str(temporary), no_dist=True)
+    dcp_save(state, checkpoint_id=str(temporary), no_dist=True)
     (temporary / SKELETON).write_bytes(snapshot.header())
     with ThreadPoolExecutor(1) as beside:  # the disk works while the processor hashes
         on_disk = beside.submit(files.sync, temporary)
@@ -69,7 +70,7 @@ def load(folder: Path) -> Snapshot:
     snapshot = Snapshot.empty_like((folder / SKELETON).read_bytes())
     with warnings.catch_warnings():
         _alone_is_meant()
-        dcp.load(dict(zip(names_of(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True)
+        dcp_load(dict(zip(names_of(snapshot), snapshot.tensors, strict=True)), checkpoint_id=str(folder), no_dist=True)
     return snapshot
 
 

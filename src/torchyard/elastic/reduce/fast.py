@@ -39,7 +39,7 @@ class FastReducer:
             self._hooks = []
         elif not self._hooks:
             self._hooks = [
-                parameter.register_post_accumulate_grad_hook(self._hook(place))
+                parameter.register_post_accumulate_grad_hook(self._hook(place))  # type: ignore[no-untyped-call]
                 for place, parameter in enumerate(self.layout.parameters)
             ]
 

@@ -7,6 +7,7 @@ ride along with the gradients, so agreeing on them costs no message of its own.
 from __future__ import annotations
 
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 
 from torchyard.elastic.errors import ElasticError
 
@@ -99,16 +100,15 @@ class RunningStatistics:
             counter.copy_(before + 1)
 
 
-def _normalisers(model: torch.nn.Module) -> list[torch.nn.Module]:
-    kind = torch.nn.modules.batchnorm._NormBase
-    return [module for module in model.modules() if isinstance(module, kind) and module.track_running_stats]
+def _norm_layers(model: torch.nn.Module) -> list[_NormBase]:
+    return [module for module in model.modules() if isinstance(module, _NormBase) and module.track_running_stats]
 
 
 def _running_statistics(model: torch.nn.Module) -> list[torch.Tensor]:
     """Only these are averaged: other buffers are constants, which averaging could only spoil."""
-    return [b for module in _normalisers(model) for b in (module.running_mean, module.running_var) if b is not None]
+    return [b for module in _norm_layers(model) for b in (module.running_mean, module.running_var) if b is not None]
 
 
 def _batch_counters(model: torch.nn.Module) -> list[torch.Tensor]:
-    counters = [module.num_batches_tracked for module in _normalisers(model)]
+    counters = [module.num_batches_tracked for module in _norm_layers(model)]
     return [counter for counter in counters if counter is not None]

@@ -42,14 +42,15 @@ class StrictReducer:
         """Take the gradients that backward has just left in the parameters."""
         flat = self._take()
         gradients = [parameter.grad for parameter in self.layout.parameters]
-        if any(gradient is None for gradient in gradients):
+        present = [gradient for gradient in gradients if gradient is not None]
+        if len(present) < len(gradients):
             for view, gradient in zip(flat.grads, gradients, strict=True):
                 if gradient is None:
                     view.zero_()
                 else:
                     view.copy_(gradient)
         else:
-            torch._foreach_copy_(flat.grads, gradients)
+            torch._foreach_copy_(flat.grads, present)
         forget_gradients(self.layout)
         flat.tail[FLAG] = 0
         flat.tail[LOSS] = loss

@@ -98,7 +98,7 @@ class Trainer:
         self._statistics.begin()
         seed_generators(self.order.rng_key(1, 0), self._reducer.layout.device)
         with suppress(Exception):  # the step that meets it in earnest tells it
-            self._loss(self._loader.get(1, 0)).backward()
+            torch.autograd.backward(self._loss(self._loader.get(1, 0)))
         self._statistics.undo()
         forget_gradients(self._reducer.layout)
 
@@ -161,7 +161,7 @@ class Trainer:
             if loss.dim():
                 raise ElasticError("NotAScalar", "the loss function must return one number", hint="return its mean")
             loss = loss * weight if weight != 1 else loss
-            self._update.scaled(loss).backward()
+            torch.autograd.backward(self._update.scaled(loss))
         except GroupBroken:
             raise
         except Exception as error:

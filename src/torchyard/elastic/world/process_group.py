@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import ProcessGroupGloo
+from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from torchyard.elastic.wire import Fence
 from torchyard.elastic.world.coordinator_client import CoordinatorClient
@@ -35,7 +37,7 @@ class GroupBroken(Exception):
     """A collective failed: some member of the world is gone."""
 
 
-class _ControlStreamStore(dist.Store):  # type: ignore[misc]  # torch is not there when types are checked
+class _ControlStreamStore(Store):
     """The key-value store gloo forms its mesh with, on the control stream."""
 
     def __init__(self, link: CoordinatorClient, fence: Fence) -> None:
@@ -112,14 +114,14 @@ class ProcessGroup:
         self._sockets = _sockets() - before - {link.fileno()}
 
     def _form(self, link: CoordinatorClient) -> tuple[Any, Any]:
-        options = dist.ProcessGroupGloo._Options()
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # missing in torch's stubs
         options._timeout = timedelta(seconds=OPERATION_TIMEOUT)
         # At the address that the coordinator sees.
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=link.own_address)]
-        gloo = dist.ProcessGroupGloo(self._store, self.rank, self.size, options)
+        options._devices = [ProcessGroupGloo.create_device(hostname=link.own_address)]
+        gloo = ProcessGroupGloo(self._store, self.rank, self.size, options)
         if not self._wants_nccl:
             return gloo, None
-        return gloo, nccl_group(dist.PrefixStore("nccl", self._store), self.rank, self.size)
+        return gloo, nccl_group(PrefixStore("nccl", self._store), self.rank, self.size)
 
     def all_reduce(self, tensor: torch.Tensor) -> Any:
         return self._begin(lambda: self._for(tensor).allreduce([tensor], dist.AllreduceOptions()))
@@ -158,7 +160,7 @@ class ProcessGroup:
                 work.wait()
             if self._nccl is not None:
                 # Its `wait` only orders streams: the host must know before anything is applied.
-                reached = torch.cuda.Event()
+                reached = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 reached.record()
                 watch(reached.query, self._severed)
         except RuntimeError as error:

@@ -154,5 +154,5 @@ def raw_bytes(tensor: torch.Tensor) -> Any:
         return b""
     view = (ctypes.c_char * size).from_address(held.data_ptr())
     # The view must keep its tensor alive: it may be the only reference to a fresh copy.
-    view._held = held
+    view._tensor = held  # type: ignore[attr-defined]  # ctypes arrays accept attributes
     return view
