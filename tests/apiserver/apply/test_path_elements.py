@@ -50,7 +50,7 @@ NAMELESS: list[tuple[Type, Any, str]] = [
     (keyed("port"), {}, 'element that omits key field "port" (and doesn\'t have default value)'),
     (keyed("port"), None, "associative list with keys may not have a null element"),
     (keyed("port"), 3, "associative list with keys may not have non-map elements"),
-    (keyed("port"), {"port": {}}, "keys are no scalars"),
+    (keyed("port"), {"port": {}}, "keys are not scalars"),
     (Type("list", list_type="set"), {}, "associative list without keys has an element that's a map type"),
     (Type("list", list_type="set"), [], "not supported: associative list with lists as elements"),
     (Type("list", list_type="set"), None, "associative list without keys has an element that's an explicit null"),

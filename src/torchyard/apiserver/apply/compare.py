@@ -1,4 +1,4 @@
-"""Which fields differ between two versions of an object."""
+"""The fields that differ between two versions of an object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Comparison(NamedTuple):
     removed: FieldSet
 
     def without(self, fields: FieldSet) -> Comparison:
-        """Leave out these fields and all beneath them."""
+        """The comparison without these fields and all below them."""
         added, modified, removed = self
         for step in fields:
             if step in added or step in modified or step in removed:
@@ -29,42 +29,42 @@ class Comparison(NamedTuple):
         return union(self.added, self.modified)
 
 
-# The same, beneath one step: None where nothing differs, {} for the value itself.
+# A comparison below one step: None without a difference, {} for the value itself.
 _Part = FieldSet | None
 _Parts = tuple[_Part, _Part, _Part]
-_WHOLE: Final[_Parts] = (None, LEAF, None)
+_MODIFIED: Final[_Parts] = (None, LEAF, None)
 
 
 def compare(old: dict[str, Any], new: dict[str, Any], type: Type) -> Comparison:
-    """What is added, modified and removed on the way from `old` to `new`."""
-    added, modified, removed = _differing(old, new, type)
+    """The fields that are added, modified and removed from `old` to `new`."""
+    added, modified, removed = _compare_values(old, new, type)
     return Comparison(added or {}, modified or {}, removed or {})
 
 
-def _differing(old: Any, new: Any, type: Type) -> _Parts:
-    """How two values differ that are known to."""
+def _compare_values(old: Any, new: Any, type: Type) -> _Parts:
+    """Compare two values that are known to differ."""
     if type.shape == "list":
         if type.list_type == "atomic":
-            return _WHOLE
+            return _MODIFIED
         before, after = _items(old, type), _items(new, type)
-        return _members(before, after, type) if before or after else _WHOLE
+        return _members(before, after, type) if before or after else _MODIFIED
     if type.atomic_map or type.shape not in ("object", "map", "any"):
-        return _WHOLE
+        return _MODIFIED
     if old.__class__ is dict and new.__class__ is dict:
         return _members(old, new, type)
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
     if not before and not after:
-        return _WHOLE
+        return _MODIFIED
     added, modified, removed = _members(before, after, type)
     if old is not None and new is not None:
-        # Free-form JSON changed its kind: the fields of the one went or came, and the value itself is another.
+        # Free-form JSON changed its kind: fields are added or removed, and the value itself is modified.
         modified = LEAF
     return added, modified, removed
 
 
 def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
-    """How the fields of two objects differ, or the items of two lists by their steps."""
+    """Compare the fields of two objects, or the items of two lists by their steps."""
     added: FieldSet = {}
     modified: FieldSet = {}
     removed: FieldSet = {}
@@ -81,15 +81,15 @@ def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
         if after is ABSENT:
             removed[step] = created_fields(before, inner)
         elif (before.__class__ is tuple) is (after.__class__ is tuple):
-            came, changed, went = _differing(before, after, inner)
-            if came is not None:
-                added[step] = came
-            if changed is not None:
-                modified[step] = changed
-            if went is not None:
-                removed[step] = went
+            inner_added, inner_modified, inner_removed = _compare_values(before, after, inner)
+            if inner_added is not None:
+                added[step] = inner_added
+            if inner_modified is not None:
+                modified[step] = inner_modified
+            if inner_removed is not None:
+                removed[step] = inner_removed
         else:
-            # Items that share their step become distinct, or cease to be: the leaf is replaced by its parts.
+            # Items with the same step become distinct, or the reverse: a leaf is replaced by its parts.
             added[step] = created_fields(after, inner)
             removed[step] = created_fields(before, inner)
     for key, after in new.items():
@@ -99,15 +99,15 @@ def _members(old: dict[str, Any], new: dict[str, Any], type: Type) -> _Parts:
 
 
 def _items(value: Any, type: Type) -> dict[str, Any]:
-    """The items of an associative list by their steps; those that share one as a tuple, which counts as a leaf."""
-    found: dict[str, Any] = {}
+    """The items of an associative list by their steps; items with the same step as a tuple, which is a leaf."""
+    by_step: dict[str, Any] = {}
     shared: dict[str, list[Any]] = {}
     for item in value if isinstance(value, list) else ():
         step = item_step(item, type)
-        if step in found:
-            shared.setdefault(step, [found[step]]).append(item)
+        if step in by_step:
+            shared.setdefault(step, [by_step[step]]).append(item)
         else:
-            found[step] = item
+            by_step[step] = item
     for step, items in shared.items():
-        found[step] = tuple(items)
-    return found
+        by_step[step] = tuple(items)
+    return by_step

@@ -1,4 +1,4 @@
-"""The refusal of an apply that would change fields of others."""
+"""The error for an apply that would change fields of other managers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Conflict(NamedTuple):
 def list_conflicts(taken: dict[Manager, FieldSet]) -> list[Conflict]:
     return [
         Conflict(manager, path)
-        for manager in sorted(taken, key=lambda one: one.sort_key)
+        for manager in sorted(taken, key=lambda manager: manager.sort_key)
         for path in members(taken[manager], step_order)
     ]
 
 
 def conflict_error(conflicts: list[Conflict]) -> StatusError:
-    """409 with one cause for each field, in upstream's words."""
+    """409 with one cause for each field; the messages are upstream's."""
     causes = [
         {
             "reason": "FieldManagerConflict",
-            "message": f"conflict with {_shown(manager)}",
+            "message": f"conflict with {_format_manager(manager)}",
             "field": format_path(path),
         }
         for manager, path in conflicts
@@ -40,16 +40,16 @@ def conflict_error(conflicts: list[Conflict]) -> StatusError:
 def _message(conflicts: list[Conflict]) -> str:
     if len(conflicts) == 1:
         manager, path = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {_shown(manager)}: {format_path(path)}"
+        return f"Apply failed with 1 conflict: conflict with {_format_manager(manager)}: {format_path(path)}"
     lines: list[str] = []
-    for place, (manager, path) in enumerate(conflicts):
-        if place == 0 or conflicts[place - 1].manager != manager:
-            lines.append(f"conflicts with {_shown(manager)}:")
+    for index, (manager, path) in enumerate(conflicts):
+        if index == 0 or conflicts[index - 1].manager != manager:
+            lines.append(f"conflicts with {_format_manager(manager)}:")
         lines.append(f"- {format_path(path)}")
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
-def _shown(manager: Manager) -> str:
+def _format_manager(manager: Manager) -> str:
     text = format_q(manager.name)
     if manager.subresource:
         text += f" with subresource {format_q(manager.subresource)}"

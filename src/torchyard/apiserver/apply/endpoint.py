@@ -1,4 +1,4 @@
-"""Where a write comes in, as far as managed fields care: its kind, version, subresource, and what it cannot change."""
+"""The endpoint of a write for managed fields: its kind, version, subresource, and the fields it resets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchyard.apiserver.apply.values import ANY
 
 _SPEC, _STATUS, _METADATA = ("f:spec",), ("f:status",), ("f:metadata",)
 
-# What `status` endpoints reset beside the spec, where it is not nothing.
+# The fields that `status` endpoints reset besides the spec.
 _RESET_WITH_STATUS = {
     ("", "pods"): (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
     ("apps", "deployments"): (("f:metadata", "f:labels"),),
@@ -31,11 +31,11 @@ class Endpoint:
     kind: str
     api_version: str
     subresource: str = ""
-    # Fields that clients cannot change here: whatever they send there, they do not come to own it.
+    # Fields that clients cannot change through this endpoint, and therefore do not own.
     reset: FieldSet = field(default_factory=dict)
 
 
-# Bounded, since custom resources come and go.
+# Bounded, because custom resources are created and deleted.
 @lru_cache(maxsize=1024)
 def endpoint_of(resource: Resource, subresource: str = "") -> Endpoint:
     """The endpoint of a resource or of one of its subresources."""

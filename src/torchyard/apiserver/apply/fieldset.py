@@ -1,7 +1,7 @@
-"""Sets of field paths, in the very form they are stored in: `fieldsV1`.
+"""Sets of field paths, in the form in which they are stored: `fieldsV1`.
 
 A set is a nested dict. A key names one step (`f:name` a field, `k:{...}` a list item by its keys, `v:...` a list item
-by its value); its value holds what lies beneath. A path is a member of the set if its dict is empty or contains ".".
+by its value); its value holds the steps below. A path is a member of the set if its dict is empty or contains ".".
 
     {"f:spec": {"f:replicas": {}, "f:ports": {'k:{"port":80}': {".": {}, "f:name": {}}}}}
 
@@ -44,13 +44,13 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
         return left or right
     result = left | right
     for step, node in right.items():
-        mine = left.get(step)
-        if mine is not None:
-            result[step] = _united(mine, node)
+        left_node = left.get(step)
+        if left_node is not None:
+            result[step] = _union_nodes(left_node, node)
     return result
 
 
-def _united(left: FieldSet, right: FieldSet) -> FieldSet:
+def _union_nodes(left: FieldSet, right: FieldSet) -> FieldSet:
     if left and right:
         return union(left, right)
     node = left or right
@@ -58,67 +58,67 @@ def _united(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The members of `left` that are not in `right`: `left` itself if all are."""
+    """The members of `left` that are not in `right`; `left` itself if nothing is removed."""
     result = left
-    for step, other in right.items():
+    for step, right_node in right.items():
         node = left.get(step)
         if node is None:
             continue
-        kept = None
+        remaining = None
         if step != SELF:
             if node:
-                kept = _without(node, other)
-            elif other and SELF not in other:
-                kept = node
-            if kept is node:
+                remaining = _without(node, right_node)
+            elif right_node and SELF not in right_node:
+                remaining = node
+            if remaining is node:
                 continue
         if result is left:
             result = left.copy()
-        if kept is None:
+        if remaining is None:
             del result[step]
         else:
-            result[step] = kept
+            result[step] = remaining
     return result
 
 
 def _without(node: FieldSet, other: FieldSet) -> FieldSet | None:
-    """A node that is no leaf without the members of another, itself among them; None when nothing is left."""
-    left = difference(node, other)
+    """An inner node without the members of another, the node itself included; None if nothing remains."""
+    remaining = difference(node, other)
     was_member = SELF in node
     stays = was_member and not is_member(other)
-    if left is node and stays == was_member:
+    if remaining is node and stays == was_member:
         return node
-    beneath = left.copy() if left is node else left
-    beneath.pop(SELF, None)
-    if beneath:
-        return {SELF: {}, **beneath} if stays else beneath
+    below = remaining.copy() if remaining is node else remaining
+    below.pop(SELF, None)
+    if below:
+        return {SELF: {}, **below} if stays else below
     return {} if stays else None
 
 
 def difference_below(left: FieldSet, right: FieldSet) -> FieldSet:
-    """The members of `left` that are neither in `right` nor beneath one of its members."""
+    """The members of `left` that are neither in `right` nor below one of its members."""
     if not right:
         return left
     result: FieldSet = {}
     for step, node in left.items():
-        other = right.get(step)
-        if other is None:
+        right_node = right.get(step)
+        if right_node is None:
             result[step] = node
-        elif step != SELF and not is_member(other):
-            kept = difference_below(node, other)
-            if kept or is_member(node):
-                result[step] = {} if kept.keys() == {SELF} else kept
+        elif step != SELF and not is_member(right_node):
+            remaining = difference_below(node, right_node)
+            if remaining or is_member(node):
+                result[step] = {} if remaining.keys() == {SELF} else remaining
     return result
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     result: FieldSet = {}
     for step, node in left.items():
-        other = right.get(step)
-        if other is None or step == SELF:
+        right_node = right.get(step)
+        if right_node is None or step == SELF:
             continue
-        both = intersection(node, other)
-        if is_member(node) and is_member(other):
+        both = intersection(node, right_node)
+        if is_member(node) and is_member(right_node):
             result[step] = {SELF: {}, **both} if both else {}
         elif both:
             result[step] = both
@@ -126,9 +126,9 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def members(fields: FieldSet, order: Any = None) -> Iterator[FieldPath]:
-    """The paths of all members: at every depth the members first, then what lies beneath each step.
+    """The paths of all members: at every depth the members first, then those below each step.
 
-    `order` sorts steps; without it they come as they are stored.
+    `order` is a sort key for steps; without it they are in stored order.
     """
     yield from _members(fields, (), order)
 

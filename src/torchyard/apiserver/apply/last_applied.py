@@ -1,7 +1,7 @@
-"""The way from client-side to server-side apply: `kubectl.kubernetes.io/last-applied-configuration`.
+"""Migration from client-side to server-side apply: `kubectl.kubernetes.io/last-applied-configuration`.
 
-Upstream honours the annotation for the manager that kubectl uses, and for no other: fields still as kubectl applied
-them client-side are not a conflict, and the annotation is kept up to date while it exists.
+Upstream honours the annotation only for kubectl's field manager: fields that are still as kubectl applied them
+client-side are not a conflict, and the annotation is kept up to date as long as it exists.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torchyard.apiserver.apply.validate import schema_mismatch
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
-# The limit on all annotations of an object together.
+# The size limit of all annotations of an object together.
 MAX_ANNOTATIONS = 256 * 1024
 
 
 def unchanged_fields(live: Object, api_version: str, type: Type) -> FieldSet:
-    """The fields of the live object that are as the annotation says; empty if it says nothing usable."""
+    """The fields of the live object that equal those in the annotation; empty if it is missing or invalid."""
     try:
         applied = json.loads((live["metadata"].get("annotations") or {}).get(ANNOTATION, ""))
     except ValueError:
@@ -34,7 +34,7 @@ def unchanged_fields(live: Object, api_version: str, type: Type) -> FieldSet:
 
 
 def refresh(result: Object, applied: Object) -> None:
-    """Bring the annotation of `result` up to date with what was applied, if it has one."""
+    """Update the annotation of `result` to the applied configuration, if it has one."""
     annotations = result["metadata"].get("annotations") or {}
     if not annotations.get(ANNOTATION):
         return

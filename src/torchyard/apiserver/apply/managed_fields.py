@@ -1,7 +1,7 @@
-"""Managed fields of create, update, patch and apply: the two functions the verbs call.
+"""Managed fields of create, update, patch and apply: the interface of this package.
 
-`record_update` notes who set what once the object is computed; `apply` computes the object as well. Both look at the
-object as its defaults leave it, before admission changes it: as upstream has it, what admission sets belongs to nobody.
+`record_update` records the manager of each field once the object is computed; `apply` computes the object as well.
+Both see the object after defaulting and before admission: as upstream, fields that admission sets have no manager.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from torchyard.apiserver.apply.values import empty_object
 from torchyard.apiserver.patch.patch_errors import invalid_patch, too_deep
 
 BEFORE_FIRST_APPLY = "before-first-apply"
-# What the server keeps itself belongs to nobody.
-_KEPT_BY_SERVER = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
-_KEPT_IN_METADATA = frozenset(_KEPT_BY_SERVER.split())
+# Fields that the server sets have no manager.
+_SERVER_FIELDS = "name namespace creationTimestamp selfLink uid clusterName generation managedFields resourceVersion"
+_SERVER_METADATA = frozenset(_SERVER_FIELDS.split())
 _STRIPPED = of_paths(
     ("f:apiVersion",),
     ("f:kind",),
     ("f:metadata",),
-    *(("f:metadata", f"f:{name}") for name in _KEPT_IN_METADATA),
+    *(("f:metadata", f"f:{name}") for name in _SERVER_METADATA),
 )
 
 
@@ -49,21 +49,23 @@ def record_update(endpoint: Endpoint, live: Object | None, new: Object, *, manag
     sent = new["metadata"].pop("managedFields", None)
     try:
         if live is None:
-            known = _created(endpoint, new, manager, now)
+            managed = _record_create(endpoint, new, manager, now)
         else:
-            before = dict(live["metadata"])
-            known = _known(before.pop("managedFields", None), sent, endpoint.subresource)
-            # A record that was wiped, or never was: upstream does not begin one before the first apply.
-            if known:
-                live_before = {**live, "metadata": before}
-                known = cap_updaters(_updated(endpoint, live_before, new, known, manager=manager, now=now))
+            old_metadata = dict(live["metadata"])
+            managed = _starting_record(old_metadata.pop("managedFields", None), sent, endpoint.subresource)
+            # No record, or a wiped one: upstream does not start one before the first apply.
+            if managed:
+                live_without_managed = {**live, "metadata": old_metadata}
+                managed = cap_updaters(
+                    _record_update(endpoint, live_without_managed, new, managed, manager=manager, now=now)
+                )
     except UnkeyedItemError:
-        # As upstream: an object with lists whose items cannot be told apart keeps the record it had.
-        known = _known(live["metadata"].get("managedFields"), None, "") if live is not None else {}
+        # As upstream: an object with list items without valid keys keeps its record.
+        managed = _starting_record(live["metadata"].get("managedFields"), None, "") if live is not None else {}
     except RecursionError:
         raise too_deep() from None
-    if known:
-        new["metadata"]["managedFields"] = managers.encode_managed_fields(known)
+    if managed:
+        new["metadata"]["managedFields"] = managers.encode_managed_fields(managed)
 
 
 def apply(
@@ -71,138 +73,144 @@ def apply(
 ) -> Object:
     """The object after a server-side apply (which creates it if `live` is None), managed fields included.
 
-    409 with a cause for each field that would change and that others own, unless `force`. The result is yet to be
-    decoded and defaulted. Equal to `live`, it need not be written.
+    Raises 409 with a cause for each changed field that another manager owns, unless `force`. The result is not decoded
+    and defaulted yet. If it equals `live`, it need not be written.
     """
     try:
-        return _checked_and_applied(endpoint, live, applied, _ApplyOptions(manager, now, force=force))
+        return _check_and_apply(endpoint, live, applied, _ApplyOptions(manager, now, force=force))
     except RecursionError:
         raise too_deep() from None
 
 
-def _checked_and_applied(endpoint: Endpoint, live: Object | None, applied: Object, by: _ApplyOptions) -> Object:
+def _check_and_apply(endpoint: Endpoint, live: Object | None, applied: Object, options: _ApplyOptions) -> Object:
     check_applied(endpoint, applied)
     base = live if live is not None else empty_object(endpoint.type)
-    known = managers.decode_managed_fields((base.get("metadata") or {}).get("managedFields"), trusted=True) or {}
+    managed = managers.decode_managed_fields((base.get("metadata") or {}).get("managedFields"), trusted=True) or {}
     try:
-        if live is not None and not known:
-            known = _created(endpoint, live, BEFORE_FIRST_APPLY, by.now)
-        result, known = _applied(endpoint, base, applied, known, by)
+        if live is not None and not managed:
+            managed = _record_create(endpoint, live, BEFORE_FIRST_APPLY, options.now)
+        result, managed = _apply(endpoint, base, applied, managed, options)
     except UnkeyedItemError as error:
-        raise invalid_patch(f"failed to create typed live object ({_named(applied)}): {error}") from None
+        raise invalid_patch(f"failed to create typed live object ({_describe(applied)}): {error}") from None
     metadata = {key: value for key, value in result["metadata"].items() if key != "managedFields"}
-    if known:
-        metadata["managedFields"] = managers.encode_managed_fields(known)
+    if managed:
+        metadata["managedFields"] = managers.encode_managed_fields(managed)
     result = {**result, "metadata": metadata}
-    if by.manager == last_applied.KUBECTL:
+    if options.manager == last_applied.KUBECTL:
         last_applied.refresh(result, applied)
     return result
 
 
 class _ApplyOptions(NamedTuple):
-    """Who writes, when, and whether over others."""
+    """The field manager, the time, and whether to override conflicts."""
 
     manager: str
     now: str
     force: bool = False
 
 
-def _known(before: Any, sent: Any, subresource: str) -> ManagedFields:
-    """The record to start from: the one a client sent, if it may send one, or else the live object's."""
+def _starting_record(before: Any, sent: Any, subresource: str) -> ManagedFields:
+    """The record to start from: the client's if it may send one, or else the live object's."""
     if not subresource and sent is not None and sent != before:
         if sent in ([], [{}]):
-            # How a client wipes the record.
+            # This is how a client wipes the record.
             return {}
-        known = managers.decode_managed_fields(sent)
-        if known:
-            return known
+        managed = managers.decode_managed_fields(sent)
+        if managed:
+            return managed
     return managers.decode_managed_fields(before, trusted=True) or {}
 
 
-def _created(endpoint: Endpoint, new: Object, manager: str, now: str) -> ManagedFields:
-    """The record of an object nobody has written to before: all of it is the writer's."""
-    # What would be stripped is left out to begin with: this is the way of every create.
-    metadata = {key: value for key, value in new["metadata"].items() if key not in _KEPT_IN_METADATA}
+def _record_create(endpoint: Endpoint, new: Object, manager: str, now: str) -> ManagedFields:
+    """The record of a new object: the writer owns all fields."""
+    # Fields without a manager are left out from the start, because every create takes this path.
+    metadata = {key: value for key, value in new["metadata"].items() if key not in _SERVER_METADATA}
     fields = set_fields({**new, "metadata": metadata}, empty_object(endpoint.type), endpoint.type)
     for step in ("f:apiVersion", "f:kind"):
         fields.pop(step, None)
-    about = {step: node for step, node in fields.pop("f:metadata", {}).items() if step != SELF}
-    if about:
-        fields["f:metadata"] = about
-    mine = difference_below(fields, endpoint.reset)
-    if not mine:
+    metadata_fields = {step: node for step, node in fields.pop("f:metadata", {}).items() if step != SELF}
+    if metadata_fields:
+        fields["f:metadata"] = metadata_fields
+    owned = difference_below(fields, endpoint.reset)
+    if not owned:
         return {}
-    who = updater(manager, endpoint.api_version, endpoint.subresource)
-    return {who: VersionedSet(mine, endpoint.api_version, now)}
+    manager_key = updater(manager, endpoint.api_version, endpoint.subresource)
+    return {manager_key: VersionedSet(owned, endpoint.api_version, now)}
 
 
-def _updated(
-    endpoint: Endpoint, live: Object, new: Object, known: ManagedFields, *, manager: str, now: str
+def _record_update(
+    endpoint: Endpoint, live: Object, new: Object, managed: ManagedFields, *, manager: str, now: str
 ) -> ManagedFields:
-    """The record after an update: what changed is the writer's now, what is gone is nobody's."""
+    """The record after an update: the writer owns the changed fields; removed fields have no owner."""
     change = compare(live, new, endpoint.type).without(endpoint.reset)
     set_now = change.set_now
-    result = _after(set_now, change.removed, known)
-    mine = difference(set_now, _STRIPPED)
-    if mine:
-        who = updater(manager, endpoint.api_version, endpoint.subresource)
-        had = result[who].fields if who in result else {}
-        result[who] = VersionedSet(union(mine, had), endpoint.api_version, now)
+    result = _without_changed(set_now, change.removed, managed)
+    owned = difference(set_now, _STRIPPED)
+    if owned:
+        manager_key = updater(manager, endpoint.api_version, endpoint.subresource)
+        previous = result[manager_key].fields if manager_key in result else {}
+        result[manager_key] = VersionedSet(union(owned, previous), endpoint.api_version, now)
     return result
 
 
-def _after(
-    set_now: FieldSet, removed: FieldSet, known: ManagedFields, *, keeps: Manager | None = None
+def _without_changed(
+    set_now: FieldSet, removed: FieldSet, managed: ManagedFields, *, except_manager: Manager | None = None
 ) -> ManagedFields:
-    """The record once everybody but `keeps` has lost what changed and what is gone."""
+    """The record in which every manager but `except_manager` has lost the changed and removed fields."""
     result: ManagedFields = {}
-    for one, owned in known.items():
-        had = fields = owned.fields
-        if keeps is None or one != keeps:
-            fields = difference(had, set_now)
+    for manager, owned in managed.items():
+        previous = fields = owned.fields
+        if except_manager is None or manager != except_manager:
+            fields = difference(previous, set_now)
             if removed:
                 fields = difference(fields, removed)
         if fields:
-            result[one] = owned if fields is had else VersionedSet(fields, owned.api_version, owned.time)
+            result[manager] = owned if fields is previous else VersionedSet(fields, owned.api_version, owned.time)
     return result
 
 
-def _applied(
-    endpoint: Endpoint, base: Object, applied: Object, known: ManagedFields, by: _ApplyOptions
+def _apply(
+    endpoint: Endpoint, base: Object, applied: Object, managed: ManagedFields, options: _ApplyOptions
 ) -> tuple[Object, ManagedFields]:
     """The object and the record after an apply."""
-    who = applier(by.manager, endpoint.subresource)
-    last = known.get(who)
+    manager_key = applier(options.manager, endpoint.subresource)
+    previous = managed.get(manager_key)
     claims = difference_below(applied_fields(applied, endpoint.type), endpoint.reset)
-    claimed = {**known, who: VersionedSet(claims, endpoint.api_version)}
+    claimed = {**managed, manager_key: VersionedSet(claims, endpoint.api_version)}
     result = merge_applied(base, applied, endpoint.type)
-    if last is not None:
-        result = prune_unapplied(result, last.fields, [owned.fields for owned in claimed.values()], endpoint.type)
+    if previous is not None:
+        result = prune_unapplied(result, previous.fields, [owned.fields for owned in claimed.values()], endpoint.type)
     change = compare(base, result, endpoint.type).without(endpoint.reset)
-    if not by.force:
-        _refuse_conflicts(endpoint, base, change, known, who)
-    after = _after(change.set_now, change.removed, claimed, keeps=who)
-    after.pop(who, None)
-    kept = difference(claims, _STRIPPED)
-    if kept:
-        # An apply that changes nothing leaves the time alone; a first one then has none.
-        time = by.now if result != base else last.time if last is not None else ""
-        after[who] = VersionedSet(kept, endpoint.api_version, time)
-    return result, after
+    if not options.force:
+        _check_conflicts(endpoint, base, change, managed, manager_key)
+    updated = _without_changed(change.set_now, change.removed, claimed, except_manager=manager_key)
+    updated.pop(manager_key, None)
+    owned = difference(claims, _STRIPPED)
+    if owned:
+        # An apply that changes nothing keeps the time; a first apply then has none.
+        time = options.now if result != base else previous.time if previous is not None else ""
+        updated[manager_key] = VersionedSet(owned, endpoint.api_version, time)
+    return result, updated
 
 
-def _refuse_conflicts(endpoint: Endpoint, base: Object, change: Comparison, known: ManagedFields, who: Manager) -> None:
+def _check_conflicts(
+    endpoint: Endpoint, base: Object, change: Comparison, managed: ManagedFields, applier_key: Manager
+) -> None:
     set_now = change.set_now
-    taken = {one: lost for one, owned in known.items() if one != who and (lost := intersection(owned.fields, set_now))}
-    if taken and who.name == last_applied.KUBECTL:
+    taken = {
+        manager: lost
+        for manager, owned in managed.items()
+        if manager != applier_key and (lost := intersection(owned.fields, set_now))
+    }
+    if taken and applier_key.name == last_applied.KUBECTL:
         allowed = last_applied.unchanged_fields(base, endpoint.api_version, endpoint.type)
-        taken = {one: lost for one, fields in taken.items() if (lost := difference(fields, allowed))}
+        taken = {manager: lost for manager, fields in taken.items() if (lost := difference(fields, allowed))}
     if taken:
         raise conflict_error(list_conflicts(taken))
 
 
 def check_applied(endpoint: Endpoint, applied: Object) -> None:
-    """Refuse what is not an object of the endpoint's kind and shape."""
+    """Reject an object that is not of the endpoint's kind or does not match its schema."""
     if (applied.get("apiVersion"), applied.get("kind")) != (endpoint.api_version, endpoint.kind):
         raise bad_request(f"invalid object type: {_gvk(applied)}")
     metadata = applied.get("metadata")
@@ -210,10 +218,10 @@ def check_applied(endpoint: Endpoint, applied: Object) -> None:
         raise bad_request("metadata.managedFields must be nil")
     error = schema_mismatch(applied, endpoint.type)
     if error:
-        raise invalid_patch(f"failed to create typed patch object ({_named(applied)}): {error}")
+        raise invalid_patch(f"failed to create typed patch object ({_describe(applied)}): {error}")
 
 
-def _named(obj: Object) -> str:
+def _describe(obj: Object) -> str:
     metadata = obj.get("metadata")
     names = metadata if isinstance(metadata, dict) else {}
     return f"{names.get('namespace', '')}/{names.get('name', '')}; {_gvk(obj)}"

@@ -1,4 +1,4 @@
-"""The entries of `metadata.managedFields`: reading, writing, ordering and capping them."""
+"""The entries of `metadata.managedFields`: decode, encode, order and cap them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torchyard.apiserver.apply.fieldset import FieldSet, union
 from torchyard.apiserver.apply.path_elements import canonical_fieldset
 
 APPLY, UPDATE = "Apply", "Update"
-# As upstream: beyond this many updaters the oldest are merged into one.
+# As upstream: with more updaters than this, the oldest are merged into one.
 MAX_UPDATERS = 10
 OLD_UPDATERS = "ancient-changes"
 
 
 class Manager(NamedTuple):
-    """Who owns fields. An applier is one whatever version it applies in; an updater is one per version."""
+    """The identity of a field manager. An updater has one identity per API version, an applier only one."""
 
     name: str
     operation: str
@@ -32,7 +32,7 @@ class Manager(NamedTuple):
         return orjson.dumps({key: value for key, value in named.items() if value})
 
 
-# The same few managers come again and again.
+# The same few managers are used over and over.
 _manager = lru_cache(maxsize=1024, typed=True)(Manager)
 
 
@@ -45,7 +45,7 @@ def updater(name: str, api_version: str, subresource: str) -> Manager:
 
 
 class VersionedSet(NamedTuple):
-    """What a manager owns, in which version, and since when that has not changed."""
+    """The fields that a manager owns, their API version, and the time of the last change."""
 
     fields: FieldSet
     api_version: str
@@ -56,7 +56,7 @@ ManagedFields = dict[Manager, VersionedSet]
 
 
 def decode_managed_fields(entries: Any, *, trusted: bool = False) -> ManagedFields | None:
-    """The managers of `managedFields`; None if it is malformed. `trusted`: we wrote it ourselves."""
+    """Decode `managedFields`; None if it is malformed. `trusted`: the server wrote it."""
     managers: ManagedFields = {}
     for entry in entries or ():
         operation, api_version = entry.get("operation"), entry.get("apiVersion")
@@ -75,13 +75,13 @@ def decode_managed_fields(entries: Any, *, trusted: bool = False) -> ManagedFiel
 
 
 def encode_managed_fields(managers: ManagedFields) -> list[dict[str, Any]]:
-    """`managedFields` of these managers, in upstream's order: appliers first, then by time, then by name."""
+    """Encode `managedFields` in upstream's order: appliers first, then by time, then by name."""
     ordered = sorted(managers.items(), key=_order) if len(managers) > 1 else managers.items()
     return [encode_entry(manager, owned) for manager, owned in ordered]
 
 
-def _order(one: tuple[Manager, VersionedSet]) -> tuple[str, ...]:
-    manager, owned = one
+def _order(item: tuple[Manager, VersionedSet]) -> tuple[str, ...]:
+    manager, owned = item
     return (manager.operation, owned.time, manager.name, owned.api_version, manager.subresource)
 
 
@@ -97,28 +97,28 @@ def encode_entry(manager: Manager, owned: VersionedSet) -> dict[str, Any]:
 
 
 def cap_updaters(managers: ManagedFields) -> ManagedFields:
-    """The managers with the oldest updaters of a version merged, so that no more than ten are left where possible."""
+    """Merge the oldest updaters of a version, so that at most ten remain if possible."""
     if len(managers) <= MAX_UPDATERS:
         return managers
-    updaters = [one for one in managers if one.operation == UPDATE]
+    updaters = [manager for manager in managers if manager.operation == UPDATE]
     if len(updaters) <= MAX_UPDATERS:
         return managers
-    updaters.sort(key=lambda one: (managers[one].time, one.sort_key))
+    updaters.sort(key=lambda manager: (managers[manager].time, manager.sort_key))
     result = dict(managers)
-    left = len(updaters)
+    remaining = len(updaters)
     first_of: dict[str, Manager] = {}
-    for one in updaters:
-        if left <= MAX_UPDATERS:
+    for manager in updaters:
+        if remaining <= MAX_UPDATERS:
             break
-        owned = result[one]
+        owned = result[manager]
         bucket = updater(OLD_UPDATERS, owned.api_version, "")
-        first = first_of.setdefault(owned.api_version, one)
-        if one in (first, bucket):
+        first = first_of.setdefault(owned.api_version, manager)
+        if manager in (first, bucket):
             continue
         if bucket not in result:
             result[bucket] = result.pop(first)
-        # The time is that of the younger one.
+        # The time is that of the newer one.
         result[bucket] = owned._replace(fields=union(owned.fields, result[bucket].fields))
-        del result[one]
-        left -= 1
+        del result[manager]
+        remaining -= 1
     return result

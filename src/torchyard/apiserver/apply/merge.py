@@ -1,4 +1,4 @@
-"""Putting an applied object into the live one, and taking fields out of an object."""
+"""Merges an applied object into the live one, and removes fields from an object."""
 
 from __future__ import annotations
 
@@ -11,77 +11,77 @@ from torchyard.apiserver.apply.values import ABSENT, ANY, child_type, is_granula
 
 
 def merge_applied(live: Any, applied: Any, type: Type) -> Any:
-    """`live` with everything `applied` says. Nothing goes by this, not even by a null where the live value splits."""
+    """`live` with everything in `applied`. Nothing is removed, not even by a null for a granular live value."""
     if live is ABSENT:
         return applied
     if applied is ABSENT:
         return live
     if isinstance(live, dict) and is_granular(live, type) and (applied is None or isinstance(applied, dict)):
-        return _merged_objects(live, applied or {}, type)
+        return _merge_objects(live, applied or {}, type)
     if isinstance(live, list) and is_granular(live, type) and (applied is None or isinstance(applied, list)):
-        return _merged_lists(live, applied or [], type)
+        return _merge_lists(live, applied or [], type)
     return applied
 
 
-def _merged_objects(live: dict[str, Any], applied: dict[str, Any], type: Type) -> dict[str, Any]:
+def _merge_objects(live: dict[str, Any], applied: dict[str, Any], type: Type) -> dict[str, Any]:
     result = dict(live)
     for key, value in applied.items():
         result[key] = merge_applied(live.get(key, ABSENT), value, child_type(type, key))
     return result
 
 
-def _merged_lists(live: list[Any], applied: list[Any], type: Type) -> list[Any]:
+def _merge_lists(live: list[Any], applied: list[Any], type: Type) -> list[Any]:
     """Upstream's order: shared items as in the applied list; items only the live list has stay where they were."""
     item_type = type.items or ANY
-    theirs = {item_step(item, type): item for item in applied}
+    applied_by_step = {item_step(item, type): item for item in applied}
     steps = [item_step(item, type) for item in live]
-    mine: dict[str, Any] = {}
+    live_by_step: dict[str, Any] = {}
     for step, item in zip(steps, live, strict=True):
-        # Duplicates of a live list are not merged with: the applied item takes the place of them all.
-        mine[step] = ABSENT if step in mine else item
+        # Duplicate live items are not merged: the applied item replaces them all.
+        live_by_step[step] = ABSENT if step in live_by_step else item
     result: list[Any] = []
-    waiting = list(theirs)
-    shared = [step for step in theirs if step in mine]
-    done: set[str] = set()
+    waiting = list(applied_by_step)
+    shared = [step for step in applied_by_step if step in live_by_step]
+    taken: set[str] = set()
 
     def take(step: str) -> None:
-        result.append(merge_applied(mine.get(step, ABSENT), theirs[step], item_type))
-        done.add(step)
+        result.append(merge_applied(live_by_step.get(step, ABSENT), applied_by_step[step], item_type))
+        taken.add(step)
         if shared and shared[0] == step:
             shared.pop(0)
 
-    at = 0
-    while at < len(live) or waiting:
-        at_step = steps[at] if at < len(live) else None
-        if at_step is not None and waiting:
-            if at_step == waiting[0]:
+    position = 0
+    while position < len(live) or waiting:
+        live_step = steps[position] if position < len(live) else None
+        if live_step is not None and waiting:
+            if live_step == waiting[0]:
                 take(waiting.pop(0))
-                at += 1
+                position += 1
                 continue
-            if at_step in theirs and shared and shared[0] != at_step:
-                at += 1
+            if live_step in applied_by_step and shared and shared[0] != live_step:
+                position += 1
                 continue
-        if at_step is not None and at_step not in theirs:
-            result.append(live[at])
-            at += 1
+        if live_step is not None and live_step not in applied_by_step:
+            result.append(live[position])
+            position += 1
             continue
-        if at_step in done:
-            at += 1
+        if live_step in taken:
+            position += 1
         if waiting:
             take(waiting.pop(0))
     return result
 
 
 def remove_fields(value: Any, fields: FieldSet, type: Type) -> Any:
-    """The value without these fields. Something that loses all it had becomes null, as upstream leaves it."""
+    """The value without these fields. As upstream, a value that loses all its members becomes null."""
     if isinstance(value, dict):
-        return _object_without(value, fields, type)
+        return _remove_from_object(value, fields, type)
     if isinstance(value, list):
-        return _list_without(value, fields, type)
+        return _remove_from_list(value, fields, type)
     return value
 
 
-def _object_without(value: dict[str, Any], fields: FieldSet, type: Type) -> dict[str, Any] | None:
+def _remove_from_object(value: dict[str, Any], fields: FieldSet, type: Type) -> dict[str, Any] | None:
     if not is_granular(value, type):
         return None
     result = {}
@@ -94,7 +94,7 @@ def _object_without(value: dict[str, Any], fields: FieldSet, type: Type) -> dict
     return result or None
 
 
-def _list_without(value: list[Any], fields: FieldSet, type: Type) -> list[Any] | None:
+def _remove_from_list(value: list[Any], fields: FieldSet, type: Type) -> list[Any] | None:
     if not is_granular(value, type):
         return None
     result = []

@@ -1,4 +1,4 @@
-"""The steps of a field path: how `fieldsV1` writes them, how messages show them, how they sort."""
+"""The elements (steps) of a field path: their form in `fieldsV1`, their form in messages, and their order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchyard.apiserver.patch.go_format import format_q, format_v
 
 
 class UnkeyedItemError(Exception):
-    """A list item that cannot be told from its neighbours."""
+    """A list item without a valid key."""
 
 
 def item_step(item: Any, type: Type) -> str:
@@ -34,7 +34,7 @@ def item_step(item: Any, type: Type) -> str:
         return _keyed_step(keys, *[item[key] if key in item else _key_default(type.items, key) for key in keys])
     except TypeError:
         raise UnkeyedItemError(
-            f"associative list with keys has an element whose keys are no scalars: {format_v(item)}"
+            f"associative list with keys has an element whose keys are not scalars: {format_v(item)}"
         ) from None
 
 
@@ -45,13 +45,13 @@ _NO_VALUE = {
 }
 
 
-# The same few names come again and again.
+# The same few names are used over and over.
 @lru_cache(maxsize=8192)
 def _named_step(key: str, name: str) -> str:
     return "k:" + _json({key: name})
 
 
-# By type too, because 1 and true are equal and written differently.
+# `typed`, because 1 and true are equal in Python and differ in JSON.
 @lru_cache(maxsize=8192, typed=True)
 def _keyed_step(keys: tuple[str, ...], *values: Any) -> str:
     return "k:" + _json(dict(sorted(zip(keys, values, strict=True))))
@@ -63,7 +63,7 @@ def _value_step(value: Any) -> str:
 
 
 def _key_default(item: Type, key: str) -> Any:
-    """What an item that lacks a key has there: the declared default, or what Go leaves in a field it always writes."""
+    """The value of a missing key: the declared default, or the zero value of a field that Go always writes."""
     field = item.fields.get(key)
     if field is not None and field.has_default:
         return field.default
@@ -77,18 +77,18 @@ def _key_default(item: Type, key: str) -> Any:
 
 def _json(value: Any) -> str:
     text = orjson.dumps(value).decode()
-    # Go's encoder makes JSON safe for HTML.
+    # Go's encoder escapes HTML characters.
     if "&" in text or "<" in text or ">" in text:
         text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return text
 
 
 def canonical_fieldset(fields: FieldSet) -> FieldSet:
-    """A set from outside in our own spelling, unknown kinds of steps dropped. ValueError or TypeError if it is none."""
+    """A client's field set in canonical form, without unknown kinds of steps. ValueError or TypeError if invalid."""
     result: FieldSet = {}
     for step, inner in fields.items():
         if not isinstance(inner, dict):
-            raise TypeError("a field set holds objects only")
+            raise TypeError("a field set contains only objects")
         if step == SELF:
             result[SELF] = {}
             continue
@@ -115,9 +115,9 @@ def format_step(step: str) -> str:
             return f".{rest}"
         case "k":
             keys = orjson.loads(rest)
-            return "[" + ",".join(f"{key}={_shown(keys[key])}" for key in sorted(keys)) + "]"
+            return "[" + ",".join(f"{key}={_format_key_value(keys[key])}" for key in sorted(keys)) + "]"
         case "v":
-            return f"[={_shown(orjson.loads(rest))}]"
+            return f"[={_format_key_value(orjson.loads(rest))}]"
         case _:
             return f"[{rest}]"
 
@@ -126,7 +126,7 @@ def format_path(path: FieldPath) -> str:
     return "".join(map(format_step, path))
 
 
-def _shown(value: Any) -> str:
+def _format_key_value(value: Any) -> str:
     return format_q(value) if isinstance(value, str) else format_v(value)
 
 

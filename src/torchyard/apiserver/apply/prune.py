@@ -1,4 +1,4 @@
-"""Taking out of an object what an applier owned before and does not apply any more."""
+"""Removes the fields that an applier owned before and no longer applies."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from torchyard.apiserver.apply.to_fieldset import applied_fields, with_named_fie
 
 
 def prune_unapplied(merged: Object, last: FieldSet, owned: list[FieldSet], type: Type) -> Object:
-    """`merged` without the fields in `last`, the applier's previous set, that nobody in `owned` has.
+    """`merged` without the fields of `last`, the applier's previous set, that no manager in `owned` owns.
 
-    What others own stays, with the objects around it; so does what nobody owns.
+    Fields of other managers stay, with the objects around them; so do fields without a manager.
     """
-    everybody: FieldSet = reduce(union, owned)
-    if not difference(last, everybody):
+    owned_by_any: FieldSet = reduce(union, owned)
+    if not difference(last, owned_by_any):
         return merged
     last_named = with_named_fields(last, type)
     present = _present(merged, type)
     rest = remove_fields(merged, last_named, type) or {}
-    kept = union(_present(rest, type), with_named_fields(everybody, type))
-    rest = remove_fields(merged, difference(present, kept), type) or {}
-    gone = intersection(difference(present, _present(rest, type)), last_named)
-    return remove_fields(merged, gone, type) or {}
+    retained = union(_present(rest, type), with_named_fields(owned_by_any, type))
+    rest = remove_fields(merged, difference(present, retained), type) or {}
+    removed = intersection(difference(present, _present(rest, type)), last_named)
+    return remove_fields(merged, removed, type) or {}
 
 
 def _present(obj: Object, type: Type) -> FieldSet:

@@ -1,4 +1,4 @@
-"""Whether an applied object has the shape of its kind. The messages are structured-merge-diff's."""
+"""Validates an applied object against its type. The messages are structured-merge-diff's."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torchyard.apiserver.patch.go_format import format_sharp_v, format_type, for
 
 
 def schema_mismatch(obj: Any, type: Type) -> str | None:
-    """What is wrong with the object, in one text; None if nothing is."""
-    found = list(_mismatches(obj, type, ""))
-    if not found:
+    """The schema errors of the object as one text; None without any."""
+    messages = list(_mismatches(obj, type, ""))
+    if not messages:
         return None
-    if len(found) == 1:
-        return found[0]
-    return "\n  ".join(["errors:", *found])
+    if len(messages) == 1:
+        return messages[0]
+    return "\n  ".join(["errors:", *messages])
 
 
 def _mismatches(value: Any, type: Type, path: str) -> Iterator[str]:
@@ -29,16 +29,16 @@ def _mismatches(value: Any, type: Type, path: str) -> Iterator[str]:
             if isinstance(value, dict):
                 yield from _fields(value, type, path)
             else:
-                yield _at(path, f"expected map, got &{{{format_v(value)}}}")
+                yield _with_path(path, f"expected map, got &{{{format_v(value)}}}")
         case "list":
             if isinstance(value, list):
                 yield from _items(value, type, path)
             else:
-                yield _at(path, f"expected list, got &{{{format_v(value)}}}")
+                yield _with_path(path, f"expected list, got &{{{format_v(value)}}}")
         case _:
             error = _scalar(value, type)
             if error:
-                yield _at(path, error)
+                yield _with_path(path, error)
 
 
 def _fields(value: dict[str, Any], type: Type, path: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _fields(value: dict[str, Any], type: Type, path: str) -> Iterator[str]:
         field = type.fields.get(key) if type.shape == "object" else type.values
         if field is None:
             if type.shape == "object" and type.fields and not type.preserve_unknown:
-                yield _at(f"{path}.{key}", "field not declared in schema")
+                yield _with_path(f"{path}.{key}", "field not declared in schema")
                 return
             field = ANY
         yield from _mismatches(inner, field, f"{path}.{key}")
@@ -58,16 +58,16 @@ def _items(value: list[Any], type: Type, path: str) -> Iterator[str]:
         for index, item in enumerate(value):
             yield from _mismatches(item, item_type, f"{path}[{index}]")
         return
-    seen: set[str] = set()
+    steps: set[str] = set()
     for index, item in enumerate(value):
         try:
             step = item_step(item, type)
         except UnkeyedItemError as error:
-            yield _at(path, f"element {index}: {error}")
+            yield _with_path(path, f"element {index}: {error}")
             return
-        if step in seen:
-            yield _at(path, f"duplicate entries for key {format_step(step)}")
-        seen.add(step)
+        if step in steps:
+            yield _with_path(path, f"duplicate entries for key {format_step(step)}")
+        steps.add(step)
         yield from _mismatches(item, item_type, path + format_step(step))
 
 
@@ -86,5 +86,5 @@ def _scalar(value: Any, type: Type) -> str | None:
     return None
 
 
-def _at(path: str, error: str) -> str:
+def _with_path(path: str, error: str) -> str:
     return f"{path}: {error}" if path else error

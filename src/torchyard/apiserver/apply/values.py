@@ -1,4 +1,4 @@
-"""How a value of a type counts for ownership: as a whole, field by field, or item by item."""
+"""How a value is owned, by its type: as a whole, field by field, or item by item."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ ABSENT: Final[Any] = object()
 
 
 def child_type(type: Type, key: str) -> Type:
-    """The type of what stands under a key; free-form where nothing is declared."""
+    """The type of the value under a key; free-form if it is not declared."""
     if type.shape == "object":
         return type.fields.get(key, ANY)
     return type.values or ANY
 
 
 def is_declared(type: Type, key: str) -> bool:
-    """Whether a key is a declared field, which is there because the kind says so, not because somebody put it there."""
+    """Whether a key is a declared field of the type, rather than an entry of a map."""
     return type.shape == "object" and key in type.fields
 
 
 def is_granular(value: Any, type: Type) -> bool:
-    """Whether a value is owned part by part: a granular object or an associative list. An empty one is a leaf."""
+    """Whether a value is owned part by part: a granular object or an associative list. An empty value is a leaf."""
     if isinstance(value, dict):
         return bool(value) and not type.atomic_map and type.shape in ("object", "map", "any")
     if isinstance(value, list):
@@ -33,10 +33,10 @@ def is_granular(value: Any, type: Type) -> bool:
     return False
 
 
-# Bounded, since the types of custom resources come and go.
+# Bounded, because types of custom resources are created and deleted.
 @lru_cache(maxsize=1024)
 def empty_object(type: Type) -> dict[str, Any]:
-    """An object before anything is set: only the fields that Go writes even if nobody sent them. Not to be changed."""
+    """The zero object: only the fields that Go always writes. It is shared and must not be changed."""
     return _zero(type) or {}
 
 

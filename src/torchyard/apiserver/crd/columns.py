@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of a custom resource: its name and the definition's printer columns."""
+"""The table columns of a custom resource: its name and the CRD's additional printer columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchyard.api.times import TimeError, human_duration, parse_rfc3339
 from torchyard.apiserver.crd.jsonpath import JSONPath, PathError
 from torchyard.apiserver.golang.values import go_number
 
-Fill = Callable[[Object, datetime], Cell]
+CellFunction = Callable[[Object, datetime], Cell]
 
 _NAME = Column("Name", "string", "name", "the object's name, unique within its namespace")
 _AGE = {
@@ -26,16 +26,16 @@ _AGE = {
 
 
 def printer_columns(definitions: list[Object] | None) -> Columns:
-    """The columns of a version; a definition without any shows the age."""
-    fills: list[Fill] = []
+    """The columns of a version; the default is the age."""
+    fills: list[CellFunction] = []
     columns: list[Column] = []
-    for one in definitions or [_AGE]:
+    for column_definition in definitions or [_AGE]:
         try:
-            fills.append(_fill(one))
+            fills.append(_cell_function(column_definition))
         except PathError:
-            # As upstream: the server takes any path that starts with a dot, and shows what comes before a bad one.
+            # As upstream: any path that starts with a dot is accepted, and an invalid one ends the list of columns.
             break
-        columns.append(_column(one))
+        columns.append(_column(column_definition))
 
     def cells(obj: Object, now: datetime) -> list[Cell]:
         return [obj.get("metadata", {}).get("name", ""), *(fill(obj, now) for fill in fills)]
@@ -54,13 +54,13 @@ def _column(definition: Object) -> Column:
     )
 
 
-def _fill(definition: Object) -> Fill:
+def _cell_function(definition: Object) -> CellFunction:
     path = JSONPath(definition.get("jsonPath", ""))
     kind = definition.get("type", "")
 
     def fill(obj: Object, now: datetime) -> Cell:
-        found = path.find(obj)
-        return _cell(kind, found[0], now) if found else None
+        values = path.find(obj)
+        return _cell(kind, values[0], now) if values else None
 
     return fill
 

@@ -1,4 +1,7 @@
-"""Keeps what is served in step with the definitions in the store, and empties those that are deleted."""
+"""Serves the stored CRDs, accepts their names, and deletes the objects of deleted CRDs.
+
+Does the work of apiextensions-apiserver's naming, establishing and finalizer controllers.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,18 @@ log = logging.getLogger(__name__)
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
 _COLLECTION = f"/{PLURAL}.{GROUP}/"
-_PAUSE = 1.0
+_RETRY_SECONDS = 1.0
 
 
 def with_crd_strategy(resources: Iterable[Resource]) -> Iterable[Resource]:
-    """The resources, with CustomResourceDefinitions behaving as such."""
-    for one in resources:
-        is_definition = (one.group, one.plural) == (GROUP, PLURAL)
-        yield replace(one, strategy=DefinitionStrategy()) if is_definition else one
+    """The resources, with the strategy of CustomResourceDefinitions set."""
+    for resource in resources:
+        is_definition = (resource.group, resource.plural) == (GROUP, PLURAL)
+        yield replace(resource, strategy=DefinitionStrategy()) if is_definition else resource
 
 
 class CrdController:
-    """An allocator (it gives definitions their names) and a background task (it empties deleted ones)."""
+    """An allocator, which accepts names as part of a write, and a background task, which finishes deletions."""
 
     before_validation: ClassVar[bool] = False
 
@@ -46,23 +49,23 @@ class CrdController:
         self._registry = registry
         self._user = user
         self._terminating = registry.terminating
-        # Groups of which a definition went or changed: another one may get a name now that was taken.
-        self._moved: set[str] = set()
+        # Groups in which a CRD was deleted or changed: its names may be free for another CRD now.
+        self._changed_groups: set[str] = set()
         self._wake = asyncio.Event()
         registry.allocators[(GROUP, PLURAL)] = self
-        registry.store.listen(_COLLECTION, self._follow)
+        registry.store.listen(_COLLECTION, self._on_event)
 
     def allocate(self, registry: Registry, new: Object, _old: Object | None) -> None:
-        """Settle a definition's names and status as part of the write itself."""
+        """Accept a CRD's names and set its status as part of the write."""
         name = new["metadata"]["name"]
-        others = [one for one in registry.lookup.list(GROUP, PLURAL) if one["metadata"]["name"] != name]
+        others = [crd for crd in registry.lookup.list(GROUP, PLURAL) if crd["metadata"]["name"] != name]
         accept_names(new, others, registry.clock())
 
-    def _follow(self, event: StoreEvent) -> None:
+    def _on_event(self, event: StoreEvent) -> None:
         crd = event.record.object()
         name = crd["metadata"]["name"]
         if event.previous is not None:
-            self._moved.add(crd["spec"]["group"])
+            self._changed_groups.add(crd["spec"]["group"])
             self._wake.set()
         if event.change == "DELETED":
             self._terminating.discard(name)
@@ -75,21 +78,21 @@ class CrdController:
 
     async def run(self) -> None:
         while True:
-            if not self._terminating and not self._moved:
+            if not self._terminating and not self._changed_groups:
                 self._wake.clear()
                 await self._wake.wait()
             for name in list(self._terminating):
                 try:
-                    await self._empty(name)
+                    await self._delete_instances(name)
                 except StatusError as error:
-                    log.warning("deleting the objects of %s: %s", name, error)
-            while self._moved:
-                await self._settle(self._moved.pop())
+                    log.warning("cannot delete the objects of a CRD: crd=%s error=%s", name, error)
+            while self._changed_groups:
+                await self._retry_names(self._changed_groups.pop())
             if self._terminating:
-                await asyncio.sleep(_PAUSE)  # objects with finalizers take their time
+                await asyncio.sleep(_RETRY_SECONDS)  # objects with finalizers take longer
 
-    async def _empty(self, name: str) -> None:
-        """Delete a definition's objects; when none is left, let it go."""
+    async def _delete_instances(self, name: str) -> None:
+        """Delete a CRD's objects; remove its finalizer when none is left."""
         crd = self._registry.lookup.get(GROUP, PLURAL, "", name)
         if crd is None:
             return
@@ -103,19 +106,19 @@ class CrdController:
             finish_termination(definition, self._registry.clock())
             return definition
 
-        await self._change(name, compute)
+        await self._update_status(name, compute)
 
-    async def _settle(self, group: str) -> None:
-        """Look again at the definitions of a group that did not get their names: a write settles them."""
+    async def _retry_names(self, group: str) -> None:
+        """Write the CRDs of a group whose names are not accepted again: the write retries them."""
         for crd in self._registry.lookup.list(GROUP, PLURAL):
             name = crd["metadata"]["name"]
             if crd["spec"]["group"] == group and not has_condition(crd, "NamesAccepted"):
                 try:
-                    await self._change(name, lambda definition: definition)
+                    await self._update_status(name, lambda definition: definition)
                 except StatusError as error:
-                    log.warning("settling the names of %s: %s", name, error)
+                    log.warning("cannot accept the names of a CRD: crd=%s error=%s", name, error)
 
-    async def _change(self, name: str, compute: Compute) -> None:
+    async def _update_status(self, name: str, compute: Compute) -> None:
         definitions = self._registry.catalog.find(GROUP, "v1", PLURAL)
         assert definitions is not None
         ctx = RequestContext(definitions, "update", "", name, self._user, self._registry.clock(), subresource="status")

@@ -1,7 +1,7 @@
-"""JSONPath as kubectl's printer columns use it: fields, indexes, slices, wildcards, filters, recursive descent.
+"""JSONPath for printer columns: fields, indexes, slices, wildcards, filters, recursive descent.
 
-A path is compiled once into a list of steps; each step maps the values so far to the next ones. Missing fields are no
-error: they find nothing.
+A path is compiled once into a list of steps; each step maps a list of values to the next one. A missing field is not
+an error: the result is empty.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class PathError(ValueError):
 
 
 class JSONPath:
-    """A compiled path; `find(obj)` answers the values it leads to, in order."""
+    """A compiled path; `find(obj)` returns the values at the path, in order."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -65,7 +65,7 @@ def _steps(text: str) -> Iterator[Step]:
         elif text[at:] == ".":
             return
         else:
-            raise PathError(f"cannot read {text!r} from position {at} on")
+            raise PathError(f"invalid JSONPath {text!r} at position {at}")
 
 
 def _bracket(inside: str) -> Step:
@@ -75,9 +75,9 @@ def _bracket(inside: str) -> Step:
         return _filter(inside)
     if inside[:1] in ("'", '"'):
         quoted = re.findall(r"'((?:\\.|[^'])*)'|\"((?:\\.|[^\"])*)\"", inside)
-        # As upstream: a dot in quotes still separates fields, unless it is escaped.
+        # As upstream: a dot inside quotes still separates fields, unless it is escaped.
         paths = [JSONPath(f".{single or double}") for single, double in quoted]
-        return lambda values: [found for value in values for path in paths for found in path.find(value)]
+        return lambda values: [result for value in values for path in paths for result in path.find(value)]
     if ":" in inside:
         return _slice(inside)
     try:
@@ -91,22 +91,22 @@ def _field(name: str) -> Step:
 
 
 def _wildcard(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    children: list[Any] = []
     for value in values:
         if isinstance(value, dict):
-            found.extend(value[name] for name in sorted(value))
+            children.extend(value[name] for name in sorted(value))
         elif isinstance(value, list):
-            found.extend(value)
-    return found
+            children.extend(value)
+    return children
 
 
 def _descend(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    descendants: list[Any] = []
     for value in values:
-        found.append(value)
+        descendants.append(value)
         if isinstance(value, (dict, list)):
-            found.extend(_descend(_wildcard([value])))
-    return found
+            descendants.extend(_descend(_wildcard([value])))
+    return descendants
 
 
 def _indexes(indexes: list[int]) -> Step:
@@ -143,16 +143,16 @@ def _filter(inside: str) -> Step:
     path = JSONPath(match.group(1))
     if match.group(2) is None:
         return lambda values: [item for item in _wildcard(values) if path.find(item)]
-    compare, wanted = _COMPARE[match.group(2)], _literal(match.group(3))
+    compare, literal = _COMPARE[match.group(2)], _literal(match.group(3))
 
-    def keeps(item: Any) -> bool:
+    def matches(item: Any) -> bool:
         values = path.find(item)
         try:
-            return len(values) == 1 and bool(compare(values[0], wanted))
+            return len(values) == 1 and bool(compare(values[0], literal))
         except TypeError:
             return False
 
-    return lambda values: [item for item in _wildcard(values) if keeps(item)]
+    return lambda values: [item for item in _wildcard(values) if matches(item)]
 
 
 def _literal(text: str) -> Any:
@@ -163,4 +163,4 @@ def _literal(text: str) -> Any:
     try:
         return float(text) if re.search("[.eE]", text) else int(text)
     except ValueError:
-        raise PathError(f"unsupported value {text} in a filter") from None
+        raise PathError(f"unsupported value {text} in the filter") from None

@@ -1,4 +1,4 @@
-"""From a CustomResourceDefinition to the resources the server serves: `resources_of`."""
+"""From a CRD to the resources that the server serves: `resources_of`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SUBRESOURCE_VERBS = ("get", "patch", "update")
 _SCALE = GroupVersionKind("autoscaling", "v1", "Scale")
 _UNQUALIFIED = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
-# Custom kinds with rules that no schema can hold; on a cluster a validating webhook applies the same ones.
-_RULES: dict[tuple[str, str], Strategy] = {
+# Custom kinds with rules beyond their schema; on a cluster a validating webhook applies the same rules.
+_KIND_RULES: dict[tuple[str, str], Strategy] = {
     (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobStrategy(),
     **{(queues.GROUP, kind): rules for kind, rules in QUEUE_RULES.items()},
 }
@@ -33,7 +33,7 @@ _NO_RULES = Strategy()
 
 
 class CustomStrategy(Strategy):
-    """What a definition says about its objects, in the server's terms."""
+    """The strategy of a custom resource, derived from its CRD."""
 
     unconditional_update: ClassVar[bool] = False
     generation_fields: ClassVar[tuple[str, ...] | None] = ()
@@ -58,7 +58,7 @@ class CustomStrategy(Strategy):
             new.pop("status", None)
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        """Everything but the status, labels and annotations among it, stays what it was."""
+        """Keep everything but the status; labels and annotations cannot change either."""
         status = new.get("status")
         managed = (new.get("metadata") or {}).get("managedFields")
         new.clear()
@@ -72,12 +72,12 @@ class CustomStrategy(Strategy):
             new["status"] = status
 
     def is_new_generation(self, new: Object, old: Object) -> bool:
-        """Any change but of metadata, and of a status that has an endpoint of its own."""
+        """Whether anything changed except metadata and, with a status subresource, the status."""
         aside = {"metadata": None, "status": None} if self.version.has_status else {"metadata": None}
         return {**new, **aside} != {**old, **aside}
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """A kind's own rules come after the schema: they may rely on its types."""
+        """Validate the schema first; a kind's own rules can rely on its types."""
         return self.version.validate(obj) or self._rules.validate(obj)
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
@@ -100,19 +100,19 @@ class CustomStrategy(Strategy):
 
 
 def resources_of(crd: dict[str, Any]) -> list[Resource]:
-    """The served versions of a definition; none are served before it is established."""
+    """The served versions of a CRD; none before it is established."""
     if not is_established(crd):
         return []
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
-    kept = next(one for one in spec["versions"] if one.get("storage"))
-    storage, stored = kept["name"], CustomVersion(names["kind"], kept)
-    found: list[Resource] = []
+    storage_entry = next(entry for entry in spec["versions"] if entry.get("storage"))
+    storage, stored = storage_entry["name"], CustomVersion(names["kind"], storage_entry)
+    resources: list[Resource] = []
     for entry in spec["versions"]:
         if not entry.get("served"):
             continue
         version = CustomVersion(names["kind"], entry, _deprecation(entry, crd))
-        judged = stored if is_converted(spec["group"], entry["name"], names["plural"]) else version
-        found.append(
+        validator = stored if is_converted(spec["group"], entry["name"], names["plural"]) else version
+        resources.append(
             Resource(
                 group=spec["group"],
                 version=entry["name"],
@@ -126,34 +126,34 @@ def resources_of(crd: dict[str, Any]) -> list[Resource]:
                 subresources=_subresources(spec["group"], version),
                 storage_version=storage,
                 type=version.type,
-                strategy=CustomStrategy(judged, _RULES.get((spec["group"], names["kind"]), _NO_RULES)),
+                strategy=CustomStrategy(validator, _KIND_RULES.get((spec["group"], names["kind"]), _NO_RULES)),
                 custom=version,
             )
         )
-    return found
+    return resources
 
 
 def _deprecation(entry: dict[str, Any], crd: dict[str, Any]) -> str:
-    """The warning of a deprecated version: its own, or which newer one to use."""
+    """The warning of a deprecated version: its own text, or the newer version to use."""
     if not entry.get("deprecated"):
         return ""
     if entry.get("deprecationWarning"):
         return str(entry["deprecationWarning"])
     group, kind, own = crd["spec"]["group"], crd["status"]["acceptedNames"]["kind"], entry["name"]
-    said = f"{group}/{own} {kind} is deprecated"
+    warning = f"{group}/{own} {kind} is deprecated"
     newer = [
-        one["name"]
-        for one in crd["spec"]["versions"]
-        if one.get("served") and not one.get("deprecated") and stability(one["name"]) > stability(own)
+        version["name"]
+        for version in crd["spec"]["versions"]
+        if version.get("served") and not version.get("deprecated") and stability(version["name"]) > stability(own)
     ]
-    return f"{said}; use {group}/{max(newer, key=stability)} {kind}" if newer else said
+    return f"{warning}; use {group}/{max(newer, key=stability)} {kind}" if newer else warning
 
 
 def _subresources(group: str, version: CustomVersion) -> dict[str, Subresource]:
-    found: dict[str, Subresource] = {}
+    subresources: dict[str, Subresource] = {}
     if version.has_status:
         gvk = GroupVersionKind(group, version.name, version.kind)
-        found["status"] = Subresource("status", gvk, _SUBRESOURCE_VERBS)
+        subresources["status"] = Subresource("status", gvk, _SUBRESOURCE_VERBS)
     if version.scale is not None:
-        found["scale"] = Subresource("scale", _SCALE, _SUBRESOURCE_VERBS)
-    return found
+        subresources["scale"] = Subresource("scale", _SCALE, _SUBRESOURCE_VERBS)
+    return subresources

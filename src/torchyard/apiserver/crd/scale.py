@@ -1,4 +1,4 @@
-"""Where a custom resource keeps its replicas: the paths of the scale subresource."""
+"""The paths of the scale subresource in a custom resource."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_REPLICAS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """The dotted paths of a definition's scale subresource, as written; the selector's may be empty."""
+    """The dotted paths of a CRD's scale subresource; the selector's may be empty."""
 
     spec: str
     status: str
@@ -33,7 +33,7 @@ class ScalePaths:
 
 
 def read_path(obj: Object, path: str) -> Any:
-    """The value at a dotted path, None where there is none."""
+    """The value at a dotted path, or None."""
     value: Any = obj
     for name in path.removeprefix(".").split("."):
         if not isinstance(value, dict):
@@ -43,7 +43,7 @@ def read_path(obj: Object, path: str) -> Any:
 
 
 def write_path(obj: Object, path: str, value: Any) -> None:
-    """Set the value at a dotted path, making the objects on the way."""
+    """Set the value at a dotted path, creating missing objects on the way."""
     *parents, last = path.removeprefix(".").split(".")
     for name in parents:
         obj = obj.setdefault(name, {})
@@ -51,7 +51,7 @@ def write_path(obj: Object, path: str, value: Any) -> None:
 
 
 def scale_errors(obj: Object, paths: ScalePaths | None, *, status_only: bool = False) -> list[FieldError]:
-    """The faults of replica counts that no Scale could carry."""
+    """The errors of replica counts and selectors that a Scale cannot represent."""
     if paths is None:
         return []
     errs = [] if status_only else _count_errors(obj, paths.spec)
@@ -78,8 +78,8 @@ def _count_errors(obj: Object, path: str) -> list[FieldError]:
 _GO_TYPES = {"string": "string", "boolean": "bool", "number": "float64", "integer": "int64"}
 
 
-def _not_of_type(path: str, value: Any, wanted: str) -> str:
+def _not_of_type(path: str, value: Any, expected: str) -> str:
     kind = json_type(value)
     go = {"object": "map[string]interface {}", "array": "[]interface {}"}.get(kind) or _GO_TYPES[kind]
-    shown = go_number(value) if isinstance(value, float) else field_errors.format_value(value).strip('"')
-    return f"{path} accessor error: {shown} is of the type {go}, expected {wanted}"
+    value_text = go_number(value) if isinstance(value, float) else field_errors.format_value(value).strip('"')
+    return f"{path} accessor error: {value_text} is of the type {go}, expected {expected}"

@@ -1,4 +1,4 @@
-"""One served version of a custom resource: everything the server needs of its schema, compiled."""
+"""One served version of a custom resource: everything that the server needs from its schema, compiled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CustomVersion:
 
     kind: str
     spec: Object
-    deprecation: str = ""  # what to tell those who use a deprecated version
+    deprecation: str = ""  # the warning for clients of a deprecated version
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class CustomVersion:
 
     @property
     def schema(self) -> Object:
-        """The schema as its author wrote it, descriptions included: what OpenAPI and `kubectl explain` show."""
+        """The schema as it is in the CRD, descriptions included, for OpenAPI and `kubectl explain`."""
         return (self.spec.get("schema") or {}).get("openAPIV3Schema") or {}
 
     @property
@@ -73,17 +73,17 @@ class CustomVersion:
 
     @cached_property
     def _selectable(self) -> dict[str, JSONPath]:
-        paths = [one["jsonPath"] for one in self.spec.get("selectableFields") or ()]
+        paths = [field["jsonPath"] for field in self.spec.get("selectableFields") or ()]
         return {path.removeprefix("."): JSONPath(path) for path in paths}
 
     def selectable(self, obj: Object) -> dict[str, str]:
-        """The values of the selectable fields; a missing one is selected by the empty string."""
+        """The values of the selectable fields; a missing field is an empty string."""
         return {name: _selected(path.find(obj)) for name, path in self._selectable.items()}
 
     def prune(self, obj: Object) -> list[str]:
-        """Drop in place what the schema does not specify; the paths of what was dropped.
+        """Drop unspecified fields in place; returns their paths.
 
-        Raises a 400 where metadata, the object's own or an embedded one's, is not what metadata must be.
+        Raises a 400 for invalid metadata, of the object itself or of an embedded resource.
         """
         unknown = coerce(obj, self.root, kind=self.kind, version=self.name)
         return sorted(unknown + prune(obj, self.root))
@@ -92,53 +92,53 @@ class CustomVersion:
         defaulting.default(obj, self.root)
 
     def normalize(self, obj: Object) -> None:
-        """Bring an object that another schema let through into the form of this one, in place."""
+        """Prune and default, in place, an object that another version's schema accepted."""
         self.prune(obj)
         self.default(obj)
 
     def validate(self, obj: Object, old: Object | None = None) -> list[FieldError]:
-        """The faults of an object as it is created, or changed from `old`; not those of its own metadata."""
+        """The errors of a new object, or of a change from `old`; its own metadata is validated elsewhere."""
         root = self.root
-        is_fine = valid_check(root)(obj)
-        found = [] if is_fine else schema_errors(obj, root, old=ABSENT if old is None else old)
-        found += scale_errors(obj, self.scale)
-        found += embedded_errors(obj, root)
-        repeated = [] if is_fine else duplicate_errors(obj, root)
-        if repeated and (old is None or not duplicate_errors(old, root)):
-            found += repeated
-        return found + self._rule_errors(obj, old, found)
+        is_valid = valid_check(root)(obj)
+        errs = [] if is_valid else schema_errors(obj, root, old=ABSENT if old is None else old)
+        errs += scale_errors(obj, self.scale)
+        errs += embedded_errors(obj, root)
+        duplicates = [] if is_valid else duplicate_errors(obj, root)
+        if duplicates and (old is None or not duplicate_errors(old, root)):
+            errs += duplicates
+        return errs + self._rule_errors(obj, old, errs)
 
     @cached_property
     def is_normalized_status(self) -> QuickCheck:
-        """Whether a status is valid for sure and stays as it is when it is pruned and defaulted."""
+        """A fast check: true only for a valid status that pruning and defaulting do not change."""
         status = self.root.properties.get("status")
         return never if status is None or status.embedded_below else normalized_check(status)
 
     def validate_status(self, obj: Object, old: Object, *, is_normalized: bool = False) -> list[FieldError]:
-        """The faults of a status change; the rest of the object is what it was. `is_settled`: see `settles`."""
+        """The errors of a status change; the rest is unchanged. `is_normalized`: `is_normalized_status` was true."""
         status = self.root.properties.get("status")
-        is_fine = is_normalized or status is None or "status" not in obj or valid_check(status)(obj["status"])
+        is_valid = is_normalized or status is None or "status" not in obj or valid_check(status)(obj["status"])
         errs: list[FieldError] = []
-        if status is not None and not is_fine:
-            errs = [_in_status(one) for one in schema_errors(obj["status"], status, old=old.get("status", ABSENT))]
+        if status is not None and not is_valid:
+            errs = [_in_status(error) for error in schema_errors(obj["status"], status, old=old.get("status", ABSENT))]
         errs += scale_errors(obj, self.scale, status_only=True)
-        repeated = duplicate_errors(obj["status"], status, "status") if status is not None and not is_fine else []
-        if repeated and not duplicate_errors(old, self.root):
-            errs += repeated
+        duplicates = duplicate_errors(obj["status"], status, "status") if status is not None and not is_valid else []
+        if duplicates and not duplicate_errors(old, self.root):
+            errs += duplicates
         return errs + self._rule_errors(obj, old, errs)
 
-    def _rule_errors(self, obj: Object, old: Object | None, known: list[FieldError]) -> list[FieldError]:
+    def _rule_errors(self, obj: Object, old: Object | None, previous_errs: list[FieldError]) -> list[FieldError]:
         rules = self._rules
-        return [] if rules is None else rules.validate(obj, ABSENT if old is None else old, known)
+        return [] if rules is None else rules.validate(obj, ABSENT if old is None else old, previous_errs)
 
 
 def _in_status(error: FieldError) -> FieldError:
-    """As upstream: the status is checked by itself, so only the field tells where it stands, not the message."""
+    """As upstream: the status is validated on its own, so only the field has the full path, not the message."""
     field = f"status.{error.field}" if error.field not in ("", NO_PATH) else "status"
     return FieldError(error.reason, field, error.message)
 
 
-def _selected(found: list[Any]) -> str:
-    if not found or found[0] is None:
+def _selected(values: list[Any]) -> str:
+    if not values or values[0] is None:
         return ""
-    return str(found[0]).lower() if isinstance(found[0], bool) else str(found[0])
+    return str(values[0]).lower() if isinstance(values[0], bool) else str(values[0])

@@ -1,4 +1,4 @@
-"""How a Go program prints JSON values, because kube-apiserver's messages carry values printed that way."""
+"""Formats JSON values as Go does, because kube-apiserver's messages contain such values."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def format_type(value: Any) -> str:
 
 
 def json_type(value: Any) -> str:
-    """What encoding/json calls the kind of a JSON value it cannot put where it should go."""
+    """The name of a JSON value's kind in errors of encoding/json."""
     match value:
         case bool():
             return "bool"

@@ -1,6 +1,6 @@
-"""JSON patch (RFC 6902) as kube-apiserver applies it. The document is never changed; the result may share its parts.
+"""JSON Patch (RFC 6902) as kube-apiserver applies it. The document is not changed; the result may share its parts.
 
-Upstream's library is more lenient than the RFC, and clients rely on it: a negative index counts from the end of a
+Upstream's library is more lenient than the RFC, and clients rely on that: a negative index counts from the end of a
 list, `replace` of a missing member adds it, `copy` of a missing member copies null, a missing `value` is null.
 """
 
@@ -17,23 +17,23 @@ from torchyard.apiserver.patch.go_format import json_type
 from torchyard.apiserver.patch.patch_errors import unprocessable
 
 MAX_OPERATIONS = 10_000
-# Bytes that all `copy` operations of one patch may add: the server's limit on a request's body.
+# How many bytes all `copy` operations of one patch may add: the server's limit on a request's body.
 MAX_COPIED = 3 * 1024 * 1024
 
 Operation = dict[str, Any]
-_index = re.compile(r"[+-]?[0-9]+").fullmatch
+_is_index = re.compile(r"[+-]?[0-9]+").fullmatch
 
 
 class _OperationError(Exception):
-    """An operation that does not fit the document."""
+    """An operation that cannot be applied to the document."""
 
 
 def check_operations(operations: Any, *, lenient: bool = False) -> list[Operation]:
-    """The operations of a decoded patch, or a refusal that says what is wrong with it.
+    """The operations of a decoded patch; raises a 400 or 413 if they are invalid.
 
-    `lenient` is fieldValidation=Ignore: upstream then decodes into other types and words its refusals accordingly.
+    `lenient` is fieldValidation=Ignore: upstream then decodes into other Go types, whose names are in the messages.
     """
-    prefix, whole, one = (
+    prefix, patch_type, operation_type = (
         ("json: cannot unmarshal", "jsonpatch.Patch", "jsonpatch.Operation")
         if lenient
         else ("error decoding patch: json: cannot unmarshal", "[]handlers.jsonPatchOp", "handlers.jsonPatchOp")
@@ -41,12 +41,12 @@ def check_operations(operations: Any, *, lenient: bool = False) -> list[Operatio
     if operations is None:
         return []
     if not isinstance(operations, list):
-        raise bad_request(f"{prefix} {json_type(operations)} into Go value of type {whole}")
+        raise bad_request(f"{prefix} {json_type(operations)} into Go value of type {patch_type}")
     for operation in operations:
         if operation is None:
             continue
         if not isinstance(operation, dict):
-            raise bad_request(f"{prefix} {json_type(operation)} into Go value of type {one}")
+            raise bad_request(f"{prefix} {json_type(operation)} into Go value of type {operation_type}")
         for name in () if lenient else ("op", "path", "from"):
             value = operation.get(name)
             if value is not None and not isinstance(value, str):
@@ -61,35 +61,35 @@ def check_operations(operations: Any, *, lenient: bool = False) -> list[Operatio
 
 
 def unknown_members(operations: list[Operation]) -> list[str]:
-    """`unknown field "[0].x"` for each member that no operation has."""
+    """`unknown field "[0].x"` for each unknown member of an operation."""
     return [
-        f'unknown field "[{place}].{name}"'
-        for place, operation in enumerate(operations)
+        f'unknown field "[{index}].{name}"'
+        for index, operation in enumerate(operations)
         for name in operation
         if name not in ("op", "path", "from", "value")
     ]
 
 
 def apply_json_patch(document: Any, operations: list[Operation]) -> Any:
-    """The document after all operations, or 422 when one does not fit."""
-    run = _PatchedDocument(document)
+    """The document after all operations; 422 when one cannot be applied."""
+    document_state = _PatchedDocument(document)
     try:
         for operation in operations:
-            run.step(operation)
+            document_state.apply_operation(operation)
     except _OperationError:
         raise unprocessable() from None
-    return run.root
+    return document_state.root
 
 
 class _PatchedDocument:
-    """One patch being applied. A container is copied before its first change, so the document stays as it was."""
+    """The state of one application. A container is copied before its first change; the document stays unchanged."""
 
     def __init__(self, document: Any) -> None:
         self.root = _copy(document)
-        self._own: dict[int, Any] = {id(self.root): self.root}
-        self._copied = 0
+        self._owned_containers: dict[int, Any] = {id(self.root): self.root}
+        self._copied_bytes = 0
 
-    def step(self, operation: Operation) -> None:
+    def apply_operation(self, operation: Operation) -> None:
         do = _OPERATIONS.get(operation.get("op", ""))
         if do is None:
             raise _OperationError
@@ -113,10 +113,10 @@ class _PatchedDocument:
             parent[_position(key, len(parent))] = value
 
     def _replace_all(self, value: Any) -> None:
-        """As upstream, where an error gets lost: what is neither an object nor a list changes nothing."""
+        """As upstream, which drops the error: a value that is neither an object nor a list changes nothing."""
         if isinstance(value, dict | list):
             self.root = _copy(value)
-            self._own[id(self.root)] = self.root
+            self._owned_containers[id(self.root)] = self.root
 
     def move(self, operation: Operation) -> None:
         value = self._get(operation.get("from"))
@@ -125,13 +125,13 @@ class _PatchedDocument:
 
     def copy(self, operation: Operation) -> None:
         text = orjson.dumps(self._get(operation.get("from")))
-        self._copied += len(text)
-        if self._copied > MAX_COPIED:
+        self._copied_bytes += len(text)
+        if self._copied_bytes > MAX_COPIED:
             raise _OperationError
         self._add(operation.get("path"), orjson.loads(text))
 
     def test(self, operation: Operation) -> None:
-        if not _same(self._get(operation.get("path")), operation.get("value")):
+        if not _json_equal(self._get(operation.get("path")), operation.get("value")):
             raise _OperationError
 
     def _add(self, path: Any, value: Any) -> None:
@@ -159,23 +159,23 @@ class _PatchedDocument:
         return parent.get(key)
 
     def _parent(self, path: Any) -> tuple[Any, str]:
-        """The container a path's last step looks into, safe to change, and that step."""
+        """The container of a path's last step, safe to change, and the last step."""
         if not isinstance(path, str) or "/" not in path:
             raise _OperationError
         _, *steps, last = path.split("/")
         container = self.root
         for step in steps:
             key = _unescaped(step)
-            place: Any = _position(key, len(container)) if isinstance(container, list) else key
+            position: Any = _position(key, len(container)) if isinstance(container, list) else key
             try:
-                inner = container[place]
+                inner = container[position]
             except KeyError:
                 raise _OperationError from None
             if not isinstance(inner, dict | list):
                 raise _OperationError
-            if id(inner) not in self._own:
-                inner = container[place] = _copy(inner)
-                self._own[id(inner)] = inner
+            if id(inner) not in self._owned_containers:
+                inner = container[position] = _copy(inner)
+                self._owned_containers[id(inner)] = inner
             container = inner
         return container, _unescaped(last)
 
@@ -199,7 +199,7 @@ def _unescaped(step: str) -> str:
 
 
 def _position(key: str, length: int) -> int:
-    if not _index(key):
+    if not _is_index(key):
         raise _OperationError
     position = int(key)
     if not -length <= position < length:
@@ -207,10 +207,10 @@ def _position(key: str, length: int) -> int:
     return position + length if position < 0 else position
 
 
-def _same(left: Any, right: Any) -> bool:
+def _json_equal(left: Any, right: Any) -> bool:
     """Equality of JSON values: unlike in Python, 1 is neither true nor 1.0."""
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(_json_equal(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_same, left, right))
+        return len(left) == len(right) and all(map(_json_equal, left, right))
     return type(left) is type(right) and bool(left == right)

@@ -1,4 +1,4 @@
-"""JSON merge patch (RFC 7386) as kube-apiserver applies it. Inputs are never changed; results may share their parts."""
+"""JSON Merge Patch (RFC 7386) as kube-apiserver applies it. Inputs are not changed; results may share their parts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 def apply_merge_patch(target: Any, patch: Any, *, has_nulls: bool = True) -> Any:
     """`target` with `patch` merged in: a null deletes, objects merge, everything else replaces.
 
-    `has_nulls`: whether there may be any in the patch; most have none, and need not be searched.
+    `has_nulls`: whether the patch may contain nulls; most have none and need no search.
     """
     if not isinstance(target, dict):
         return _without_null_fields(patch) if has_nulls else patch
@@ -24,7 +24,7 @@ def apply_merge_patch(target: Any, patch: Any, *, has_nulls: bool = True) -> Any
 
 
 def _without_null_fields(value: Any) -> Any:
-    # Upstream's library looks for nulls inside the lists of a new value too; the RFC takes lists as they are.
+    # Upstream's library also removes nulls inside the lists of a new value; the RFC leaves lists as they are.
     if isinstance(value, dict):
         return {key: _without_null_fields(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Why a patch is refused: the answers the patch functions share."""
+"""The errors that the patch formats share."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from torchyard.api.errors import StatusError, bad_request
 
 
 def unprocessable() -> StatusError:
-    """A well-formed patch that does not fit the object. kube-apiserver keeps the reason to itself here."""
+    """A well-formed patch that cannot be applied to the object. As in kube-apiserver, the message has no reason."""
     return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 def invalid_patch(message: str) -> StatusError:
-    """A patch or an applied object that makes no sense for the kind.
+    """A patch or an applied object that is invalid for the kind.
 
-    The message is kube-apiserver's; its status there is 500 without a reason, here it is the client's fault.
+    The message is kube-apiserver's. Its status there is 500; here it is 400, because the request is at fault.
     """
     return bad_request(message)
 

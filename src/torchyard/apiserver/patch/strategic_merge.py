@@ -1,7 +1,7 @@
-"""Strategic merge patch: a merge patch that knows from the kind's type which lists merge, and by which key.
+"""Strategic merge patch: a merge patch in which the kind's type decides which lists merge, and by which key.
 
-The rules and messages are those of k8s.io/apimachinery's strategicpatch. Inputs are never changed; the result may
-share their parts. What to do with lists is in `strategic_lists`.
+The rules and messages are those of k8s.io/apimachinery's strategicpatch. Inputs are not changed; the result may
+share their parts. `strategic_merge_lists` merges the lists.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ELEMENT_ORDER = "$setElementOrder"
 def apply_strategic_merge_patch(original: Object, patch: Object, type: Type) -> Object:
     """`original`, of the given type, with the strategic merge patch applied."""
     if DIRECTIVE in patch:
-        return _directed(patch)
+        return _apply_directive(patch)
     patch = dict(patch)
-    result = _retained(original, patch)
+    result = _retain_keys(original, patch)
     for key in [key for key in patch if key.startswith(ELEMENT_ORDER)]:
         _order_list(result, patch, key, type)
     for key, value in patch.items():
@@ -46,7 +46,7 @@ def apply_strategic_merge_patch(original: Object, patch: Object, type: Type) -> 
     return result
 
 
-def _directed(patch: Object) -> Object:
+def _apply_directive(patch: Object) -> Object:
     match patch[DIRECTIVE]:
         case "replace":
             return {key: value for key, value in patch.items() if key != DIRECTIVE}
@@ -56,18 +56,18 @@ def _directed(patch: Object) -> Object:
             raise unknown_directive(patch)
 
 
-def _retained(original: Object, patch: Object) -> Object:
-    """A copy of `original` with only the keys that the patch's `$retainKeys` keeps; takes the directive out of it."""
+def _retain_keys(original: Object, patch: Object) -> Object:
+    """A copy of `original` with only the keys in the patch's `$retainKeys`; removes the directive from the patch."""
     if RETAIN_KEYS not in patch:
         return dict(original)
-    kept = patch.pop(RETAIN_KEYS)
-    if not isinstance(kept, list) or any(
-        key not in kept
+    retained = patch.pop(RETAIN_KEYS)
+    if not isinstance(retained, list) or any(
+        key not in retained
         for key, value in patch.items()
         if value is not None and not key.startswith((DELETE_FROM, ELEMENT_ORDER))
     ):
         raise bad_request("invalid patch format of retainKeys")
-    return {key: value for key, value in original.items() if key in kept}
+    return {key: value for key, value in original.items() if key in retained}
 
 
 def _merge_field(result: Object, key: str, value: Any, type: Type) -> None:
@@ -78,22 +78,22 @@ def _merge_field(result: Object, key: str, value: Any, type: Type) -> None:
     elif isinstance(current, list) and isinstance(value, list):
         result[key] = merged_list(current, value, _rule(type, key))
     else:
-        kept = without_directives(value)
-        if kept is None:
+        new_value = without_directives(value)
+        if new_value is None:
             result.pop(key, None)
         else:
-            result[key] = kept
+            result[key] = new_value
 
 
-def _delete_from_list(result: Object, key: str, gone: Any, type: Type) -> None:
-    if gone is None:
+def _delete_from_list(result: Object, key: str, deleted: Any, type: Type) -> None:
+    if deleted is None:
         result.pop(key, None)
-    elif isinstance(result.get(key), list) and isinstance(gone, list):
-        result[key] = merged_list(result[key], gone, _rule(type, key), deleting=True)
+    elif isinstance(result.get(key), list) and isinstance(deleted, list):
+        result[key] = merged_list(result[key], deleted, _rule(type, key), deleting=True)
 
 
 def _order_list(result: Object, patch: Object, directive: str, type: Type) -> None:
-    """Merge a list together with the order the patch asks for, and take both out of the patch."""
+    """Merge a list in the order that the patch sets, and remove both from the patch."""
     order = patch.pop(directive)
     if not isinstance(order, list):
         raise invalid_patch(f"expected a []interface {{}}, but received a {format_type(order)}")
@@ -118,11 +118,11 @@ def _named_list(key: str, directive: str, format: str) -> str:
 def _field(type: Type, key: str) -> Type:
     if type.shape == "map":
         raise invalid_patch("merging an object in json but data type is not struct, instead is: map")
-    found = type.fields.get(key)
-    if found is None:
+    field = type.fields.get(key)
+    if field is None:
         struct = type.name.rpartition(".")[2]
         raise invalid_patch(f'unable to find api field in struct {struct} for the json field "{key}"')
-    return found
+    return field
 
 
 def _rule(type: Type, key: str) -> ListRule:

@@ -1,7 +1,7 @@
-"""The lists of a strategic merge patch: merging by key or by value, directives of single items, and their order.
+"""Lists in strategic merge patches: merging by key or by value, item directives, and the order of items.
 
-The order of a merged list is upstream's: items named by the patch keep the patch's order, items only the object has
-keep theirs, and the two are interleaved by where they stood in the object.
+The order of a merged list is upstream's: items in the patch keep the patch's order, items only in the object keep
+theirs, and the two are interleaved by their positions in the object.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ Items = list[Any]
 
 
 class ListRule(NamedTuple):
-    """How one list of the kind merges."""
+    """How a list of the kind merges."""
 
-    merges: bool  # otherwise the patch's list replaces the object's
-    key: str  # what names an item; empty for lists of scalars
+    merges: bool  # if false, the patch's list replaces the object's
+    key: str  # the merge key; empty for lists of scalars
     merge_items: Callable[[Any, Any], Any]
 
 
 def merged_list(current: Items, change: Items, rule: ListRule, *, deleting: bool = False) -> Items:
-    """`current` with the items of `change` merged in, or taken out when `deleting`."""
+    """`current` with the items of `change` merged in, or removed with `deleting`."""
     if not rule.merges:
         return change
     if not current and not change:
         return current
-    if not _hold_objects(current, change):
+    if not _are_objects(current, change):
         if deleting:
             return [item for item in current if item not in change]
-        return _in_order(list(dict.fromkeys([*current, *change])), change, current, "")
+        return _sort_merged(list(dict.fromkeys([*current, *change])), change, current, "")
     if not rule.key:
         raise invalid_patch("cannot merge lists without merge key for type struct")
     current, change = _item_directives(current, change, rule.key)
-    return _in_order(_merged_by_key(current, change, rule), change, current, rule.key)
+    return _sort_merged(_merged_by_key(current, change, rule), change, current, rule.key)
 
 
 def ordered_list(current: Items | None, change: Items | None, order: Items, rule: ListRule) -> Items | None:
-    """The merged list in the order that `$setElementOrder` gives; None when neither side has the list."""
+    """The merged list in the order of `$setElementOrder`; None if neither side has the list."""
     _check_order(change or [], order, rule.key)
     if change is None:
         if current is None:
@@ -53,20 +53,24 @@ def ordered_list(current: Items | None, change: Items | None, order: Items, rule
         result = without_directives(change)
     else:
         result = merged_list(current, change, rule)
-    _hold_objects(current or [], change or [])
-    return _in_order(result, order, current or [], rule.key)
+    _are_objects(current or [], change or [])
+    return _sort_merged(result, order, current or [], rule.key)
 
 
 def without_directives(value: Any) -> Any:
-    """A new value as it may be stored: without null fields, and without what carries a directive (None if it does)."""
+    """A new value without null fields and without objects that have a directive (None if the value itself has one)."""
     if isinstance(value, dict):
         if DIRECTIVE in value:
             return None
-        inner = ((key, without_directives(one)) for key, one in value.items())
-        return {key: one for key, one in inner if one is not None}
+        inner = ((key, without_directives(inner_value)) for key, inner_value in value.items())
+        return {key: inner_value for key, inner_value in inner if inner_value is not None}
     if isinstance(value, list):
         # A null item stays: only the fields of objects are dropped for being null.
-        return [kept for one in value if (kept := without_directives(one)) is not None or one is None]
+        return [
+            cleaned
+            for inner_value in value
+            if (cleaned := without_directives(inner_value)) is not None or inner_value is None
+        ]
     return value
 
 
@@ -75,7 +79,7 @@ def unknown_directive(patch: dict[str, Any]) -> StatusError:
 
 
 def _item_directives(current: Items, change: Items, key: str) -> tuple[Items, Items]:
-    """What is left of both lists once the directives among the patch's items are obeyed."""
+    """Both lists after the directives in the patch's items are applied."""
     plain = [item for item in change if DIRECTIVE not in item]
     replace = False
     for item in change:
@@ -83,8 +87,8 @@ def _item_directives(current: Items, change: Items, key: str) -> tuple[Items, It
             case None:
                 pass
             case "delete":
-                gone = _key_of(item, key)
-                current = [one for one in current if one.get(key, _NO_KEY) != gone]
+                deleted_name = _key_of(item, key)
+                current = [current_item for current_item in current if current_item.get(key, _NO_KEY) != deleted_name]
             case "replace":
                 replace = True
             case "merge":
@@ -98,26 +102,33 @@ def _merged_by_key(current: Items, change: Items, rule: ListRule) -> Items:
     result = list(current)
     for item in change:
         name = _key_of(item, rule.key)
-        place = _find(result, name, rule.key)
-        if place is None:
+        index = _find(result, name, rule.key)
+        if index is None:
             result.append(item)
         else:
-            result[place] = rule.merge_items(result[place], item)
+            result[index] = rule.merge_items(result[index], item)
     return result
 
 
-def _in_order(items: Items, asked: Items, before: Items, key: str) -> Items:
-    """`items` sorted: those in `asked` as there, the others as in `before`, interleaved by their places in `before`."""
+def _sort_merged(items: Items, requested: Items, previous: Items, key: str) -> Items:
+    """Sort `items`: as in `requested`, the others as in `previous`, interleaved by their positions in `previous`."""
     name = _namer(key)
-    wanted, stood = _places(asked, name), _places(before, name)
+    requested_positions, previous_positions = _positions(requested, name), _positions(previous, name)
     named = [(name(item), item) for item in items]
-    asked_for = sorted((pair for pair in named if pair[0] in wanted), key=lambda pair: wanted[pair[0]])
-    others = sorted((pair for pair in named if pair[0] not in wanted), key=lambda pair: stood.get(pair[0], 0))
+    requested_items = sorted(
+        (pair for pair in named if pair[0] in requested_positions), key=lambda pair: requested_positions[pair[0]]
+    )
+    others = sorted(
+        (pair for pair in named if pair[0] not in requested_positions),
+        key=lambda pair: previous_positions.get(pair[0], 0),
+    )
     result: Items = []
-    while asked_for and others:
-        other_first = stood.get(others[0][0], len(before)) < stood.get(asked_for[0][0], -1)
-        result.append((others if other_first else asked_for).pop(0)[1])
-    return result + [item for _, item in asked_for or others]
+    while requested_items and others:
+        other_first = previous_positions.get(others[0][0], len(previous)) < previous_positions.get(
+            requested_items[0][0], -1
+        )
+        result.append((others if other_first else requested_items).pop(0)[1])
+    return result + [item for _, item in requested_items or others]
 
 
 def _check_order(change: Items, order: Items, key: str) -> None:
@@ -129,8 +140,8 @@ def _check_order(change: Items, order: Items, key: str) -> None:
     for item in change:
         if key and isinstance(item, dict) and DIRECTIVE in item:
             continue
-        wanted = name(item)
-        if not any(one == wanted for one in remaining):
+        item_name = name(item)
+        if not any(ordered_name == item_name for ordered_name in remaining):
             raise invalid_patch(
                 f"The order in patch list:\n{format_v(change)}\n doesn't match $setElementOrder list:\n"
                 f"{format_v(order)}\n"
@@ -144,15 +155,15 @@ def _namer(key: str) -> Callable[[Any], Any]:
     return (lambda item: _key_of(item, key)) if key else (lambda item: item)
 
 
-def _places(items: Items, name: Callable[[Any], Any]) -> dict[Any, int]:
-    places: dict[Any, int] = {}
-    for place, item in enumerate(items):
-        places.setdefault(name(item), place)
-    return places
+def _positions(items: Items, name: Callable[[Any], Any]) -> dict[Any, int]:
+    positions: dict[Any, int] = {}
+    for index, item in enumerate(items):
+        positions.setdefault(name(item), index)
+    return positions
 
 
 def _find(items: Items, name: Any, key: str) -> int | None:
-    return next((place for place, item in enumerate(items) if item.get(key, _NO_KEY) == name), None)
+    return next((index for index, item in enumerate(items) if item.get(key, _NO_KEY) == name), None)
 
 
 def _key_of(item: Any, key: str) -> Any:
@@ -166,8 +177,8 @@ def _key_of(item: Any, key: str) -> Any:
     return name
 
 
-def _hold_objects(*lists: Items) -> bool:
-    """Whether the items of both lists are objects; they must all be of one type, and no lists."""
+def _are_objects(*lists: Items) -> bool:
+    """Whether the items of both lists are objects; they must all have one type, and lists are not allowed."""
     kinds = {type(item) for items in lists for item in items}
     if not kinds:
         raise invalid_patch("no elements in any of the given slices")

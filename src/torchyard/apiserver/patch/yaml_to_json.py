@@ -1,7 +1,7 @@
-"""YAML as sigs.k8s.io/yaml turns it into JSON: the YAML 1.1 of Go's yaml.v2, which is not quite PyYAML's.
+"""Converts YAML to JSON as sigs.k8s.io/yaml does: the YAML 1.1 of Go's yaml.v2, which differs from PyYAML's.
 
 Times and 1:30 are strings, y and n are booleans, keys become strings, unknown tags are ignored, and only the first
-document counts. Of a key that is set twice the last value stays, and the repetition is told.
+document counts. The last value of a duplicate key is used, and the duplicate is reported.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import yaml
 from torchyard.apiserver.patch.go_format import format_sharp_v, format_v
 
 _INT64 = range(-(2**63), 2**63)
-# The C library composes documents recursively, and a deep one would bring the whole process down.
-_MOST_DEPTH = 200
-# Every node of a text takes at least a byte; aliases may repeat it, but a document must not grow without measure.
-_MOST_GROWTH = 20
+# The C library composes documents recursively, and a deep one would crash the process.
+_MAX_DEPTH = 200
+# Every node takes at least a byte of text; aliases may repeat nodes, up to this factor.
+_MAX_GROWTH = 20
 
 
 class YamlConversionError(Exception):
-    """A text that is no YAML, or has no JSON form, in the words of the Go library."""
+    """A text that is not valid YAML or has no JSON form; the message is the Go library's."""
 
 
 def yaml_to_json(body: bytes) -> tuple[Any, list[str]]:
-    """The first document as JSON values, and `line 1: key "a" already set in map` for each repeated key."""
+    """The first document as JSON values, and `line 1: key "a" already set in map` for each duplicate key."""
     try:
         _check_depth(body)
         loader = _Loader(body)
         try:
-            return _Plain(_MOST_GROWTH * (len(body) + 1)).value(loader.get_data()), loader.repeated
+            return _JsonConverter(_MAX_GROWTH * (len(body) + 1)).convert(loader.get_data()), loader.duplicate_keys
         except (ValueError, KeyError, OverflowError):
-            # A tag that the scalar beneath it does not fit, or a number that no number fits.
+            # A scalar that does not match its tag, or a number out of range.
             raise YamlConversionError("yaml: cannot decode a value") from None
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
-        raise YamlConversionError(f"yaml: {_where(error)}{_problem(error)}") from None
+        raise YamlConversionError(f"yaml: {_line_prefix(error)}{_problem(error)}") from None
     except (yaml.YAMLError, UnicodeDecodeError):
         raise YamlConversionError("yaml: control characters are not allowed") from None
     except RecursionError:
@@ -51,8 +51,8 @@ def _check_depth(body: bytes) -> None:
     for event in yaml.parse(body, yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > _MOST_DEPTH:
-                raise YamlConversionError(f"yaml: document is nested deeper than {_MOST_DEPTH} levels")
+            if depth > _MAX_DEPTH:
+                raise YamlConversionError(f"yaml: document is nested deeper than {_MAX_DEPTH} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.DocumentEndEvent):
@@ -65,8 +65,8 @@ def _problem(error: yaml.MarkedYAMLError) -> str:
     return error.problem or "unknown problem parsing YAML content"
 
 
-def _where(error: yaml.MarkedYAMLError) -> str:
-    """Go counts lines from nought here, says nothing about the first, and lets only the scanner count as people do."""
+def _line_prefix(error: yaml.MarkedYAMLError) -> str:
+    """As Go: lines count from zero, except in scanner errors, and the first line has no prefix."""
     marks = [mark.line for mark in (error.context_mark, error.problem_mark) if mark is not None and mark.line]
     if not marks:
         return ""
@@ -78,7 +78,7 @@ class _Loader(yaml.CSafeLoader):
 
     def __init__(self, body: bytes) -> None:
         super().__init__(body)
-        self.repeated: list[str] = []
+        self.duplicate_keys: list[str] = []
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         self.flatten_mapping(node)
@@ -94,7 +94,7 @@ class _Loader(yaml.CSafeLoader):
                 )
             name = key if isinstance(key, str) else format_v(key)
             if name in result:
-                self.repeated.append(
+                self.duplicate_keys.append(
                     f"line {key_node.start_mark.line + 1}: key {format_sharp_v(key)} already set in map"
                 )
             result[name] = value
@@ -130,7 +130,7 @@ class _Loader(yaml.CSafeLoader):
 _BOOLEANS = "y Y yes Yes YES true True TRUE on On ON n N no No NO false False FALSE off Off OFF"
 _DIGITS = "0123456789"
 _FLOAT = r"(?:\.[0-9][0-9_]*|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?"
-_RESOLVED = (  # tag, pattern of plain scalars, their first characters (none for the empty one)
+_IMPLICIT_RESOLVERS = (  # tag, pattern of plain scalars, their first characters (none for the empty one)
     ("bool", _BOOLEANS.replace(" ", "|"), [*"yYtToOnNfF"]),
     ("null", "~|null|Null|NULL|", [*"~nN", ""]),
     ("int", r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)", [*"-+", *_DIGITS]),
@@ -139,11 +139,11 @@ _RESOLVED = (  # tag, pattern of plain scalars, their first characters (none for
 )
 _TAGS = "tag:yaml.org,2002:"
 _Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in _RESOLVED:
+for _tag, _pattern, _first in _IMPLICIT_RESOLVERS:
     _Loader.add_implicit_resolver(_TAGS + _tag, re.compile(f"^(?:{_pattern})$"), _first)
 _Loader.bool_values = {text.lower(): place < 11 for place, text in enumerate(_BOOLEANS.split())}
-_KEPT = [_TAGS + name for name in ("null", "bool", "binary", "str", "seq")]
-_Loader.yaml_constructors = {tag: yaml.CSafeLoader.yaml_constructors[tag] for tag in _KEPT}
+_STANDARD_TAGS = [_TAGS + name for name in ("null", "bool", "binary", "str", "seq")]
+_Loader.yaml_constructors = {tag: yaml.CSafeLoader.yaml_constructors[tag] for tag in _STANDARD_TAGS}
 _Loader.add_constructor(_TAGS + "int", _Loader.construct_int)
 _Loader.add_constructor(_TAGS + "float", _Loader.construct_real)
 _Loader.add_constructor(_TAGS + "merge", _Loader.construct_text)
@@ -151,20 +151,20 @@ _Loader.add_constructor(_TAGS + "map", _Loader.construct_map)
 _Loader.add_multi_constructor("", _Loader.construct_tagged)
 
 
-class _Plain:
-    """From what PyYAML makes to what JSON can say, within a budget of values."""
+class _JsonConverter:
+    """Converts PyYAML's values to JSON values, up to a maximum number of values."""
 
     def __init__(self, budget: int) -> None:
-        self._left = budget
+        self._remaining = budget
 
-    def value(self, value: Any) -> Any:
-        self._left -= 1
-        if self._left < 0:
+    def convert(self, value: Any) -> Any:
+        self._remaining -= 1
+        if self._remaining < 0:
             raise YamlConversionError("yaml: document contains excessive aliasing")
         if isinstance(value, dict):
-            return {key: self.value(inner) for key, inner in value.items()}
+            return {key: self.convert(inner) for key, inner in value.items()}
         if isinstance(value, list):
-            return [self.value(inner) for inner in value]
+            return [self.convert(inner) for inner in value]
         if isinstance(value, float):
             if not math.isfinite(value):
                 raise YamlConversionError(

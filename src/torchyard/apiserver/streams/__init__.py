@@ -1,5 +1,15 @@
-"""exec, attach, port-forward: the streaming protocols of Kubernetes, over any duplex of bytes or messages.
+"""The streaming protocols of Kubernetes for exec, attach, port-forward and logs.
 
-`channels`, `spdy` and `forward` know neither HTTP nor processes: a caller brings the wire and what lies at the other
-end (`ends`). Channel WebSockets of version 4 and 5, SPDY/3.1 raw or inside a WebSocket. `pods` ties them to requests.
+Supports channel WebSockets of version 4 and 5, and SPDY/3.1, raw or inside a WebSocket. The protocol modules do not
+depend on HTTP or processes; callers provide both ends through `interfaces`.
+
+Read in this order:
+
+- `pod_handler`: handles the subresources log, exec, attach and portforward; the server calls this.
+- `log_options`: the query parameters of a log request.
+- `interfaces`: the connection to the client, and the process or port in the pod.
+- `upgrade`: upgrades an HTTP connection to a WebSocket or a raw connection.
+- `websocket_channels`: remote command and port-forward over channel WebSockets.
+- `spdy_handlers`: remote command and port-forward over SPDY.
+- `spdy`, `spdy_dictionary`: SPDY frames, streams and header compression.
 """

@@ -1,4 +1,4 @@
-"""The two ends of a stream: the wire to the client, and the process or connection in the pod."""
+"""The two ends of a stream: the connection to the client, and the process or port in the pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Duplex(Protocol):
-    """Messages or pieces of a byte stream; None when the other side is gone."""
+    """A two-way connection that carries messages or chunks of bytes; `receive` returns None at the end."""
 
     async def send(self, data: bytes) -> None: ...
 
@@ -22,7 +22,7 @@ class Duplex(Protocol):
 
 
 class ContainerProcess(Protocol):
-    """A command started in a container, or the container itself, attached to."""
+    """A command that exec started in a container, or the container's own process for attach."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -31,20 +31,20 @@ class ContainerProcess(Protocol):
     def resize(self, *, width: int, height: int) -> None: ...
 
     def output(self, stream: str) -> AsyncIterator[bytes]:
-        """What comes on `stdout` or `stderr`, until its end."""
+        """The output on `stdout` or `stderr`, until its end."""
         ...
 
     async def wait(self) -> int:
-        """The exit code; raises StatusError when there is none."""
+        """The exit code; raises StatusError without one."""
         ...
 
     async def close(self) -> None:
-        """Let go, and take a command along that still runs."""
+        """Detach, and kill a command that is still running."""
         ...
 
 
 class PodBackend(Protocol):
-    """What the node offers. Refusals are StatusErrors."""
+    """The node's implementation of logs, exec, attach and port-forward. Errors are StatusErrors."""
 
     def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]: ...
 
@@ -60,7 +60,7 @@ class PodBackend(Protocol):
 
 
 def exit_status(code: int) -> Object:
-    """The Status that ends an exec: kubectl exits with the code named in its cause."""
+    """The Status at the end of an exec; kubectl exits with the code in its cause."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     return {

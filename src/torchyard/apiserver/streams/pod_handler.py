@@ -1,4 +1,4 @@
-"""log, exec, attach, portforward of a pod: which protocol a client asks for, and the refusals a real server gives."""
+"""Handles log, exec, attach and portforward of a pod; the error messages are the real server's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT_PLAIN = "text/plain"
 
 
 class PodStreamHandler:
-    """Answers a pod's streaming subresources from the node."""
+    """Serves a pod's streaming subresources from its node."""
 
     def __init__(self, backend: PodBackend) -> None:
         self._backend = backend
@@ -58,12 +58,12 @@ class PodStreamHandler:
                 return await self._backend.execute(pod, container, command, stdin=stdin, stderr=stderr, tty=tty)
             return await self._backend.attach(pod, container, stdin=stdin, stderr=stderr, tty=tty)
 
-        outputs = tuple(name for name, asked in (("stdout", stdout), ("stderr", stderr)) if asked)
-        incoming = _upgradable(request)
+        outputs = tuple(name for name, requested in (("stdout", stdout), ("stderr", stderr)) if requested)
+        incoming = _require_upgrade(request)
         from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
 
-        if _wants(request, "websocket"):
-            # a command that cannot start is refused before the upgrade, as a Status the client prints
+        if _upgrades_to(request, "websocket"):
+            # start the command before the upgrade, so that the client gets a failure as a Status
             process = await start()
             socket = await upgrade.upgrade_websocket(incoming, (websocket_channels.V5, websocket_channels.V4))
             half_close = socket.ws_protocol == websocket_channels.V5
@@ -71,10 +71,10 @@ class PodStreamHandler:
             await websocket_channels.serve_process(duplex, process, outputs=outputs, half_close=half_close)
             await socket.close()
             return Response(status=101, upgraded=socket)
-        version = _agreed(request.headers.get("X-Stream-Protocol-Version", ""), incoming)
+        version = _negotiate_version(request.headers.get("X-Stream-Protocol-Version", ""), incoming)
         raw = upgrade.upgrade_raw(incoming, _spdy_headers(version))
-        wanted = {"error", *outputs} | ({"stdin"} if stdin else set()) | ({"resize"} if tty else set())
-        await spdy_handlers.serve_process(raw, start, streams=frozenset(wanted), outputs=outputs)
+        stream_types = {"error", *outputs} | ({"stdin"} if stdin else set()) | ({"resize"} if tty else set())
+        await spdy_handlers.serve_process(raw, start, streams=frozenset(stream_types), outputs=outputs)
         raw.close()
         return Response(status=101, upgraded=upgrade.HijackedResponse())
 
@@ -82,13 +82,13 @@ class PodStreamHandler:
         phase = (pod.get("status") or {}).get("phase")
         if phase not in ("Running", "Pending"):
             raise errors.bad_request(f"unable to forward port because pod is not running. Current status={phase}")
-        incoming = _upgradable(request)
+        incoming = _require_upgrade(request)
         from torchyard.apiserver.streams import upgrade  # needs aiohttp, which is loaded by the first upgrade
 
         async def connect(port: int) -> Any:
             return await self._backend.connect(pod, port)
 
-        if not _wants(request, "websocket"):
+        if not _upgrades_to(request, "websocket"):
             raw = upgrade.upgrade_raw(incoming, _spdy_headers("portforward.k8s.io"))
             await spdy_handlers.serve_ports(raw, connect)
             raw.close()
@@ -98,7 +98,12 @@ class PodStreamHandler:
         if socket.ws_protocol == PORT_TUNNEL:
             await spdy_handlers.serve_ports(duplex, connect)
         else:
-            ports = [int(one) for text in request.query.all("ports") for one in text.split(",") if one.isdigit()]
+            ports = [
+                int(port_text)
+                for text in request.query.all("ports")
+                for port_text in text.split(",")
+                if port_text.isdigit()
+            ]
             if not ports:
                 raise errors.bad_request("you must specify at least one port")
             await websocket_channels.serve_ports(duplex, ports, connect)
@@ -106,61 +111,61 @@ class PodStreamHandler:
         return Response(status=101, upgraded=socket)
 
 
-def choose_container(pod: Object, asked: str, *, init: bool) -> str:
-    """The named container, or the only one; the words of refusal are the real server's."""
+def choose_container(pod: Object, requested: str, *, init: bool) -> str:
+    """The named container, or the only one."""
     name, spec = pod["metadata"]["name"], pod["spec"]
-    mains = [one["name"] for one in spec.get("containers") or ()]
-    inits = [one["name"] for one in spec.get("initContainers") or ()]
-    ephemeral = [one["name"] for one in spec.get("ephemeralContainers") or ()]
-    if asked:
-        if asked not in [*mains, *inits, *ephemeral]:
-            raise errors.bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
+    mains = [container["name"] for container in spec.get("containers") or ()]
+    inits = [container["name"] for container in spec.get("initContainers") or ()]
+    ephemeral = [container["name"] for container in spec.get("ephemeralContainers") or ()]
+    if requested:
+        if requested not in [*mains, *inits, *ephemeral]:
+            raise errors.bad_request(f"container {requested} is not valid for pod {name}")
+        return requested
     if len(mains) == 1 and not inits and not ephemeral:
         return str(mains[0])
     if len(mains) == 1 and not (init and inits):
         return str(mains[0])
-    said = f"a container name must be specified for pod {name}, choose one of: [{' '.join(mains)}]"
+    message = f"a container name must be specified for pod {name}, choose one of: [{' '.join(mains)}]"
     if inits:
-        said += f" or one of the init containers: [{' '.join(inits)}]"
+        message += f" or one of the init containers: [{' '.join(inits)}]"
     if ephemeral:
-        said += f" or one of the ephemeral containers: [{' '.join(ephemeral)}]"
-    raise errors.bad_request(said)
+        message += f" or one of the ephemeral containers: [{' '.join(ephemeral)}]"
+    raise errors.bad_request(message)
 
 
-async def await_first_chunk(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Let a refusal come before the answer's first byte, when it can still be a status."""
+async def await_first_chunk(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Wait for the first chunk, so that an error before it can still be an HTTP status."""
     try:
-        first = await anext(pieces)
+        first = await anext(chunks)
     except StopAsyncIteration:
         first = b""
 
-    async def whole() -> AsyncGenerator[bytes, None]:
-        async with contextlib.aclosing(pieces) as rest:
+    async def all_chunks() -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(chunks) as rest:
             if first:
                 yield first
-            async for piece in rest:
-                yield piece
+            async for chunk in rest:
+                yield chunk
 
-    return whole()
+    return all_chunks()
 
 
-def _wants(request: Request, protocol: str) -> bool:
+def _upgrades_to(request: Request, protocol: str) -> bool:
     return request.headers.get("Upgrade", "").lower() == protocol
 
 
-def _upgradable(request: Request) -> BaseRequest:
-    if request.incoming is None or not (_wants(request, "websocket") or _wants(request, "spdy/3.1")):
+def _require_upgrade(request: Request) -> BaseRequest:
+    if request.incoming is None or not (_upgrades_to(request, "websocket") or _upgrades_to(request, "spdy/3.1")):
         raise errors.bad_request("Upgrade request required")
     incoming: BaseRequest = request.incoming
     return incoming
 
 
-def _agreed(offered: str, incoming: BaseRequest) -> str:
-    """The newest version both sides know; a client may send the header several times."""
+def _negotiate_version(offered: str, incoming: BaseRequest) -> str:
+    """The newest version that both sides support; a client may repeat the header."""
     headers = [offered, *incoming.headers.getall("X-Stream-Protocol-Version", [])]
-    known = {one.strip() for text in headers for one in text.split(",")}
-    return next((version for version in _COMMAND_PROTOCOLS if version in known), _COMMAND_PROTOCOLS[-1])
+    client_versions = {version_text.strip() for text in headers for version_text in text.split(",")}
+    return next((version for version in _COMMAND_PROTOCOLS if version in client_versions), _COMMAND_PROTOCOLS[-1])
 
 
 def _spdy_headers(version: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The compression dictionary of SPDY/3 header blocks (draft 3, section 2.6.10.1): words likely in headers."""
+"""The compression dictionary of SPDY/3 header blocks (draft 3, section 2.6.10.1)."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _TAIL = (
 DICTIONARY = (
     b"".join(len(word).to_bytes(4, "big") + word.encode() for word in [*_NAMES.split(" "), *_MORE]) + _TAIL.encode()
 )
-# the identifier every zlib stream made with it carries
+# the identifier in every zlib stream that uses the dictionary
 CHECKSUM = zlib.adler32(DICTIONARY)

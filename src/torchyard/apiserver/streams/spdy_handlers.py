@@ -1,4 +1,4 @@
-"""What runs over SPDY: port-forward, and the remote command protocol (`v4.channel.k8s.io` and older)."""
+"""Port-forward and remote command (`v4.channel.k8s.io` and older) over SPDY."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _STREAM_SECONDS = 30.0
 
 
 async def serve_ports(duplex: Duplex, connect: Callable[[int], Awaitable[Connection]]) -> None:
-    """Each connection is a pair of streams with one request id: data, and error, where nothing means success."""
+    """Each forwarded connection is a pair of streams with one request id: data, and error (empty for success)."""
     pairs: dict[str, dict[str, SpdyStream]] = {}
     tasks: set[asyncio.Task[None]] = set()
 
-    async def opened(stream: SpdyStream) -> None:
+    async def on_stream(stream: SpdyStream) -> None:
         pair = pairs.setdefault(stream.headers.get("requestid", str(stream.stream_id // 4)), {})
         pair[stream.headers.get("streamtype", "")] = stream
         if {"data", "error"} <= set(pair):
@@ -30,7 +30,7 @@ async def serve_ports(duplex: Duplex, connect: Callable[[int], Awaitable[Connect
 
     try:
         with contextlib.suppress(ConnectionError):
-            await SpdyConnection(duplex, opened).run()
+            await SpdyConnection(duplex, on_stream).run()
     finally:
         for task in tasks:
             task.cancel()
@@ -41,26 +41,26 @@ async def _forward(data: SpdyStream, error: SpdyStream, connect: Callable[[int],
     port = int(data.headers["port"])
     try:
         reader, writer = await connect(port)
-    except StatusError as failed:
-        await error.write(failed.message.encode())
+    except StatusError as status_error:
+        await error.write(status_error.message.encode())
         await error.close()
         await data.close()
         return
 
-    async def up() -> None:
-        while (piece := await data.read()) is not None:
-            writer.write(piece)
+    async def client_to_pod() -> None:
+        while (chunk := await data.read()) is not None:
+            writer.write(chunk)
             await writer.drain()
         if writer.can_write_eof():
             writer.write_eof()
 
-    async def down() -> None:
-        while piece := await reader.read(_BLOCK):
-            await data.write(piece)
+    async def pod_to_client() -> None:
+        while chunk := await reader.read(_BLOCK):
+            await data.write(chunk)
         await data.close()
 
     try:
-        await asyncio.gather(up(), down(), return_exceptions=True)
+        await asyncio.gather(client_to_pod(), pod_to_client(), return_exceptions=True)
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -75,68 +75,68 @@ async def serve_process(
     streams: frozenset[str],
     outputs: tuple[str, ...],
 ) -> None:
-    """exec and attach: the client opens the named streams, then the process is started."""
-    arrived: dict[str, SpdyStream] = {}
-    complete = asyncio.Event()
+    """exec and attach: wait until the client has opened all streams, then start the process."""
+    streams_by_type: dict[str, SpdyStream] = {}
+    all_open = asyncio.Event()
 
-    async def opened(stream: SpdyStream) -> None:
-        arrived[stream.headers.get("streamtype", "")] = stream
-        if streams <= set(arrived):
-            complete.set()
+    async def on_stream(stream: SpdyStream) -> None:
+        streams_by_type[stream.headers.get("streamtype", "")] = stream
+        if streams <= set(streams_by_type):
+            all_open.set()
 
-    session = SpdyConnection(duplex, opened)
-    running = asyncio.create_task(session.run())
-    working = asyncio.create_task(_work(session, complete, arrived, start, outputs))
+    connection = SpdyConnection(duplex, on_stream)
+    connection_task = asyncio.create_task(connection.run())
+    process_task = asyncio.create_task(_run_process(connection, all_open, streams_by_type, start, outputs))
     try:
-        await asyncio.wait([running, working], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([connection_task, process_task], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (running, working):
+        for task in (connection_task, process_task):
             task.cancel()
-        await asyncio.gather(running, working, return_exceptions=True)
+        await asyncio.gather(connection_task, process_task, return_exceptions=True)
 
 
-async def _work(
-    session: SpdyConnection,
-    complete: asyncio.Event,
-    arrived: dict[str, SpdyStream],
+async def _run_process(
+    connection: SpdyConnection,
+    all_open: asyncio.Event,
+    streams: dict[str, SpdyStream],
     start: Callable[[], Awaitable[ContainerProcess]],
     outputs: tuple[str, ...],
 ) -> None:
     async with asyncio.timeout(_STREAM_SECONDS):
-        await complete.wait()
-    error = arrived["error"]
+        await all_open.wait()
+    error = streams["error"]
     try:
         process = await start()
-    except StatusError as failed:
-        await error.write(json.dumps(failed.body()).encode())
-        await session.send_goaway()
+    except StatusError as status_error:
+        await error.write(json.dumps(status_error.body()).encode())
+        await connection.send_goaway()
         return
 
-    async def feed() -> None:
-        while (piece := await arrived["stdin"].read()) is not None:
-            await process.write(piece)
+    async def copy_stdin() -> None:
+        while (chunk := await streams["stdin"].read()) is not None:
+            await process.write(chunk)
         await process.close_input()
 
-    async def sizes() -> None:
-        while (piece := await arrived["resize"].read()) is not None:
-            for line in piece.splitlines():
+    async def copy_resizes() -> None:
+        while (chunk := await streams["resize"].read()) is not None:
+            for line in chunk.splitlines():
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     size = json.loads(line)
                     process.resize(width=int(size["Width"]), height=int(size["Height"]))
 
-    async def copy(name: str) -> None:
-        async for piece in process.output(name):
-            await arrived[name].write(piece)
-        await arrived[name].close()
+    async def copy_output(name: str) -> None:
+        async for chunk in process.output(name):
+            await streams[name].write(chunk)
+        await streams[name].close()
 
-    inputs = {"stdin": feed, "resize": sizes}
-    tasks = [asyncio.create_task(work()) for name, work in inputs.items() if name in arrived]
+    inputs = {"stdin": copy_stdin, "resize": copy_resizes}
+    tasks = [asyncio.create_task(work()) for name, work in inputs.items() if name in streams]
     try:
-        await asyncio.gather(*(copy(name) for name in outputs))
+        await asyncio.gather(*(copy_output(name) for name in outputs))
         await error.write(json.dumps(await exit_result(process)).encode())
         await error.close()
-        # the client closes when it has read the error stream; goodbye lets older ones go too
-        await session.send_goaway()
+        # the client disconnects after it has read the error stream; older clients wait for GOAWAY
+        await connection.send_goaway()
         await asyncio.sleep(0.05)
     finally:
         for task in tasks:

@@ -1,4 +1,4 @@
-"""Takes a connection over from aiohttp: as a WebSocket, or raw after a hand-written 101."""
+"""Upgrades a connection of aiohttp to a WebSocket, or to a raw connection after a 101 response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HIGH_WATER = 1 << 20
 
 
 class WebSocketDuplex:
-    """Binary messages; text ones are taken as bytes too, since Python clients send their stdin so."""
+    """A WebSocket's messages. Text messages count as bytes too, because Python clients send stdin as text."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:
         self._socket = socket
@@ -30,26 +30,26 @@ class WebSocketDuplex:
 
 
 async def upgrade_websocket(incoming: BaseRequest, protocols: tuple[str, ...]) -> web.WebSocketResponse:
-    """Accept the upgrade. An old client that names no protocol gets none."""
+    """Accept a WebSocket upgrade. An old client that offers no protocol gets none."""
     socket = web.WebSocketResponse(protocols=protocols, max_msg_size=0, heartbeat=30.0, compress=False)
     await socket.prepare(incoming)
     return socket
 
 
 class RawDuplex(asyncio.Protocol):
-    """A byte stream where aiohttp's HTTP was a moment ago."""
+    """The byte stream of a connection after the upgrade."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._size = 0
+        self._buffered_bytes = 0
         self._may_write = asyncio.Event()
         self._may_write.set()
 
     def data_received(self, data: bytes) -> None:
-        self._size += len(data)
+        self._buffered_bytes += len(data)
         self._queue.put_nowait(data)
-        if self._size > _HIGH_WATER:
+        if self._buffered_bytes > _HIGH_WATER:
             self._transport.pause_reading()
 
     def eof_received(self) -> bool:
@@ -69,7 +69,7 @@ class RawDuplex(asyncio.Protocol):
     async def send(self, data: bytes) -> None:
         await self._may_write.wait()
         if self._transport.is_closing():
-            raise ConnectionResetError("the client is gone")
+            raise ConnectionResetError("the client has disconnected")
         self._transport.write(data)
 
     def close(self) -> None:
@@ -78,14 +78,14 @@ class RawDuplex(asyncio.Protocol):
     async def receive(self) -> bytes | None:
         data = await self._queue.get()
         if data is not None:
-            self._size -= len(data)
-            if self._size <= _HIGH_WATER and not self._transport.is_closing():
+            self._buffered_bytes -= len(data)
+            if self._buffered_bytes <= _HIGH_WATER and not self._transport.is_closing():
                 self._transport.resume_reading()
         return data
 
 
 class HijackedResponse(web.StreamResponse):
-    """What is left of a request whose connection was taken over: nothing more is written."""
+    """The response of a request whose connection was upgraded: it writes nothing."""
 
     async def prepare(self, request: BaseRequest) -> None:
         self.force_close()
@@ -95,7 +95,7 @@ class HijackedResponse(web.StreamResponse):
 
 
 def upgrade_raw(incoming: BaseRequest, headers: dict[str, str]) -> RawDuplex:
-    """Answer 101 and speak something else from here on."""
+    """Respond with 101 and switch to another protocol."""
     transport = incoming.transport
     assert transport is not None
     lines = ["HTTP/1.1 101 Switching Protocols", *(f"{name}: {value}" for name, value in headers.items())]

@@ -1,4 +1,4 @@
-"""Channel WebSockets, `v4.channel.k8s.io` and `v5.channel.k8s.io`: the first byte of a message names its stream."""
+"""Channel WebSockets (`v4.channel.k8s.io`, `v5.channel.k8s.io`): the first byte of a message is its channel."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BLOCK = 32 * 1024
 async def serve_process(
     duplex: Duplex, process: ContainerProcess, *, outputs: tuple[str, ...], half_close: bool
 ) -> None:
-    """Carry a process's streams until it ends or the client goes. `half_close` is what version 5 adds."""
-    sending = asyncio.Lock()
+    """Copy a process's streams until it exits or the client disconnects. Only version 5 has `half_close`."""
+    send_lock = asyncio.Lock()
 
     async def send(channel: int, data: bytes) -> None:
-        async with sending:
+        async with send_lock:
             await duplex.send(bytes([channel]) + data)
 
     async def copy(stream: str, channel: int) -> None:
@@ -49,12 +49,12 @@ async def serve_process(
 
 
 async def _read_input(duplex: Duplex, process: ContainerProcess, *, half_close: bool) -> None:
-    """Returns when the client is gone."""
+    """Returns when the client disconnects."""
     while (message := await duplex.receive()) is not None:
         if not message:
             continue
         channel, data = message[0], message[1:]
-        # a process may end, or close its input, before the client has noticed
+        # a process may exit, or close its input, before the client notices
         with contextlib.suppress(OSError):
             if channel == STDIN and data:
                 await process.write(data)
@@ -73,31 +73,33 @@ def _resize(process: ContainerProcess, data: bytes) -> None:
 
 
 async def serve_ports(duplex: Duplex, ports: list[int], connect: Callable[[int], Awaitable[Connection]]) -> None:
-    """Port-forward as Python clients do it: channels 2i and 2i+1 are data and error of port i, opened by its number."""
-    sending = asyncio.Lock()
+    """For Python clients: channels 2i and 2i+1 are data and error of port i; both start with its number."""
+    send_lock = asyncio.Lock()
 
     async def send(channel: int, data: bytes) -> None:
-        async with sending:
+        async with send_lock:
             await duplex.send(bytes([channel]) + data)
 
-    links: list[Connection | None] = []
+    connections: list[Connection | None] = []
     tasks: list[asyncio.Task[None]] = []
     for number, port in enumerate(ports):
-        opening = struct.pack("<H", port)
-        await send(2 * number, opening)
-        await send(2 * number + 1, opening)
+        port_bytes = struct.pack("<H", port)
+        await send(2 * number, port_bytes)
+        await send(2 * number + 1, port_bytes)
         try:
-            link: Connection | None = await connect(port)
-        except StatusError as failed:
-            link = None
-            await send(2 * number + 1, failed.message.encode())
-        links.append(link)
-        if link:
-            tasks.append(asyncio.create_task(_copy_port(link[0], lambda data, to=2 * number: send(to, data))))  # type: ignore[misc]
+            connection: Connection | None = await connect(port)
+        except StatusError as error:
+            connection = None
+            await send(2 * number + 1, error.message.encode())
+        connections.append(connection)
+        if connection:
+            tasks.append(asyncio.create_task(_copy_port(connection[0], lambda data, to=2 * number: send(to, data))))  # type: ignore[misc]
     try:
         while (message := await duplex.receive()) is not None:
             target = (
-                links[message[0] // 2] if message and message[0] % 2 == 0 and message[0] // 2 < len(links) else None
+                connections[message[0] // 2]
+                if message and message[0] % 2 == 0 and message[0] // 2 < len(connections)
+                else None
             )
             if target and len(message) > 1:
                 target[1].write(message[1:])
@@ -108,9 +110,9 @@ async def serve_ports(duplex: Duplex, ports: list[int], connect: Callable[[int],
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for opened in links:
-            if opened:
-                opened[1].close()
+        for open_connection in connections:
+            if open_connection:
+                open_connection[1].close()
 
 
 async def _copy_port(reader: asyncio.StreamReader, send: Callable[[bytes], Awaitable[None]]) -> None:

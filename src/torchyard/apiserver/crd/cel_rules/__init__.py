@@ -1,4 +1,11 @@
-"""x-kubernetes-validations: rules in CEL, checked when a definition is written and run when its objects are.
+"""x-kubernetes-validations: CEL rules, compiled when a CRD is written and evaluated when its objects are.
 
-Nothing here is imported before the first definition with a rule is met.
+Import these modules lazily: a server without such rules does not load CEL.
+
+Read in this order:
+
+- `values`: a schema's CEL types, and JSON values converted to them.
+- `compilation`: compiles the rules of a schema.
+- `rule_errors`: the errors of rules in a new or changed CRD.
+- `validation`: evaluates rules on an object or an update.
 """

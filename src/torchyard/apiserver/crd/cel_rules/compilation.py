@@ -1,4 +1,4 @@
-"""The rules of a schema, compiled: once when the definition is checked, once more when its first object comes."""
+"""Compiles the rules of a schema: once to validate the CRD, and once more for its first object."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class CompiledRule:
 
     @property
     def name(self) -> str:
-        """How errors call the rule: its message, or itself."""
+        """The name of the rule in errors: its message, or its text."""
         return self.rule.message.strip() or self.rule.rule.strip()
 
     @property
     def failure(self) -> str:
-        """What is said when it does not hold."""
+        """The message for a violation."""
         return self.rule.message.strip() or f"failed rule: {self.rule.rule.strip()}"
 
 
 def compile_rule(rule: ValidationRule, kind: CelType) -> CompiledRule:
-    """One rule for values of a type. Raises BadRule."""
+    """Compile a rule for values of a type. Raises RuleCompileError."""
     variables = {SELF: kind, OLD_SELF: optional_of(kind) if rule.optional_old_self else kind}
     try:
         program = compile_expression(rule.rule, variables, kubernetes_library())
@@ -67,15 +67,15 @@ def compile_rule(rule: ValidationRule, kind: CelType) -> CompiledRule:
 
 
 class RuleCache:
-    """The compiled rules of each place of a schema, compiled when first asked for."""
+    """The compiled rules of each schema node, compiled on first use."""
 
     def __init__(self) -> None:
         self._rules: dict[tuple[int, bool], tuple[CompiledRule, ...]] = {}
 
-    def of(self, node: SchemaNode, *, is_resource: bool) -> tuple[CompiledRule, ...]:
+    def rules_for(self, node: SchemaNode, *, is_resource: bool) -> tuple[CompiledRule, ...]:
         key = (id(node), is_resource)
-        found = self._rules.get(key)
-        if found is None:
+        rules = self._rules.get(key)
+        if rules is None:
             kind = type_of(node, "self", is_resource=is_resource)
-            found = self._rules[key] = tuple(compile_rule(rule, kind) for rule in node.rules) if kind else ()
-        return found
+            rules = self._rules[key] = tuple(compile_rule(rule, kind) for rule in node.rules) if kind else ()
+        return rules

@@ -1,4 +1,4 @@
-"""Running rules on an object, or on a change of one."""
+"""Evaluates the rules of a version on an object or an update."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torchyard.apiserver.cel.values import NONE, Optional
 from torchyard.apiserver.crd.cel_rules.compilation import OLD_SELF, SELF, CompiledRule, RuleCache
 from torchyard.apiserver.crd.cel_rules.values import Converter
 from torchyard.apiserver.crd.schema.node import SchemaNode
-from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, by_keys, list_key
+from torchyard.apiserver.crd.schema.validation import ABSENT, NO_PATH, items_by_key, list_key
 
-# What all rules may cost on one object: a second of a slow machine at worst.
+# The cost limit of all rules on one object: a second on a slow machine at worst.
 COST_LIMIT = 1_000_000
 MAX_MESSAGE = 5 * 1024
 _BLOCKING = frozenset(
@@ -27,58 +27,67 @@ _NOT_CHECKED = (
 
 
 class RuleValidator:
-    """All rules of a version."""
+    """Evaluates all rules of a version."""
 
     def __init__(self, root: SchemaNode) -> None:
         self._root = root
-        self._book = RuleCache()
+        self._rule_cache = RuleCache()
         self._converter = Converter()
 
-    def validate(self, obj: Any, old: Any, known: list[FieldError]) -> list[FieldError]:
-        """The rules that do not hold. Where the schema's own checks failed so that rules cannot trust types, that."""
-        if any(error.reason in _BLOCKING for error in known):
+    def validate(self, obj: Any, old: Any, schema_errors: list[FieldError]) -> list[FieldError]:
+        """The violated rules. After schema errors that make types unreliable, a single error that says so."""
+        if any(error.reason in _BLOCKING for error in schema_errors):
             return [field_errors.invalid(NO_PATH, None, _NOT_CHECKED)]
-        return self._run(_ValidationPass(self._book, self._converter, lenient=True), obj, "", old, is_resource=True)
+        return self._run(
+            _ValidationPass(self._rule_cache, self._converter, ratcheting=True), obj, "", old, is_resource=True
+        )
 
     def default_errors(self, value: Any, path: str) -> list[FieldError]:
-        """The rules a default breaks, taken as an object that does not change."""
+        """The rules that a default value violates, evaluated as an update without changes."""
         return self._run(
-            _ValidationPass(self._book, self._converter, lenient=False), value, path, value, is_resource=False
+            _ValidationPass(self._rule_cache, self._converter, ratcheting=False), value, path, value, is_resource=False
         )
 
     def _run(self, run: _ValidationPass, value: Any, path: str, old: Any, *, is_resource: bool) -> list[FieldError]:
         try:
             run.check(value, self._root, path, old, None, is_resource=is_resource)
         except CostLimitExceeded:
-            run.found.append(_error(run.at, run.kind, run.stopped))
-        return run.found
+            run.errs.append(_error(run.at, run.kind, run.cost_message))
+        return run.errs
 
 
 class _ValidationPass:
-    """One pass over a value. A lenient one lets pass what an update leaves as it was."""
+    """One pass over a value. With `ratcheting`, an update may keep a value that violates a rule."""
 
-    def __init__(self, book: RuleCache, converter: Converter, *, lenient: bool) -> None:
-        self.found: list[FieldError] = []
-        self.at, self.kind, self.stopped = "", "", ""
-        self._book = book
+    def __init__(self, rule_cache: RuleCache, converter: Converter, *, ratcheting: bool) -> None:
+        self.errs: list[FieldError] = []
+        self.at, self.kind, self.cost_message = "", "", ""
+        self._rule_cache = rule_cache
         self._converter = converter
         self._budget = CostBudget(COST_LIMIT)
-        self._lenient = lenient
+        self._ratcheting = ratcheting
 
     def check(
-        self, value: Any, node: SchemaNode, path: str, old: Any, anchor: tuple[Any, Any] | None, *, is_resource: bool
+        self,
+        value: Any,
+        node: SchemaNode,
+        path: str,
+        old: Any,
+        correlated: tuple[Any, Any] | None,
+        *,
+        is_resource: bool,
     ) -> None:
-        """`anchor` is the nearest value above that can be told from its old self: while it is unchanged, so is this."""
+        """Check a value. `correlated` is the nearest enclosing value that can be matched with its old value."""
         if value is None or not node.rules_below:
             return
         if old is None:
             old = ABSENT
-        if old is not ABSENT and self._lenient:
-            anchor = (value, old)
+        if old is not ABSENT and self._ratcheting:
+            correlated = (value, old)
         if node.rules:
-            self._own(value, node, path, old, anchor, is_resource=is_resource)
+            self._check_own_rules(value, node, path, old, correlated, is_resource=is_resource)
         if isinstance(value, list):
-            self._items(value, node, path, old, anchor)
+            self._check_items(value, node, path, old, correlated)
         elif isinstance(value, dict):
             olds = old if isinstance(old, dict) else {}
             for name, item in value.items():
@@ -87,75 +96,84 @@ class _ValidationPass:
                 if sub is None:
                     sub, at = node.additional, f"{path}[{name}]"
                 if sub is not None:
-                    self.check(item, sub, at, olds.get(name, ABSENT), anchor, is_resource=sub.embedded)
+                    self.check(item, sub, at, olds.get(name, ABSENT), correlated, is_resource=sub.embedded)
 
-    def _items(self, value: list[Any], node: SchemaNode, path: str, old: Any, anchor: tuple[Any, Any] | None) -> None:
+    def _check_items(
+        self, value: list[Any], node: SchemaNode, path: str, old: Any, correlated: tuple[Any, Any] | None
+    ) -> None:
         items = node.items
         if items is None or not items.rules_below:
             return
-        olds = by_keys(old, node) if isinstance(old, list) and node.list_type == "map" else {}
+        olds = items_by_key(old, node) if isinstance(old, list) and node.list_type == "map" else {}
         for index, item in enumerate(value):
-            before = olds.get(list_key(item, node), ABSENT)
-            self.check(item, items, f"{path}[{index}]", before, anchor, is_resource=items.embedded)
+            old_item = olds.get(list_key(item, node), ABSENT)
+            self.check(item, items, f"{path}[{index}]", old_item, correlated, is_resource=items.embedded)
 
-    def _own(
-        self, value: Any, node: SchemaNode, path: str, old: Any, anchor: tuple[Any, Any] | None, *, is_resource: bool
+    def _check_own_rules(
+        self,
+        value: Any,
+        node: SchemaNode,
+        path: str,
+        old: Any,
+        correlated: tuple[Any, Any] | None,
+        *,
+        is_resource: bool,
     ) -> None:
-        rules = self._book.of(node, is_resource=is_resource)
+        rules = self._rule_cache.rules_for(node, is_resource=is_resource)
         try:
-            now = self._converter.convert(value, node)
-            before = ABSENT if old is ABSENT else self._converter.convert(old, node)
+            new_value = self._converter.convert(value, node)
+            old_value = ABSENT if old is ABSENT else self._converter.convert(old, node)
         except EvaluationError as error:
-            self.found += [_error(path, node.type, _failed(str(error), rule)) for rule in rules]
+            self.errs += [_error(path, node.type, _evaluation_failure(str(error), rule)) for rule in rules]
             return
         for rule in rules:
-            if rule.uses_old_self and before is ABSENT and not rule.rule.optional_old_self:
+            if rule.uses_old_self and old_value is ABSENT and not rule.rule.optional_old_self:
                 continue
-            variables = {SELF: now, OLD_SELF: _old_self(before, rule)}
+            variables = {SELF: new_value, OLD_SELF: _old_self(old_value, rule)}
             self.at, self.kind = path, node.type
-            self.stopped = (
+            self.cost_message = (
                 "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call"
                 f" cost exceeds limit for rule: {rule.name}"
             )
             violation = self._result(rule, variables, path, node.type)
             if violation is None:
                 continue
-            # A rule about the change itself is never let pass.
-            if rule.uses_old_self or anchor is None or anchor[0] != anchor[1]:
-                self.found.append(violation)
+            # Ratcheting does not apply to transition rules.
+            if rule.uses_old_self or correlated is None or correlated[0] != correlated[1]:
+                self.errs.append(violation)
 
     def _result(self, rule: CompiledRule, variables: dict[str, Any], path: str, kind: str) -> FieldError | None:
         try:
             if rule.program.evaluate(variables, self._budget) is True:
                 return None
         except EvaluationError as error:
-            return _error(path, kind, _failed(str(error), rule))
+            return _error(path, kind, _evaluation_failure(str(error), rule))
         at = path
         if rule.rule.field_path:
             at = f"{path}.{rule.rule.field_path}" if path else rule.rule.field_path
-        return _for_reason(rule.rule.reason, at, kind, self._message(rule, variables))
+        return _violation(rule.rule.reason, at, kind, self._message(rule, variables))
 
     def _message(self, rule: CompiledRule, variables: dict[str, Any]) -> str:
-        """The rule's own expression, if it comes to a usable sentence."""
+        """The result of messageExpression if it is usable, or the rule's message."""
         if rule.message is None:
             return rule.failure
         try:
-            said = rule.message.evaluate(variables, self._budget)
+            message = rule.message.evaluate(variables, self._budget)
         except EvaluationError:
             return rule.failure
-        said = said.strip() if isinstance(said, str) else ""
-        if not said or "\n" in said or len(said.encode()) > MAX_MESSAGE:
+        message = message.strip() if isinstance(message, str) else ""
+        if not message or "\n" in message or len(message.encode()) > MAX_MESSAGE:
             return rule.failure
-        return said
+        return message
 
 
-def _old_self(before: Any, rule: CompiledRule) -> Any:
+def _old_self(old_value: Any, rule: CompiledRule) -> Any:
     if not rule.rule.optional_old_self:
-        return None if before is ABSENT else before
-    return NONE if before is ABSENT else Optional(before)
+        return None if old_value is ABSENT else old_value
+    return NONE if old_value is ABSENT else Optional(old_value)
 
 
-def _failed(error: str, rule: CompiledRule) -> str:
+def _evaluation_failure(error: str, rule: CompiledRule) -> str:
     if error.startswith("no such overload"):
         return (
             f"'{error}': call arguments did not match a supported operator, function or macro signature for rule:"
@@ -168,7 +186,7 @@ def _error(path: str, kind: str, detail: str) -> FieldError:
     return field_errors.invalid(path or NO_PATH, kind, detail)
 
 
-def _for_reason(reason: str, path: str, kind: str, detail: str) -> FieldError:
+def _violation(reason: str, path: str, kind: str, detail: str) -> FieldError:
     at = path or NO_PATH
     match reason:
         case "FieldValueForbidden":

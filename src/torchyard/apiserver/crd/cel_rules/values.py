@@ -1,4 +1,4 @@
-"""A schema in CEL's terms: the type of each place, and JSON values as values of that type."""
+"""The CEL types of a schema, and the conversion of JSON values to them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _META = ObjectType("metadata", fields={name: ObjectField(STRING, name) for name 
 
 
 def escape_property_name(name: str) -> str | None:
-    """A property's name as an identifier, or None if it cannot be one."""
+    """A property's name as a CEL identifier, or None if it cannot be escaped."""
     if not name or name[0].isdigit():
         return None
     if name in _RESERVED:
@@ -51,7 +51,7 @@ def escape_property_name(name: str) -> str | None:
 
 
 def type_of(node: SchemaNode, name: str, *, is_resource: bool = False) -> CelType | None:
-    """The type rules see at a place; None where the schema says too little, and rules see nothing."""
+    """The CEL type of a node; None if the schema does not specify enough, and rules cannot see the value."""
     if node.int_or_string:
         return DYN
     match node.type:
@@ -71,10 +71,10 @@ def type_of(node: SchemaNode, name: str, *, is_resource: bool = False) -> CelTyp
 def _object_type(node: SchemaNode, name: str, *, is_resource: bool) -> CelType:
     fields: dict[str, ObjectField] = {}
     for key, sub in node.properties.items():
-        known = escape_property_name(key)
+        identifier = escape_property_name(key)
         kind = type_of(sub, f"{name}.{key}", is_resource=sub.embedded)
-        if known is not None and kind is not None:
-            fields[known] = ObjectField(kind, key)
+        if identifier is not None and kind is not None:
+            fields[identifier] = ObjectField(kind, key)
     if is_resource:
         fields |= {"apiVersion": ObjectField(STRING, "apiVersion"), "kind": ObjectField(STRING, "kind")}
         fields["metadata"] = ObjectField(_META, "metadata")
@@ -82,28 +82,28 @@ def _object_type(node: SchemaNode, name: str, *, is_resource: bool) -> CelType:
 
 
 class Converter:
-    """Turns JSON values into CEL's, place by place. Most are the same; then nothing is copied."""
+    """Converts JSON values to CEL values, node by node. Values that need no conversion are not copied."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Convert | None] = {}
+        self._converters: dict[int, Convert | None] = {}
 
-    def of(self, node: SchemaNode) -> Convert | None:
-        """How to convert the values of a place; None if they are what they should be."""
-        if id(node) not in self._known:
-            self._known[id(node)] = self._made(node)
-        return self._known[id(node)]
+    def converter_for(self, node: SchemaNode) -> Convert | None:
+        """The converter for a node's values; None if they need no conversion."""
+        if id(node) not in self._converters:
+            self._converters[id(node)] = self._build(node)
+        return self._converters[id(node)]
 
     def convert(self, value: Any, node: SchemaNode) -> Any:
-        how = self.of(node)
-        return value if how is None or value is None else how(value)
+        converter = self.converter_for(node)
+        return value if converter is None or value is None else converter(value)
 
-    def _made(self, node: SchemaNode) -> Convert | None:
+    def _build(self, node: SchemaNode) -> Convert | None:
         match node.type:
             case "number":
                 return _double
             case "string":
                 format = node.checks.format if node.checks else ""
-                return _from_text(_STRINGS.get(format, str)) if format else None
+                return _string_converter(_STRINGS.get(format, str)) if format else None
             case "array":
                 return self._list(node)
             case "object":
@@ -111,7 +111,7 @@ class Converter:
         return None
 
     def _list(self, node: SchemaNode) -> Convert | None:
-        items = self.of(node.items) if node.items else None
+        items = self.converter_for(node.items) if node.items else None
         wrap: Convert | None = None
         if node.list_type == "set":
             wrap = SetList
@@ -123,43 +123,49 @@ class Converter:
         def convert(value: Any) -> Any:
             if not isinstance(value, list):
                 return value
-            converted = [item if item is None else _or_same(items, item) for item in value]
+            converted = [item if item is None else _convert_or_keep(items, item) for item in value]
             return wrap(converted) if wrap else converted
 
         return convert
 
     def _object(self, node: SchemaNode) -> Convert | None:
-        known = {name: how for name, sub in node.properties.items() if (how := self.of(sub)) is not None}
-        other = self.of(node.additional) if node.additional else None
-        if not known and other is None:
+        converters = {
+            name: converter
+            for name, sub in node.properties.items()
+            if (converter := self.converter_for(sub)) is not None
+        }
+        additional = self.converter_for(node.additional) if node.additional else None
+        if not converters and additional is None:
             return None
 
         def convert(value: Any) -> Any:
             if not isinstance(value, dict):
                 return value
             return {
-                key: item if item is None or (how := known.get(key, other)) is None else _or_same(how, item)
+                key: item
+                if item is None or (converter := converters.get(key, additional)) is None
+                else _convert_or_keep(converter, item)
                 for key, item in value.items()
             }
 
         return convert
 
 
-def _or_same(how: Convert, item: Any) -> Any:
-    """A part that cannot be converted stays what it is: only the rules at its own place are told of it."""
+def _convert_or_keep(converter: Convert, item: Any) -> Any:
+    """Convert an item; one that cannot be converted stays as it is, and only the rules at its own node fail."""
     try:
-        return how(item)
+        return converter(item)
     except EvaluationError:
         return item
 
 
-def _from_text(how: Convert) -> Convert:
-    """Schema validation lets a list pass where a string of some format is wanted; rules do not."""
+def _string_converter(converter: Convert) -> Convert:
+    """Schema validation accepts a list in place of a formatted string; rules do not."""
 
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
             raise EvaluationError("invalid data, expected string, got []interface {}")
-        return how(value)
+        return converter(value)
 
     return convert
 

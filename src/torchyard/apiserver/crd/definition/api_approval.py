@@ -1,4 +1,4 @@
-"""Groups under k8s.io and kubernetes.io belong to a community: definitions there say who approved them."""
+"""CRDs in the protected groups under k8s.io and kubernetes.io need an approval annotation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEE = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def approval_errors(new: Object, old: Object | None) -> list[FieldError]:
-    """The faults of the annotation; what was there before may stay."""
+    """The errors of the annotation; an update may keep an invalid one."""
     if not _is_protected(new):
         return []
     approval = _approval(new)
@@ -28,20 +28,20 @@ def approval_errors(new: Object, old: Object | None) -> list[FieldError]:
         return [field_errors.required(field, f"{_MUST}, {_SEE}")]
     if approval == "invalid":
         detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
-        return [field_errors.invalid(field, _said(new), detail)]
+        return [field_errors.invalid(field, _annotation_value(new), detail)]
     return []
 
 
 def approval_condition(crd: Object) -> tuple[str, str, str, str] | None:
-    """The condition (type, status, reason, message) of a definition in a protected group."""
+    """The condition (type, status, reason, message) of a CRD in a protected group."""
     if not _is_protected(crd):
         return None
-    said = _said(crd)
+    value = _annotation_value(crd)
     match _approval(crd):
         case "approved":
-            return _CONDITION, "True", "ApprovedAnnotation", f"approved in {said}"
+            return _CONDITION, "True", "ApprovedAnnotation", f"approved in {value}"
         case "bypassed":
-            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {field_errors.format_value(said)}"
+            return _CONDITION, "False", "UnapprovedAnnotation", f"not approved: {field_errors.format_value(value)}"
         case "invalid":
             detail = f'{_MUST} with either a URL or a reason starting with "unapproved", {_SEE}'
             return _CONDITION, "False", "InvalidAnnotation", detail
@@ -53,15 +53,15 @@ def _is_protected(crd: Object) -> bool:
     return group.endswith((".k8s.io", ".kubernetes.io"))
 
 
-def _said(crd: Object) -> str:
+def _annotation_value(crd: Object) -> str:
     return str(((crd.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION) or "")
 
 
 def _approval(crd: Object) -> Approval:
-    said = _said(crd)
-    if not said:
+    value = _annotation_value(crd)
+    if not value:
         return "missing"
-    if said.startswith("unapproved"):
+    if value.startswith("unapproved"):
         return "bypassed"
-    scheme, _, host = said.partition("://")
+    scheme, _, host = value.partition("://")
     return "approved" if scheme and host else "invalid"

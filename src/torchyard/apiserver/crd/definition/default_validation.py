@@ -1,4 +1,4 @@
-"""Defaults in a schema must be values that the schema itself would take."""
+"""Defaults in a schema must be valid by that schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchyard.apiserver.crd.schema.validation import NO_PATH, schema_errors
 
 
 def default_errors(schema: Schema, path: str) -> list[FieldError]:
-    """The faults of all defaults of a structural schema."""
+    """The errors of all defaults of a structural schema."""
     return _errors(schema, path, SchemaCompiler())
 
 
@@ -35,17 +35,17 @@ def _value_errors(value: Any, schema: Schema, path: str, compiler: SchemaCompile
     errs: list[FieldError] = []
     if prune_value(copy.deepcopy(value), node) != value:
         errs.append(field_errors.invalid(path, value, "must not have unknown fields"))
-    wrong = embedded_errors(value, node, path)
-    if wrong:
-        return errs + wrong
+    embedded = embedded_errors(value, node, path)
+    if embedded:
+        return errs + embedded
     for error in schema_errors(value, node):
-        # the value is checked by itself, so only the field tells where it stands
+        # the value is validated on its own, so that only the field has the full path
         field = path if error.field in ("", NO_PATH) else f"{path}.{error.field}"
         errs.append(FieldError(error.reason, field, error.message))
     if not errs and node.rules_below:
         from torchyard.apiserver.crd.cel_rules.compilation import RuleCompileError
         from torchyard.apiserver.crd.cel_rules.validation import RuleValidator
 
-        with suppress(RuleCompileError):  # told where the rule stands
+        with suppress(RuleCompileError):  # reported at the rule itself
             errs += RuleValidator(node).default_errors(value, path)
     return errs

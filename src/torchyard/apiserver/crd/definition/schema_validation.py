@@ -1,6 +1,6 @@
-"""What the OpenAPI schema of a definition may say: supported keywords, list and map types, rules.
+"""Validation of a CRD's OpenAPI schema: supported keywords, list and map types, validation rules.
 
-Mirrors the schema checks of apiextensions-apiserver beyond structure, with their words.
+Mirrors the schema checks of apiextensions-apiserver, with its messages. `structural` has those on the structure.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _RULES = "x-kubernetes-validations"
 
 @dataclass(frozen=True, slots=True)
 class _SchemaContext:
-    """Where in a resource a schema stands."""
+    """The position of a schema in the resource."""
 
     in_meta: bool = False
     no_defaults: str = ""  # why defaults are not allowed here
 
 
 def schema_keyword_errors(schema: Schema, path: str) -> list[FieldError]:
-    """The faults of a version's whole schema."""
+    """The errors of a version's whole schema."""
     return _errors(schema, path, _SchemaContext(), is_root=True)
 
 
 def has_unsupported(schema: Any) -> bool:
-    """Whether a keyword is used that no structural schema has: its structure is not looked at then."""
+    """Whether the schema uses a keyword that no structural schema has; its structure is not validated then."""
     if isinstance(schema, list):
         return any(map(has_unsupported, schema))
     if not isinstance(schema, dict):
@@ -47,27 +47,27 @@ def has_unsupported(schema: Any) -> bool:
     return any(map(has_unsupported, (*named.values(), *inner)))
 
 
-def _errors(schema: Schema, path: str, place: _SchemaContext, *, is_root: bool = False) -> list[FieldError]:
-    errs = _keyword_errors(schema, path, place)
-    errs += _additional_errors(schema, path, place)
+def _errors(schema: Schema, path: str, context: _SchemaContext, *, is_root: bool = False) -> list[FieldError]:
+    errs = _keyword_errors(schema, path, context)
+    errs += _additional_errors(schema, path, context)
     for name, sub in (schema.get("properties") or {}).items():
-        below = place
+        below = context
         if name in META_FIELDS and (is_root or schema.get("x-kubernetes-embedded-resource")):
             below = replace(below, in_meta=True)
             if is_root:
                 below = replace(below, no_defaults=f"in top-level {name}")
         errs += _errors(sub, f"{path}.properties[{name}]", below)
     if schema.get("not") is not None:
-        errs += _errors(schema["not"], f"{path}.not", place)
+        errs += _errors(schema["not"], f"{path}.not", context)
     for junctor in ("allOf", "oneOf", "anyOf"):
         for index, sub in enumerate(schema.get(junctor) or ()):
-            errs += _errors(sub, f"{path}.{junctor}[{index}]", place)
+            errs += _errors(sub, f"{path}.{junctor}[{index}]", context)
     items = schema.get("items")
     if isinstance(items, dict):
-        errs += _errors(items, f"{path}.items", place)
+        errs += _errors(items, f"{path}.items", context)
     elif isinstance(items, list):
         for index, sub in enumerate(items):
-            errs += _errors(sub, f"{path}.items[{index}]", place)
+            errs += _errors(sub, f"{path}.items[{index}]", context)
     errs += _map_errors(schema, path)
     errs += _list_errors(schema, path)
     for index, rule in enumerate(schema.get(_RULES) or ()):
@@ -75,13 +75,13 @@ def _errors(schema: Schema, path: str, place: _SchemaContext, *, is_root: bool =
     return errs
 
 
-def _keyword_errors(schema: Schema, path: str, place: _SchemaContext) -> list[FieldError]:
+def _keyword_errors(schema: Schema, path: str, context: _SchemaContext) -> list[FieldError]:
     errs: list[FieldError] = []
     kind = schema.get("type") or ""
     if kind and kind not in TYPES:
         errs.append(field_errors.not_supported(f"{path}.type", kind, TYPES))
-    if schema.get("default") is not None and place.no_defaults:
-        errs.append(field_errors.forbidden(f"{path}.default", f"must not be set {place.no_defaults}"))
+    if schema.get("default") is not None and context.no_defaults:
+        errs.append(field_errors.forbidden(f"{path}.default", f"must not be set {context.no_defaults}"))
     errs += [
         field_errors.forbidden(f"{path}.{name}", f"{name} is not supported")
         for name in _UNSUPPORTED
@@ -92,7 +92,7 @@ def _keyword_errors(schema: Schema, path: str, place: _SchemaContext) -> list[Fi
         errs.append(field_errors.forbidden(f"{path}.type", detail))
     if isinstance(schema.get("items"), list) and schema["items"]:
         errs.append(field_errors.forbidden(f"{path}.items", "items must be a schema object and not an array"))
-    if place.in_meta and schema.get("x-kubernetes-embedded-resource"):
+    if context.in_meta and schema.get("x-kubernetes-embedded-resource"):
         detail = "must not be used inside of resource meta"
         errs.append(field_errors.forbidden(f"{path}.x-kubernetes-embedded-resource", detail))
     if schema.get("uniqueItems"):
@@ -104,7 +104,7 @@ def _keyword_errors(schema: Schema, path: str, place: _SchemaContext) -> list[Fi
     return errs
 
 
-def _additional_errors(schema: Schema, path: str, place: _SchemaContext) -> list[FieldError]:
+def _additional_errors(schema: Schema, path: str, context: _SchemaContext) -> list[FieldError]:
     additional = schema.get("additionalProperties")
     if additional is None:
         return []
@@ -113,9 +113,9 @@ def _additional_errors(schema: Schema, path: str, place: _SchemaContext) -> list
     if schema.get("properties") and additional is not True:
         errs.append(field_errors.forbidden(at, "additionalProperties and properties are mutual exclusive"))
     if isinstance(additional, dict):
-        if place.in_meta:
-            place = replace(place, no_defaults="inside additionalProperties applying to object metadata")
-        errs += _errors(additional, at, place)
+        if context.in_meta:
+            context = replace(context, no_defaults="inside additionalProperties applying to object metadata")
+        errs += _errors(additional, at, context)
     return errs
 
 
@@ -123,17 +123,17 @@ def _map_errors(schema: Schema, path: str) -> list[FieldError]:
     map_type = schema.get("x-kubernetes-map-type")
     if map_type is None:
         return []
-    errs = _needs_type(schema, "object", "x-kubernetes-map-type", path)
+    errs = _require_type(schema, "object", "x-kubernetes-map-type", path)
     if map_type not in ("atomic", "granular"):
         errs.append(field_errors.not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular")))
     return errs
 
 
-def _needs_type(schema: Schema, wanted: str, because: str, path: str) -> list[FieldError]:
+def _require_type(schema: Schema, expected: str, extension: str, path: str) -> list[FieldError]:
     kind = schema.get("type") or ""
-    if kind == wanted:
+    if kind == expected:
         return []
-    detail = f"must be {wanted} if {because} is specified"
+    detail = f"must be {expected} if {extension} is specified"
     at = f"{path}.type"
     return [field_errors.invalid(at, kind, detail) if kind else field_errors.required(at, detail)]
 
@@ -144,9 +144,9 @@ def _list_errors(schema: Schema, path: str) -> list[FieldError]:
     at = f"{path}.x-kubernetes-list-type"
     items = schema.get("items")
     if list_type is not None:
-        wrong = _needs_type(schema, "array", "x-kubernetes-list-type", path)
-        errs += wrong
-        if not wrong and list_type == "set" and isinstance(items, dict):
+        type_errors = _require_type(schema, "array", "x-kubernetes-list-type", path)
+        errs += type_errors
+        if not type_errors and list_type == "set" and isinstance(items, dict):
             errs += _set_item_errors(items, path)
         if list_type not in ("atomic", "set", "map"):
             errs.append(field_errors.not_supported(at, list_type, ("atomic", "set", "map")))
@@ -166,7 +166,7 @@ def _set_item_errors(items: Schema, path: str) -> list[FieldError]:
     if kind == "array" and list_type not in (None, "atomic"):
         return [field_errors.invalid(f"{path}.items.x-kubernetes-list-type", list_type, detail)]
     if kind == "object" and items.get("x-kubernetes-map-type") != "atomic":
-        # upstream tells the list type here, which an object does not have
+        # as upstream: the value is the list type, which an object does not have
         return [field_errors.invalid(f"{path}.items.x-kubernetes-map-type", list_type, detail)]
     return []
 
@@ -220,16 +220,16 @@ def _unique_item_errors(items: Schema, list_type: str, keys: list[str], path: st
 
 
 def _rule_errors(rule: dict[str, Any], schema: Schema, path: str) -> list[FieldError]:
-    """What can be told of a rule without compiling it."""
+    """The errors of a rule that need no compilation."""
     errs: list[FieldError] = []
     text, message = rule.get("rule") or "", rule.get("message") or ""
     if not text.strip():
         errs.append(field_errors.required(f"{path}.rule", "rule is not specified"))
     elif message and not message.strip():
         errs.append(field_errors.invalid(f"{path}.message", message, "must be non-empty if specified"))
-    elif _has_newline(message.strip()):
+    elif _has_line_break(message.strip()):
         errs.append(field_errors.invalid(f"{path}.message", message, "must not contain line breaks"))
-    elif _has_newline(text.strip()) and not message.strip():
+    elif _has_line_break(text.strip()) and not message.strip():
         errs.append(field_errors.required(f"{path}.message", "message must be specified if rule contains line breaks"))
     expression = rule.get("messageExpression") or ""
     if expression and not expression.strip():
@@ -247,7 +247,7 @@ def _field_path_errors(field_path: str, schema: Schema, path: str) -> list[Field
     errs: list[FieldError] = []
     if not field_path.strip():
         errs.append(field_errors.invalid(path, field_path, "must be non-empty if specified"))
-    if _has_newline(field_path):
+    if _has_line_break(field_path):
         errs.append(field_errors.invalid(path, field_path, "must not contain line breaks"))
     try:
         follow(field_path, schema)
@@ -256,5 +256,5 @@ def _field_path_errors(field_path: str, schema: Schema, path: str) -> list[Field
     return errs
 
 
-def _has_newline(text: str) -> bool:
+def _has_line_break(text: str) -> bool:
     return "\n" in text or "\r" in text

@@ -1,7 +1,7 @@
-"""A CustomResourceDefinition as its author sends it: defaults and faults.
+"""Defaults and validation of a CustomResourceDefinition's specification.
 
-Mirrors apiextensions-apiserver's checks. It keeps what all versions have in common once, at the top of the
-specification, and names it there in its messages (`spec.validation`, not `spec.versions[0].schema`): so do we.
+Mirrors apiextensions-apiserver's validation. Its internal type keeps what all versions share at the top of the
+specification, and its messages use those paths (`spec.validation`, not `spec.versions[0].schema`); so do these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torchyard.apiserver.crd.definition.versions import versions_errors
 
 
 def default_definition(crd: Object) -> None:
-    """Fill in the names that follow from others, and the conversion."""
+    """Set the default names and the default conversion."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     if names.get("kind"):
@@ -33,7 +33,7 @@ def default_definition(crd: Object) -> None:
 
 
 def definition_errors(crd: Object) -> list[FieldError]:
-    """The faults of a definition as it is created; metadata is checked by the server, but for the name."""
+    """The errors of a new CRD; the server validates the metadata, except for the name."""
     spec = crd.get("spec") or {}
     errs = _name_errors(crd) + _spec_errors(spec) + _stored_errors(crd)
     errs += approval_errors(crd, None)
@@ -43,7 +43,7 @@ def definition_errors(crd: Object) -> list[FieldError]:
 
 
 def definition_update_errors(new: Object, old: Object) -> list[FieldError]:
-    """The faults of a change of a definition."""
+    """The errors of an update of a CRD."""
     spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
     errs = _spec_errors(spec)
     fixed = [("group",), ("names", "plural")]
@@ -79,7 +79,7 @@ def _no_preserve() -> FieldError:
 
 
 def _stored_errors(crd: Object) -> list[FieldError]:
-    """Versions that objects may still be stored in must stay."""
+    """Stored versions cannot be removed."""
     field = "status.storedVersions"
     stored = (crd.get("status") or {}).get("storedVersions") or []
     versions = (crd.get("spec") or {}).get("versions") or []
@@ -148,8 +148,8 @@ def _names_errors(names: Object, path: str) -> list[FieldError]:
 def _conversion_errors(conversion: Object) -> list[FieldError]:
     strategy = conversion.get("strategy") or "None"
     if strategy == "Webhook":
-        # Torchyard converts by changing the apiVersion only.
-        detail = "conversion webhooks are not served by Torchyard; use strategy None, or a single version"
+        # Torchyard converts objects by changing the apiVersion only.
+        detail = "Torchyard does not support conversion webhooks; use strategy None, or a single version"
         return [field_errors.forbidden("spec.conversion.strategy", detail)]
     if strategy != "None":
         return [field_errors.not_supported("spec.conversion.strategy", strategy, ("None", "Webhook"))]

@@ -1,6 +1,6 @@
-"""The status of a definition: which names it got, whether it is served, which versions objects may be stored in.
+"""The status of a CRD: its accepted names, whether it is established, and its stored versions.
 
-The real server settles this in controllers, moments after the write; here it is settled in the write itself.
+The real server computes this in controllers, moments after the write; here it is part of the write.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.crd.definition.api_approval import approval_condition
 
-# Keeps a definition until its objects are gone.
+# Keeps a CRD until all its objects are deleted.
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _NAMES = ("plural", "singular", "kind", "listKind")
 
 
 def initial_status(crd: Object) -> None:
-    """The status of a new definition, before its names are looked at."""
-    storage = [one["name"] for one in (crd.get("spec") or {}).get("versions") or () if one.get("storage")]
+    """The status of a new CRD, before its names are accepted."""
+    storage = [version["name"] for version in (crd.get("spec") or {}).get("versions") or () if version.get("storage")]
     crd["status"] = {"conditions": [], "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": storage[:1]}
 
 
 def carry_over_status(new: Object, old: Object) -> None:
-    """The status of a changed definition: the old one, and the storage version it has now."""
+    """The status of a changed CRD: the old status, plus the current storage version."""
     status = dict(old.get("status") or {})
     stored = list(status.get("storedVersions") or ())
     for version in (new.get("spec") or {}).get("versions") or ():
@@ -36,13 +36,13 @@ def carry_over_status(new: Object, old: Object) -> None:
 
 
 def accept_names(crd: Object, others: Iterable[Object], now: datetime) -> bool:
-    """Accept the names that no definition of the group has, and establish it; whether the status changed.
+    """Accept the names that no other CRD of the group uses, and establish the CRD; returns whether its status changed.
 
-    To be called when a definition is created or changed, and for those of its group whose names are not accepted
-    when one goes.
+    Call this when a CRD is created or changed. After a CRD was deleted or changed, call it for those of its group whose
+    names are not accepted.
     """
     spec, status = crd["spec"], crd.setdefault("status", {})
-    before = {**status, "conditions": [dict(one) for one in status.get("conditions") or ()]}
+    before = {**status, "conditions": [dict(entry) for entry in status.get("conditions") or ()]}
     accepted, conflict = _accepted(spec, status.get("acceptedNames") or {}, others)
     status["acceptedNames"] = accepted
     if conflict is None:
@@ -50,9 +50,9 @@ def accept_names(crd: Object, others: Iterable[Object], now: datetime) -> bool:
     else:
         set_condition(crd, "NamesAccepted", "False", *conflict, now=now)
     if conflict is None:
-        said = "the initial names have been accepted"
+        message = "the initial names have been accepted"
         if not has_condition(crd, "Established"):
-            set_condition(crd, "Established", "True", "InitialNamesAccepted", said, now=now)
+            set_condition(crd, "Established", "True", "InitialNamesAccepted", message, now=now)
     elif condition(crd, "Established") is None:
         set_condition(crd, "Established", "False", "NotAccepted", "not all names are accepted", now=now)
     approval = approval_condition(crd)
@@ -62,43 +62,43 @@ def accept_names(crd: Object, others: Iterable[Object], now: datetime) -> bool:
 
 
 def _accepted(spec: Object, accepted: Object, others: Iterable[Object]) -> tuple[Object, tuple[str, str] | None]:
-    """The names a definition gets, and the last conflict, if any."""
-    wanted = spec["names"]
-    resources, kinds = _taken(spec["group"], others)
-    for own in (accepted.get("plural"), accepted.get("singular"), *(accepted.get("shortNames") or ())):
-        resources.add(own)
+    """The accepted names, and the last conflict, if any."""
+    requested = spec["names"]
+    resources, kinds = _names_in_use(spec["group"], others)
+    for name in (accepted.get("plural"), accepted.get("singular"), *(accepted.get("shortNames") or ())):
+        resources.add(name)
     kinds.update((accepted.get("kind"), accepted.get("listKind")))
     result = dict(accepted)
     conflict: tuple[str, str] | None = None
     for key in _NAMES:
-        name = wanted.get(key)
+        name = requested.get(key)
         if name != accepted.get(key) and name in (kinds if key in ("kind", "listKind") else resources):
             conflict = f"{key[0].upper()}{key[1:]}Conflict", f"{field_errors.format_value(name)} is already in use"
         else:
             result[key] = name
         if key == "singular":
-            conflict = _accept_short_names(wanted, accepted, resources, result) or conflict
+            conflict = _accept_short_names(requested, accepted, resources, result) or conflict
     result.pop("categories", None)
-    if wanted.get("categories"):
-        result["categories"] = wanted["categories"]
+    if requested.get("categories"):
+        result["categories"] = requested["categories"]
     ordered = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
     return {key: result[key] for key in ordered if key in result}, conflict
 
 
-def _accept_short_names(wanted: Object, accepted: Object, taken: set[Any], result: Object) -> tuple[str, str] | None:
-    names = wanted.get("shortNames") or []
-    own = accepted.get("shortNames") or []
-    clashes = [name for name in names if name not in own and name in taken]
+def _accept_short_names(requested: Object, accepted: Object, taken: set[Any], result: Object) -> tuple[str, str] | None:
+    names = requested.get("shortNames") or []
+    accepted_names = accepted.get("shortNames") or []
+    clashes = [name for name in names if name not in accepted_names and name in taken]
     if clashes:
-        said = [f"{field_errors.format_value(name)} is already in use" for name in clashes]
-        return "ShortNamesConflict", said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+        messages = [f"{field_errors.format_value(name)} is already in use" for name in clashes]
+        return "ShortNamesConflict", messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     result.pop("shortNames", None)
     if names:
         result["shortNames"] = names
     return None
 
 
-def _taken(group: str, others: Iterable[Object]) -> tuple[set[Any], set[Any]]:
+def _names_in_use(group: str, others: Iterable[Object]) -> tuple[set[Any], set[Any]]:
     resources: set[Any] = set()
     kinds: set[Any] = set()
     for other in others:
@@ -111,31 +111,31 @@ def _taken(group: str, others: Iterable[Object]) -> tuple[set[Any], set[Any]]:
 
 
 def mark_terminating(crd: Object, now: datetime) -> None:
-    """Mark a definition on its way out: its objects go first."""
+    """Mark a CRD as terminating; its objects are deleted first."""
     finalizers = crd["metadata"].setdefault("finalizers", [])
     if CLEANUP_FINALIZER not in finalizers:
         finalizers.append(CLEANUP_FINALIZER)
-    said = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    set_condition(crd, "Terminating", "True", "InstanceDeletionPending", said, now=now)
+    message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    set_condition(crd, "Terminating", "True", "InstanceDeletionPending", message, now=now)
 
 
 def finish_termination(crd: Object, now: datetime) -> None:
-    """Its objects are gone: nothing keeps the definition any more."""
+    """Remove the finalizer after all objects are deleted."""
     crd["metadata"]["finalizers"] = [
         name for name in crd["metadata"].get("finalizers") or () if name != CLEANUP_FINALIZER
     ]
-    said = "removed all instances"
-    set_condition(crd, "Terminating", "False", "InstanceDeletionCompleted", said, now=now)
+    message = "removed all instances"
+    set_condition(crd, "Terminating", "False", "InstanceDeletionCompleted", message, now=now)
 
 
 def condition(crd: Object, kind: str) -> Object | None:
     conditions = (crd.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == kind), None)
+    return next((entry for entry in conditions if entry.get("type") == kind), None)
 
 
 def has_condition(crd: Object, kind: str) -> bool:
-    found = condition(crd, kind)
-    return found is not None and found.get("status") == "True"
+    entry = condition(crd, kind)
+    return entry is not None and entry.get("status") == "True"
 
 
 def is_established(crd: Object) -> bool:
@@ -147,14 +147,20 @@ def is_terminating(crd: Object) -> bool:
 
 
 def set_condition(crd: Object, kind: str, value: str, reason: str, message: str, *, now: datetime) -> None:
-    """Set a condition; its time changes with its value only."""
+    """Set a condition; lastTransitionTime changes only with the status."""
     status = crd.setdefault("status", {})
     conditions = status["conditions"] = list(status.get("conditions") or ())
-    fresh = {"type": kind, "status": value, "lastTransitionTime": to_rfc3339(now), "reason": reason, "message": message}
-    for index, one in enumerate(conditions):
-        if one.get("type") == kind:
-            if one.get("status") == value:
-                fresh["lastTransitionTime"] = one.get("lastTransitionTime") or fresh["lastTransitionTime"]
-            conditions[index] = fresh
+    updated = {
+        "type": kind,
+        "status": value,
+        "lastTransitionTime": to_rfc3339(now),
+        "reason": reason,
+        "message": message,
+    }
+    for index, entry in enumerate(conditions):
+        if entry.get("type") == kind:
+            if entry.get("status") == value:
+                updated["lastTransitionTime"] = entry.get("lastTransitionTime") or updated["lastTransitionTime"]
+            conditions[index] = updated
             return
-    conditions.append(fresh)
+    conditions.append(updated)

@@ -1,4 +1,4 @@
-"""CustomResourceDefinition as a kind of the server."""
+"""The strategy of CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchyard.apiserver.crd.definition.status import carry_over_status, initial
 
 
 class DefinitionStrategy(Strategy):
-    """Names are settled by `status.settle_names`, which needs the other definitions: the server calls it."""
+    """Accepting the names (`status.accept_names`) needs the other CRDs; the `CrdController` calls it."""
 
     qualified_finalizers = False
     unconditional_update: ClassVar[bool] = False

@@ -1,7 +1,7 @@
-"""What makes an OpenAPI schema structural: every field has a type, and alternatives only restrict, never shape.
+"""The rules for structural OpenAPI schemas: every field has a type, and alternatives only restrict values.
 
-Mirrors the structural-schema rules of apiextensions-apiserver, with their words. Works on the schema as written, since
-what it refuses may not compile.
+Mirrors apiextensions-apiserver, with its messages. Works on the uncompiled schema, because an invalid one may not
+compile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_TYPE: dict[Level, str] = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
-# What an alternative may not say, with how it must be instead.
+# The keywords that an alternative may not use, and the value they must have.
 _FORBIDDEN = (
     ("type", "empty"),
     ("additionalProperties", "undefined"),
@@ -40,22 +40,22 @@ _FORBIDDEN = (
 
 
 def structural_errors(schema: Schema, path: str) -> list[FieldError]:
-    """Why a schema is not structural; empty when it is."""
-    found = _invariants(schema, "root", path)
-    found += _incomplete_value(schema, schema, path, path)
-    return sorted(found, key=str)
+    """Why a schema is not structural; empty if it is."""
+    errs = _invariants(schema, "root", path)
+    errs += _missing_in_value(schema, schema, path, path)
+    return sorted(errs, key=str)
 
 
 def sub_schemas(schema: Schema, path: str) -> list[tuple[Schema, Level, str]]:
-    """The schemas right below one, outside of alternatives."""
-    found: list[tuple[Schema, Level, str]] = []
+    """The direct subschemas, without alternatives."""
+    result: list[tuple[Schema, Level, str]] = []
     if isinstance(schema.get("items"), dict):
-        found.append((schema["items"], "item", f"{path}.items"))
+        result.append((schema["items"], "item", f"{path}.items"))
     for name, sub in (schema.get("properties") or {}).items():
-        found.append((sub, "field", f"{path}.properties[{name}]"))
+        result.append((sub, "field", f"{path}.properties[{name}]"))
     if isinstance(schema.get("additionalProperties"), dict):
-        found.append((schema["additionalProperties"], "field", f"{path}.additionalProperties"))
-    return found
+        result.append((schema["additionalProperties"], "field", f"{path}.additionalProperties"))
+    return result
 
 
 def _invariants(schema: Schema, level: Level, path: str) -> list[FieldError]:
@@ -116,22 +116,22 @@ def _type_errors(schema: Schema, level: Level, path: str) -> list[FieldError]:
 
 
 def _meta_errors(schema: Schema, level: Level, path: str) -> list[FieldError]:
-    """apiVersion, kind and metadata of a resource are what they are; a schema may restrict the name only."""
+    """A schema cannot change apiVersion, kind and metadata of a resource; it can restrict only the name."""
     errs: list[FieldError] = []
     properties = schema.get("properties") or {}
     if level == "root" or schema.get("x-kubernetes-embedded-resource"):
-        for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        for name, expected in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
             kind = (properties.get(name) or {}).get("type") or ""
-            if name in properties and kind != wanted:
-                errs.append(field_errors.invalid(f"{path}.properties[{name}].type", kind, f"must be {wanted}"))
+            if name in properties and kind != expected:
+                errs.append(field_errors.invalid(f"{path}.properties[{name}].type", kind, f"must be {expected}"))
     metadata = properties.get("metadata")
     if level == "root" and metadata is not None:
-        said = {name for name, value in metadata.items() if value not in (None, "", [], {}, False)} - {
+        specified = {name for name, value in metadata.items() if value not in (None, "", [], {}, False)} - {
             "type",
             "default",
         }
         described = set(metadata.get("properties") or ())
-        if said - {"properties"} or described - {"name", "generateName"}:
+        if specified - {"properties"} or described - {"name", "generateName"}:
             detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
             errs.append(field_errors.forbidden(f"{path}.properties[metadata]", detail))
     return errs
@@ -163,32 +163,36 @@ def _nested(schema: Schema, path: str, *, skip_any: bool) -> list[FieldError]:
         errs += _nested(schema["items"], f"{path}.items", skip_any=False)
     for name, sub in (schema.get("properties") or {}).items():
         errs += _nested(sub, f"{path}.properties[{name}]", skip_any=False)
-    for name, wanted in _FORBIDDEN:
+    for name, required_value in _FORBIDDEN:
         if schema.get(name) not in (None, "", False, []):
-            errs.append(field_errors.forbidden(f"{path}.{name}", f"must be {wanted} to be structural"))
+            errs.append(field_errors.forbidden(f"{path}.{name}", f"must be {required_value} to be structural"))
     if (schema.get("properties") or {}).get("metadata") is not None:
         errs.append(field_errors.forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
     return errs
 
 
-def _incomplete_value(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[FieldError]:
-    """Fields that an alternative speaks of must be specified outside of it as well."""
+def _missing_in_value(schema: Schema, structural: Schema | None, structural_path: str, path: str) -> list[FieldError]:
+    """Fields in an alternative must be specified outside of it as well."""
     errs: list[FieldError] = []
     if schema.get("not") is not None:
-        errs += _incomplete(schema["not"], whole, whole_path, f"{path}.not")
+        errs += _missing_in_schema(schema["not"], structural, structural_path, f"{path}.not")
     for junctor in ("allOf", "anyOf", "oneOf"):
         for index, sub in enumerate(schema.get(junctor) or ()):
-            errs += _incomplete(sub, whole, whole_path, f"{path}.{junctor}[{index}]")
+            errs += _missing_in_schema(sub, structural, structural_path, f"{path}.{junctor}[{index}]")
     return errs
 
 
-def _incomplete(schema: Schema, whole: Schema | None, whole_path: str, path: str) -> list[FieldError]:
-    if whole is None:
-        return [field_errors.required(whole_path, f"because it is defined in {path}")]
-    errs = _incomplete_value(schema, whole, whole_path, path)
+def _missing_in_schema(schema: Schema, structural: Schema | None, structural_path: str, path: str) -> list[FieldError]:
+    if structural is None:
+        return [field_errors.required(structural_path, f"because it is defined in {path}")]
+    errs = _missing_in_value(schema, structural, structural_path, path)
     if isinstance(schema.get("items"), dict):
-        errs += _incomplete(schema["items"], whole.get("items"), f"{whole_path}.items", f"{path}.items")
+        errs += _missing_in_schema(
+            schema["items"], structural.get("items"), f"{structural_path}.items", f"{path}.items"
+        )
     for name, sub in (schema.get("properties") or {}).items():
-        place = (whole.get("properties") or {}).get(name)
-        errs += _incomplete(sub, place, f"{whole_path}.properties[{name}]", f"{path}.properties[{name}]")
+        counterpart = (structural.get("properties") or {}).get(name)
+        errs += _missing_in_schema(
+            sub, counterpart, f"{structural_path}.properties[{name}]", f"{path}.properties[{name}]"
+        )
     return errs

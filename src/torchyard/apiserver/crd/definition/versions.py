@@ -1,6 +1,6 @@
-"""What one version of a definition holds: its schema, subresources, printer columns and selectable fields.
+"""Validation of one version of a CRD: schema, subresources, printer columns and selectable fields.
 
-What all versions have in common is kept, and named in messages, at the top of the specification: `SHARED` says how.
+Messages name what all versions share at the top of the specification; `_SHARED` has the field names there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHARED = {
     "additionalPrinterColumns": "additionalPrinterColumns",
     "selectableFields": "selectableFields",
 }
-# The keywords a root schema may have beside a status subresource, in upstream's order and spelling.
+# The keywords that a root schema may use with a status subresource, in upstream's order and spelling.
 _ROOT_KEYWORDS = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
     "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
@@ -37,7 +37,7 @@ _ALLOWED_AT_ROOT = frozenset(name[0].lower() + name[1:] for name in _ROOT_KEYWOR
 
 
 def versions_errors(versions: list[Object]) -> list[FieldError]:
-    """The faults of spec.versions, and of what it has in common."""
+    """The errors of spec.versions, shared parts included."""
     errs = [
         field_errors.required(f"spec.versions[{index}].schema.openAPIV3Schema")
         for index, version in enumerate(versions)
@@ -70,17 +70,19 @@ def _list_errors(versions: list[Object]) -> list[FieldError]:
     errs: list[FieldError] = []
     names = [version.get("name") for version in versions]
     if len(set(names)) != len(names):
-        errs.append(field_errors.invalid("spec.versions", _shown(versions), "must contain unique version names"))
+        errs.append(
+            field_errors.invalid("spec.versions", _format_versions(versions), "must contain unique version names")
+        )
     if sum(bool(version.get("storage")) for version in versions) != 1:
         detail = "must have exactly one version marked as storage version"
-        errs.append(field_errors.invalid("spec.versions", _shown(versions), detail))
+        errs.append(field_errors.invalid("spec.versions", _format_versions(versions), detail))
     if names and names[0] and (problems := dns1035_problems(names[0])):
         errs.append(field_errors.invalid("spec.version", names[0], ",".join(problems)))
     return errs
 
 
-def _shown(versions: list[Object]) -> list[Object]:
-    """Versions as upstream prints them in a message: its own field names, without what all have in common."""
+def _format_versions(versions: list[Object]) -> list[Object]:
+    """Versions as upstream prints them in a message: with its internal field names, without the shared parts."""
     return [
         {
             "Name": version.get("name") or "",
@@ -131,7 +133,7 @@ def _warning_problems(warning: str, *, deprecated: bool) -> list[str]:
 def _content_errors(
     version: Object, parts: set[str], path: str, places: dict[str, str], *, has_status: bool
 ) -> list[FieldError]:
-    """The faults of some parts of a version; `places` says where messages look for each."""
+    """The errors of some parts of a version; `places` maps each part to its field name in messages."""
     errs: list[FieldError] = []
     schema = _schema(version)
     if "schema" in parts and schema is not None:
@@ -163,15 +165,15 @@ def _schema_errors(schema: Object, path: str, *, has_status: bool) -> list[Field
             errs.append(field_errors.invalid(path, schema, detail))
     if schema.get("nullable"):
         errs.append(field_errors.forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    shape: list[FieldError] = []
+    structure_errors: list[FieldError] = []
     if not has_unsupported(schema):
-        shape = structural_errors(schema, path) or default_errors(schema, path)
-    said = schema_keyword_errors(schema, path)
-    errs += shape + said
-    if not shape and not has_unsupported(schema) and compile_schema(schema).rules_below:
+        structure_errors = structural_errors(schema, path) or default_errors(schema, path)
+    keyword_errors = schema_keyword_errors(schema, path)
+    errs += structure_errors + keyword_errors
+    if not structure_errors and not has_unsupported(schema) and compile_schema(schema).rules_below:
         from torchyard.apiserver.crd.cel_rules.rule_errors import rule_errors
 
-        errs += rule_errors(schema, path, said)
+        errs += rule_errors(schema, path, keyword_errors)
     return errs
 
 
@@ -201,11 +203,11 @@ def _column_errors(column: Object, path: str) -> list[FieldError]:
     errs: list[FieldError] = []
     if not column.get("name"):
         errs.append(field_errors.required(f"{path}.name"))
-    kind, wanted = column.get("type") or "", f"must be one of {','.join(_COLUMN_TYPES)}"
+    kind, expected = column.get("type") or "", f"must be one of {','.join(_COLUMN_TYPES)}"
     if not kind:
-        errs.append(field_errors.required(f"{path}.type", wanted))
+        errs.append(field_errors.required(f"{path}.type", expected))
     elif kind not in _COLUMN_TYPES:
-        errs.append(field_errors.invalid(f"{path}.type", kind, wanted))
+        errs.append(field_errors.invalid(f"{path}.type", kind, expected))
     if column.get("format") and column["format"] not in _COLUMN_FORMATS:
         detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
         errs.append(field_errors.invalid(f"{path}.format", column["format"], detail))
@@ -219,18 +221,18 @@ def _column_errors(column: Object, path: str) -> list[FieldError]:
 
 def _selectable_errors(fields: list[Object], schema: Object, path: str) -> list[FieldError]:
     errs: list[FieldError] = []
-    seen: set[str] = set()
-    for index, one in enumerate(fields):
-        at, json_path = f"{path}[{index}].jsonPath", one.get("jsonPath") or ""
+    field_names: set[str] = set()
+    for index, selectable in enumerate(fields):
+        at, json_path = f"{path}[{index}].jsonPath", selectable.get("jsonPath") or ""
         if not json_path:
             errs.append(field_errors.required(at))
             continue
         try:
-            written, target = follow(json_path, schema, brackets=False)
+            field_name, target = follow(json_path, schema, brackets=False)
         except FieldPathError as error:
             errs.append(field_errors.invalid(at, json_path, f"is an invalid path: {error}"))
             continue
-        if written.partition(".")[0] == "metadata":
+        if field_name.partition(".")[0] == "metadata":
             errs.append(field_errors.invalid(at, json_path, "must not point to fields in metadata"))
         if target.get("type") not in ("string", "boolean", "integer"):
             detail = (
@@ -238,9 +240,9 @@ def _selectable_errors(fields: list[Object], schema: Object, path: str) -> list[
                 " Enum string fields and strings with formats are allowed."
             )
             errs.append(field_errors.invalid(at, json_path, detail))
-        if written in seen:
+        if field_name in field_names:
             errs.append(field_errors.duplicate(at, json_path))
-        seen.add(written)
-    if len(seen) > _MAX_SELECTABLE:
-        errs.append(field_errors.too_many(path, len(seen), _MAX_SELECTABLE))
+        field_names.add(field_name)
+    if len(field_names) > _MAX_SELECTABLE:
+        errs.append(field_errors.too_many(path, len(field_names), _MAX_SELECTABLE))
     return errs

@@ -1,4 +1,4 @@
-"""Filling in a schema's defaults, and treating a null where none is allowed as an absent field."""
+"""Sets a schema's defaults, and treats a null that is not allowed as an absent field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _INNER = frozenset({dict, list})
 
 
 def default(obj: Object, root: SchemaNode, *, skip: frozenset[str] = META_FIELDS) -> None:
-    """Default a whole custom resource in place; its own metadata is not the schema's business."""
+    """Default a whole custom resource in place, except for its metadata."""
     for name, sub in root.defaulted:
         if obj.get(name) is None and not (name in obj and sub.nullable):
             obj[name] = _copy(sub.default)
@@ -23,7 +23,7 @@ def default(obj: Object, root: SchemaNode, *, skip: frozenset[str] = META_FIELDS
 
 
 def default_value(value: Any, node: SchemaNode) -> None:
-    """Default what is inside a value, in place."""
+    """Default the contents of a value in place."""
     if isinstance(value, dict):
         default(value, node, skip=frozenset())
         if node.additional is not None:

@@ -1,4 +1,4 @@
-"""Paths that definitions use to point into their own schema: selectable fields and the fieldPath of rules."""
+"""Field paths in a CRD that refer to its own schema: selectable fields and the fieldPath of rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class FieldPathError(ValueError):
-    """A path that leads nowhere, and why."""
+    """An invalid field path, and why."""
 
 
 def follow(path: str, schema: Schema, *, brackets: bool = True) -> tuple[str, Schema]:
-    """The path as messages write it, and the schema it leads to."""
+    """The path as it appears in messages, and the schema at the path."""
     written = ""
     tokens = iter(_TOKEN.findall(path))
     for mark in tokens:

@@ -28,7 +28,7 @@ _PATTERNS = {
     "uuid5": f"{_HEX}{{8}}-?{_HEX}{{4}}-?5{_HEX}{{3}}-?[89ABab]{_HEX}{{3}}-?{_HEX}{{12}}",
     "mac": f"{_HEX}{{2}}([:-]{_HEX}{{2}}){{5}}(([:-]{_HEX}{{2}}){{2}})?|{_HEX}{{4}}(\\.{_HEX}{{4}}){{2,3}}",
 }
-_WHOLE = {name: re.compile(f"(?:{text})", re.ASCII) for name, text in _PATTERNS.items()}
+_COMPILED_PATTERNS = {name: re.compile(f"(?:{text})", re.ASCII) for name, text in _PATTERNS.items()}
 _WORD = r"[a-zA-Z0-9\p{S}\p{L}]"
 _HOSTNAME = (
     rf"^({_WORD}((-?{_WORD}{{0,62}})?)|({_WORD}(([a-zA-Z0-9-\p{{S}}\p{{L}}]{{0,61}}{_WORD})?)(\.)){{1,}}"
@@ -37,7 +37,7 @@ _HOSTNAME = (
 _DATE_TIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-]\d{2}:?\d{2})", re.ASCII
 )
-_USUAL_MOMENT = len("2006-01-02T15:04:05.000000000+00:00")
+_USUAL_LENGTH = len("2006-01-02T15:04:05.000000000+00:00")
 _GO_DURATION = re.compile(r"[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)")
 _UNITS = (
     r"nanoseconds?|nanos?|nans?|nanos|ns|microseconds?|micros?|us|µs|milliseconds?|millis?|ms|seconds?|secs?|s"
@@ -48,10 +48,10 @@ _ISO_DURATION = re.compile(r"P(?=.)(\d+Y)?(\d+M)?(\d+W)?(\d+D)?(T(?=.)(\d+H)?(\d
 
 
 def valid(name: str, value: str) -> bool:
-    """Whether a string is of a format; an unknown format is nobody's business."""
-    whole = _WHOLE.get(name)
-    if whole is not None:
-        return whole.fullmatch(value) is not None
+    """Whether a string has a format; unknown formats accept every string."""
+    compiled_pattern = _COMPILED_PATTERNS.get(name)
+    if compiled_pattern is not None:
+        return compiled_pattern.fullmatch(value) is not None
     check = _CHECKS.get(name)
     return check is None or check(value)
 
@@ -64,11 +64,11 @@ def _date(value: str) -> bool:
 
 
 def _date_time(value: str) -> bool:
-    return _is_moment(value) if len(value) <= _USUAL_MOMENT else _is_moment.__wrapped__(value)
+    return _is_date_time(value) if len(value) <= _USUAL_LENGTH else _is_date_time.__wrapped__(value)
 
 
-@lru_cache(maxsize=1024)  # whatever happens within a second has the same time
-def _is_moment(value: str) -> bool:
+@lru_cache(maxsize=1024)  # many timestamps within a second are equal
+def _is_date_time(value: str) -> bool:
     match = _DATE_TIME.fullmatch(value)
     return match is not None and _date(match.group(1))
 
@@ -104,7 +104,7 @@ def _email(value: str) -> bool:
 
 def _ip(version: int) -> Callable[[str], bool]:
     def check(value: str) -> bool:
-        # Leading zeros were octal once; the real server still reads them as decimal.
+        # The real server reads leading zeros as decimal.
         text = re.sub(r"(^|\.)0+(?=\d)", r"\1", value) if version == 4 else value
         try:
             return ipaddress.ip_address(text).version == version
@@ -152,5 +152,5 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "isbn13": _isbn13,
     "uri": _uri,
 }
-# Any other format in a schema is documentation: the real server strips it.
-KNOWN = frozenset({*_WHOLE, *_CHECKS, "password"})
+# All other formats are documentation: the real server strips them.
+KNOWN = frozenset({*_COMPILED_PATTERNS, *_CHECKS, "password"})

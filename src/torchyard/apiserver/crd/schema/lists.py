@@ -1,4 +1,4 @@
-"""Lists that promise unique items: x-kubernetes-list-type `set` and `map`."""
+"""Uniqueness of list items: x-kubernetes-list-type `set` and `map`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torchyard.apiserver.crd.schema.node import SchemaNode, hashable_json
 
 
 def duplicate_errors(value: Any, node: SchemaNode, path: str = "") -> list[FieldError]:
-    """The items that repeat an earlier one, each value told once."""
+    """Errors for duplicate items, one per value."""
     if not node.unique_lists_below:
         return []
     errs: list[FieldError] = []
@@ -24,48 +24,48 @@ def duplicate_errors(value: Any, node: SchemaNode, path: str = "") -> list[Field
                 errs += duplicate_errors(sub_value, node.additional, f"{path}[{name}]")
     elif isinstance(value, list):
         if node.list_type == "set":
-            errs += _repeated(value, path)
+            errs += _duplicates(value, path)
         elif node.list_type == "map":
-            errs += _repeated_keys(value, node, path)
+            errs += _duplicate_keys(value, node, path)
         if node.items is not None:
             for index, item in enumerate(value):
                 errs += duplicate_errors(item, node.items, f"{path}[{index}]")
     return errs
 
 
-def has_repeated(value: list[Any], node: SchemaNode) -> bool:
-    """Whether a list that promises unique items has others; what is inside of them aside."""
-    return bool(_repeated(value, "") if node.list_type == "set" else _repeated_keys(value, node, ""))
+def has_duplicates(value: list[Any], node: SchemaNode) -> bool:
+    """Whether a set or map list has duplicate items; nested lists are not checked."""
+    return bool(_duplicates(value, "") if node.list_type == "set" else _duplicate_keys(value, node, ""))
 
 
-def _repeated(value: list[Any], path: str) -> list[FieldError]:
+def _duplicates(value: list[Any], path: str) -> list[FieldError]:
     errs: list[FieldError] = []
-    seen: dict[Hashable, int] = {}
+    counts: dict[Hashable, int] = {}
     for index, item in enumerate(value):
         key = hashable_json(item)
-        times = seen[key] = seen.get(key, 0) + 1
+        times = counts[key] = counts.get(key, 0) + 1
         if times == 2:
             errs.append(field_errors.duplicate(f"{path}[{index}]", _sorted(item)))
     return errs
 
 
-def _repeated_keys(value: list[Any], node: SchemaNode, path: str) -> list[FieldError]:
-    if len(node.list_keys) == 1 and _are_apart(value, node.list_keys[0]):
+def _duplicate_keys(value: list[Any], node: SchemaNode, path: str) -> list[FieldError]:
+    if len(node.list_keys) == 1 and _have_distinct_keys(value, node.list_keys[0]):
         return []
     for index, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             return [field_errors.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
-    return _repeated([{key: item[key] for key in node.list_keys if key in (item or ())} for item in value], path)
+    return _duplicates([{key: item[key] for key in node.list_keys if key in (item or ())} for item in value], path)
 
 
-def _are_apart(value: list[Any], key: str) -> bool:
-    """Whether all items have a text of their own under the key, as nearly all such lists do."""
-    seen: set[str] = set()
+def _have_distinct_keys(value: list[Any], key: str) -> bool:
+    """Whether all items have distinct strings under the key: the common case, checked fast."""
+    texts: set[str] = set()
     for item in value:
         text = item.get(key) if type(item) is dict else None
-        if type(text) is not str or text in seen:
+        if type(text) is not str or text in texts:
             return False
-        seen.add(text)
+        texts.add(text)
     return True
 
 

@@ -1,4 +1,4 @@
-"""Metadata that a schema does not describe: a custom resource's own, and that of resources embedded in it."""
+"""Metadata, which no schema describes: a custom resource's own, and that of its embedded resources."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torchyard.apiserver.crd.schema.node import SchemaNode
 from torchyard.apiserver.crd.schema.resource_type import OBJECT_META
 
 
-class _NotMetadata(Exception):
-    """Metadata that is none, told with its path."""
+class _InvalidMetadata(Exception):
+    """A value that cannot be decoded as ObjectMeta."""
 
 
 def coerce(obj: Object, root: SchemaNode, *, kind: str, version: str) -> list[str]:
-    """Bring all metadata into its one form, in place; the paths of unknown fields dropped from it. Raises a 400."""
+    """Decode all metadata in place; returns the paths of the unknown fields that were dropped. Raises a 400."""
     unknown: list[str] = []
     try:
         if "metadata" in obj:
@@ -29,8 +29,8 @@ def coerce(obj: Object, root: SchemaNode, *, kind: str, version: str) -> list[st
             for name, sub in root.properties.items():
                 if name in obj:
                     _coerce(obj[name], sub, name, unknown)
-    except _NotMetadata as refused:
-        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {refused}') from None
+    except _InvalidMetadata as error:
+        raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {error}') from None
     return unknown
 
 
@@ -42,7 +42,7 @@ def _coerce(value: Any, node: SchemaNode, path: str, unknown: list[str]) -> None
             for name in ("apiVersion", "kind"):
                 if name in value and not isinstance(value[name], str):
                     error = field_errors.invalid(f"{path}.{name}", value[name], "must be a string")
-                    raise _NotMetadata(str(error))
+                    raise _InvalidMetadata(str(error))
             if "metadata" in value:
                 _coerce_metadata(value, path, unknown)
         for name, sub_value in value.items():
@@ -64,22 +64,22 @@ def _coerce_metadata(holder: Object, path: str, unknown: list[str]) -> None:
         return
     try:
         if not isinstance(metadata, dict):
-            said = {"str": "string", "bool": "bool", "list": "array"}.get(type(metadata).__name__, "number")
-            raise DecodeError(f"json: cannot unmarshal {said} into Go value of type v1.ObjectMeta")
-        holder["metadata"], sentences = decode(metadata, definition(OBJECT_META))
-    except DecodeError as refused:
-        error = field_errors.invalid(at, metadata, refused.message)
-        raise _NotMetadata(str(error) if path else refused.message) from None
-    unknown.extend(f"{at}.{_field_of(sentence)}" for sentence in sentences)
+            json_kind = {"str": "string", "bool": "bool", "list": "array"}.get(type(metadata).__name__, "number")
+            raise DecodeError(f"json: cannot unmarshal {json_kind} into Go value of type v1.ObjectMeta")
+        holder["metadata"], warnings = decode(metadata, definition(OBJECT_META))
+    except DecodeError as error:
+        field_error = field_errors.invalid(at, metadata, error.message)
+        raise _InvalidMetadata(str(field_error) if path else error.message) from None
+    unknown.extend(f"{at}.{_field_of(warning)}" for warning in warnings)
 
 
-def _field_of(sentence: str) -> str:
-    named = re.search('"(.*)"', sentence)
-    return named.group(1) if named else sentence
+def _field_of(warning: str) -> str:
+    named = re.search('"(.*)"', warning)
+    return named.group(1) if named else warning
 
 
 def embedded_errors(value: Any, node: SchemaNode, path: str = "") -> list[FieldError]:
-    """The faults of embedded resources: what kind they say they are, and their metadata."""
+    """The errors of embedded resources: apiVersion, kind and metadata."""
     if not node.embedded_below:
         return []
     errs: list[FieldError] = []
@@ -119,7 +119,7 @@ def _resource_errors(resource: Object, path: str) -> list[FieldError]:
 
 def _metadata_errors(metadata: Object, path: str) -> list[FieldError]:
     named = {**metadata, "name": metadata.get("name") or "unnamed"}
-    found = validate_metadata(
+    errs = validate_metadata(
         named, namespaced=bool(metadata.get("namespace")), name_rule="path-segment", built_in=False
     )
-    return [FieldError(error.reason, path + error.field.removeprefix("metadata"), error.message) for error in found]
+    return [FieldError(error.reason, path + error.field.removeprefix("metadata"), error.message) for error in errs]

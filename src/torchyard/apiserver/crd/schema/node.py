@@ -1,7 +1,7 @@
-"""One version's structural OpenAPI v3 schema, compiled into a tree that pruning, defaulting and validation walk.
+"""A structural OpenAPI v3 schema, compiled into a tree for pruning, defaulting and validation.
 
-Equal subtrees of a schema are compiled once and shared: a CRD that embeds a pod template three times costs one.
-Descriptions are left out; whoever shows them to people reads the definition itself.
+Equal subtrees are compiled once and shared: a CRD that embeds a pod template three times compiles it once.
+Descriptions are left out; OpenAPI uses the CRD's own schema.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torchyard.apiserver.crd.schema.field_path import FieldPathError, follow
 
 Schema = dict[str, Any]
 
-# How generators write an int-or-string, which its type says already.
+# The anyOf that generators add to an int-or-string; it adds no restriction.
 INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _RULES = "x-kubernetes-validations"
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
@@ -25,7 +25,7 @@ _LIMITS = ("maximum", "minimum", "maxLength", "minLength", "maxItems", "minItems
 
 @dataclass(slots=True, eq=False)
 class ValidationRule:
-    """One entry of x-kubernetes-validations; the path of its field as messages write it."""
+    """One entry of x-kubernetes-validations; `field_path` is in the form of messages."""
 
     rule: str
     message: str
@@ -37,7 +37,7 @@ class ValidationRule:
 
 @dataclass(slots=True, eq=False)
 class ValueChecks:
-    """The value validations of a node; nothing here changes the shape."""
+    """The value validations of a node; none of them changes the structure."""
 
     enum: list[Any] = field(default_factory=list)
     pattern: str = ""
@@ -62,7 +62,7 @@ class ValueChecks:
 
 @dataclass(slots=True, eq=False)
 class SchemaNode:
-    """What may stand at one place of a custom resource."""
+    """The compiled schema of one field, item or map value."""
 
     types: tuple[str, ...] = ()  # JSON types; ("integer", "string") for int-or-string; empty when unspecified
     properties: dict[str, SchemaNode] = field(default_factory=dict)
@@ -82,13 +82,13 @@ class SchemaNode:
     checks: ValueChecks | None = None
     rules: tuple[ValidationRule, ...] = ()
     defaulted: tuple[tuple[str, SchemaNode], ...] = ()  # the properties that have a default
-    # a Python type whose values need no look, and how many checks they would pass
-    plain: type | None = None
-    plain_passed: int = 0
-    exact: type | None = None  # a Python type that is of the schema's type for sure
-    is_valid: Callable[[Any], bool] | None = None  # compiled by `accept` when it is first asked for
+    # a Python type whose values are always valid, and how many checks they pass
+    plain_type: type | None = None
+    plain_checks: int = 0
+    exact_type: type | None = None  # a Python type whose values always have the schema's type
+    is_valid: Callable[[Any], bool] | None = None  # compiled by `quick_check` on first use
     is_normalized: Callable[[Any], bool] | None = None  # likewise
-    counted: bool = False  # in an alternative: how many checks pass decides which faults are told
+    counted: bool = False  # part of an alternative: the number of passed checks decides which errors are reported
     # whether this node or one below it ...
     defaults_below: bool = False
     unique_lists_below: bool = False
@@ -127,9 +127,9 @@ class SchemaCompiler:
             tuple(tuple(map(id, nodes)) for nodes in junctors.values()),
             hashable_json({name: value for name, value in schema.items() if name not in _NOT_IN_KEY}),
         )
-        known = self._nodes.get(key)
-        if known is not None:
-            return known
+        shared_node = self._nodes.get(key)
+        if shared_node is not None:
+            return shared_node
         node = SchemaNode(
             types=_types(schema),
             properties=properties,
@@ -150,13 +150,16 @@ class SchemaCompiler:
             defaulted=tuple((name, sub) for name, sub in properties.items() if sub.has_default),
             rules=tuple(_rule(rule, schema) for rule in schema.get(_RULES) or ()),
         )
-        node.exact = _EXACT.get(node.type)
-        for one in (*(one for nodes in junctors.values() for one in nodes), *([negated] if negated else ())):
-            _count(one)
+        node.exact_type = _EXACT.get(node.type)
+        for alternative in (
+            *(alternative for nodes in junctors.values() for alternative in nodes),
+            *([negated] if negated else ()),
+        ):
+            _mark_counted(alternative)
         if node.checks is None and not node.int_or_string:
-            node.plain, node.plain_passed = _PLAIN.get(node.type, (None, 0))
-        elif node.int_or_string and schema.get("anyOf") == INT_OR_STRING and not _says_more(schema):
-            node.plain, node.plain_passed = str, 14
+            node.plain_type, node.plain_checks = _PLAIN.get(node.type, (None, 0))
+        elif node.int_or_string and schema.get("anyOf") == INT_OR_STRING and not _has_other_restrictions(schema):
+            node.plain_type, node.plain_checks = str, 14
         below = list(node.children())
         node.defaults_below = node.has_default or any(child.defaults_below for child in below)
         node.unique_lists_below = node.list_type in ("set", "map") or any(child.unique_lists_below for child in below)
@@ -166,20 +169,20 @@ class SchemaCompiler:
         return node
 
 
-# As the validator counts: four for any value, two for its type, one for a string; numbers may need a closer look.
+# The number of checks in the validator: four for any value, two for its type, one for a string.
 _EXACT = {"object": dict, "array": list, "string": str, "boolean": bool}
 _PLAIN: dict[str, tuple[type, int]] = {"string": (str, 7), "boolean": (bool, 6)}
 _LIST_TYPES: dict[str, ListType] = {"set": "set", "map": "map"}
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
-_PROSE = ("description", "title", "example", "externalDocs")
-_NOT_IN_KEY = frozenset(("properties", "additionalProperties", "items", "not", *_JUNCTORS, *_PROSE))
+_DOCUMENTATION = ("description", "title", "example", "externalDocs")
+_NOT_IN_KEY = frozenset(("properties", "additionalProperties", "items", "not", *_JUNCTORS, *_DOCUMENTATION))
 
 
-def _count(node: SchemaNode) -> None:
+def _mark_counted(node: SchemaNode) -> None:
     if not node.counted:
         node.counted = True
         for child in node.children():
-            _count(child)
+            _mark_counted(child)
 
 
 def compile_schema(schema: Schema) -> SchemaNode:
@@ -187,7 +190,7 @@ def compile_schema(schema: Schema) -> SchemaNode:
 
 
 def hashable_json(value: Any) -> Hashable:
-    """A JSON value as something that can be compared and hashed; 1, 1.0 and true stay apart."""
+    """A JSON value as a hashable key; 1, 1.0 and true are different keys."""
     if isinstance(value, dict):
         return tuple(sorted((name, hashable_json(sub)) for name, sub in value.items()))
     if isinstance(value, list):
@@ -195,9 +198,9 @@ def hashable_json(value: Any) -> Hashable:
     return (type(value).__name__, value)
 
 
-def _says_more(schema: Schema) -> bool:
-    """Whether an int-or-string is restricted by anything but its customary anyOf."""
-    return bool(set(schema) - {"x-kubernetes-int-or-string", "anyOf", "default", "nullable", *_PROSE, _RULES})
+def _has_other_restrictions(schema: Schema) -> bool:
+    """Whether an int-or-string has restrictions besides its usual anyOf."""
+    return bool(set(schema) - {"x-kubernetes-int-or-string", "anyOf", "default", "nullable", *_DOCUMENTATION, _RULES})
 
 
 def _types(schema: Schema) -> tuple[str, ...]:
@@ -240,7 +243,7 @@ def _rule(rule: dict[str, Any], schema: Schema) -> ValidationRule:
     try:
         field_path = follow(rule.get("fieldPath") or "", schema)[0]
     except FieldPathError:
-        field_path = ""  # refused when the definition is written
+        field_path = ""  # rejected when the CRD is written
     return ValidationRule(
         rule=rule.get("rule") or "",
         message=rule.get("message") or "",

@@ -1,7 +1,7 @@
-"""Dropping what a schema does not name, and the nulls it does not allow.
+"""Pruning: drops fields that the schema does not specify.
 
-A field a schema does not specify is removed from the object before it is stored, and reported, so that strict
-clients can be told about it.
+An unspecified field is removed before the object is stored. Its path is returned, so that strict field validation
+can report it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torchyard.api.objects import Object
 from torchyard.apiserver.crd.schema.node import META_FIELDS, SchemaNode
 from torchyard.apiserver.crd.schema.value_path import ValuePath, format_path
 
-# Integral floats print as integers in Go, up to the largest integer a float holds exactly.
+# Go prints integral floats as integers, up to the largest integer that a float represents exactly.
 _EXACT = float(2**53)
-# What there is anything to do about.
+# The types of values that pruning can change.
 _INNER = frozenset({dict, list, float})
 
 
 def prune(obj: Object, root: SchemaNode, *, keep: frozenset[str] = META_FIELDS) -> list[str]:
-    """Remove unspecified fields in place; the paths of those removed. `keep` names root fields that are not ours."""
+    """Remove unspecified fields in place; returns their paths. `keep` has the root fields that are never pruned."""
     unknown: list[ValuePath] = []
     for name in list(obj):
         if name in keep:
@@ -34,7 +34,7 @@ def prune(obj: Object, root: SchemaNode, *, keep: frozenset[str] = META_FIELDS) 
 
 
 def prune_value(value: Any, node: SchemaNode) -> Any:
-    """A value without what its schema does not specify; the value itself is changed."""
+    """Prune a value in place and return it."""
     return _pruned(value, node, None, [])
 
 

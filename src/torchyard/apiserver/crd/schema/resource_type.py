@@ -1,4 +1,4 @@
-"""A compiled schema as the `Type` tree that patches, server-side apply and OpenAPI walk for every kind."""
+"""A compiled schema as the `Type` tree that patch, server-side apply and OpenAPI use for every kind."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def resource_type(root: SchemaNode) -> Type:
 
 
 class _TypeBuilder:
-    """One type for each node, however often the node is used."""
+    """Builds one type per node, however often the node is used."""
 
     def __init__(self) -> None:
         self._types: dict[int, Type] = {}
 
     def resource(self, node: SchemaNode) -> Type:
-        """An object with its own apiVersion, kind and metadata, which no schema can change the shape of."""
+        """An object with apiVersion, kind and metadata, whose types a schema cannot change."""
         fields = {"apiVersion": Type("string"), "kind": Type("string"), "metadata": definition(OBJECT_META)}
         for name, sub in node.properties.items():
             if name not in fields:
@@ -37,16 +37,16 @@ class _TypeBuilder:
         )
 
     def type(self, node: SchemaNode) -> Type:
-        known = self._types.get(id(node))
-        if known is None:
-            known = self._types[id(node)] = self._made(node)
-            known.nullable = node.nullable
-            known.default, known.has_default = node.default, node.has_default
-            known.enum = tuple(node.checks.enum) if node.checks else ()
-            known.format = node.checks.format if node.checks else ""
-        return known
+        built = self._types.get(id(node))
+        if built is None:
+            built = self._types[id(node)] = self._build(node)
+            built.nullable = node.nullable
+            built.default, built.has_default = node.default, node.has_default
+            built.enum = tuple(node.checks.enum) if node.checks else ()
+            built.format = node.checks.format if node.checks else ""
+        return built
 
-    def _made(self, node: SchemaNode) -> Type:
+    def _build(self, node: SchemaNode) -> Type:
         if node.embedded:
             return self.resource(node)
         if node.int_or_string:

@@ -1,7 +1,7 @@
-"""Checking values against a compiled schema: types, limits, formats, alternatives.
+"""Validates values against a compiled schema: types, limits, formats, alternatives.
 
-Mirrors kube-openapi's validator as kube-apiserver uses it for custom resources, with its words, its order of checks
-and its choice of which alternative's faults to tell (the one with the most checks passed).
+Mirrors kube-openapi's validator as kube-apiserver uses it for custom resources: its messages, its order of checks,
+and its choice of the alternative whose errors are reported (the one with the most passed checks).
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from torchyard.apiserver.crd.schema.value_path import ValuePath, format_path
 from torchyard.apiserver.golang.regexp import pattern
 from torchyard.apiserver.golang.values import go_number, is_json_integer, json_type
 
-# Stands for the old value where there is none to compare with.
+# The old value where there is none.
 ABSENT: Any = object()
 _EMPTY: dict[str, Any] = {}
 
-# What an alternative's failure is reported at: kube-openapi's error has no path, and the server prints it so.
+# The path of an alternative's error: kube-openapi's error has none, and the server prints it so.
 NO_PATH = "<nil>"
 
 
 def schema_errors(value: Any, node: SchemaNode, *, path: ValuePath = None, old: Any = ABSENT) -> list[FieldError]:
-    """The faults of a value. Where an update keeps what was there before (`old`), its faults are let pass."""
+    """The errors of a value. An update may keep an invalid value that equals the one in `old`."""
     errs: list[FieldError] = []
     _check(value, node, path, errs, old)
     return errs
 
 
 def _check(value: Any, node: SchemaNode, path: ValuePath, errs: list[FieldError], old: Any) -> int:
-    """Append the faults of one value; how many checks passed."""
-    if old is not ABSENT and not node.counted and _is_kept(value, old):
+    """Append the errors of one value; returns the number of passed checks."""
+    if old is not ABSENT and not node.counted and _is_unchanged(value, old):
         return 0
     before = len(errs)
     passed = _check_value(value, node, path, errs, old)
-    if len(errs) > before and old is not ABSENT and _is_kept(value, old):
+    if len(errs) > before and old is not ABSENT and _is_unchanged(value, old):
         del errs[before:]
     return passed
 
 
-def _is_kept(value: Any, old: Any) -> bool:
-    """Whether an update leaves a value as it was. To Python alone, true would be 1."""
+def _is_unchanged(value: Any, old: Any) -> bool:
+    """Whether an update leaves a value unchanged. Unlike in Python, true does not equal 1."""
     if value is old:
         return True
     if value.__class__ is not old.__class__ or value != old:
         return False
     if value.__class__ is dict:
-        return all(_is_kept(one, old[name]) for name, one in value.items())
+        return all(_is_unchanged(item, old[name]) for name, item in value.items())
     if value.__class__ is list:
-        return all(map(_is_kept, value, old))
+        return all(map(_is_unchanged, value, old))
     return True
 
 
@@ -65,8 +65,8 @@ def _check_value(value: Any, node: SchemaNode, path: ValuePath, errs: list[Field
         if checks is not None and checks.enum:
             errs.append(_unsupported(value, checks.enum, path))
         return passed
-    passed = 4  # alternatives, their own result, the enumeration, and the value as a whole
-    if type(value) is node.exact:
+    passed = 4  # alternatives, their combined result, the enumeration, and the value itself
+    if type(value) is node.exact_type:
         passed += 2
     elif node.types or (checks is not None and checks.format):
         passed += 1 + _check_type(value, node, path, errs)
@@ -83,7 +83,7 @@ def _check_value(value: Any, node: SchemaNode, path: ValuePath, errs: list[Field
             check_number(value, checks, path, errs)
     elif isinstance(value, list):
         passed += 2 + _check_list(value, node, path, errs, old)
-    if checks is not None and checks.enum and not any(_same(value, one) for one in checks.enum):
+    if checks is not None and checks.enum and not any(_json_equal(value, allowed) for allowed in checks.enum):
         errs.append(_unsupported(value, checks.enum, path))
     if isinstance(value, dict):
         passed += 1 + _check_object(value, node, path, errs, old)
@@ -91,49 +91,49 @@ def _check_value(value: Any, node: SchemaNode, path: ValuePath, errs: list[Field
 
 
 def _check_type(value: Any, node: SchemaNode, path: ValuePath, errs: list[FieldError]) -> int:
-    actual, wanted = json_type(value), node.types
-    fits = actual in wanted or _fits_number(value, actual, wanted)
-    text = isinstance(value, (str, list))  # upstream's quirk: a list passes where a formatted string is wanted
+    actual, expected = json_type(value), node.types
+    fits = actual in expected or _fits_number(value, actual, expected)
+    text = isinstance(value, (str, list))  # as upstream: a list passes in place of a formatted string
     checked = node.checks.format if node.checks is not None else ""
     if checked:
         if not text and not fits:
             go_format = {"integer": "int64", "number": "float64"}.get(actual, "")
             return _wrong_type(checked, go_format, path, errs)
-        if text and "number" not in wanted and "integer" not in wanted:
+        if text and "number" not in expected and "integer" not in expected:
             return 1
-    return 1 if fits else _wrong_type(",".join(wanted), actual, path, errs)
+    return 1 if fits else _wrong_type(",".join(expected), actual, path, errs)
 
 
-def _fits_number(value: Any, actual: str, wanted: tuple[str, ...]) -> bool:
+def _fits_number(value: Any, actual: str, expected: tuple[str, ...]) -> bool:
     if actual == "integer":
-        return "number" in wanted
-    return actual == "number" and "integer" in wanted and is_json_integer(value)
+        return "number" in expected
+    return actual == "number" and "integer" in expected and is_json_integer(value)
 
 
-def _wrong_type(wanted: str, actual: str, path: ValuePath, errs: list[FieldError]) -> int:
+def _wrong_type(expected: str, actual: str, path: ValuePath, errs: list[FieldError]) -> int:
     at = format_path(path)
     errs.append(
         field_errors.wrong_type(
-            at, actual, f"{at} in body must be of type {wanted}: {field_errors.format_value(actual)}"
+            at, actual, f"{at} in body must be of type {expected}: {field_errors.format_value(actual)}"
         )
     )
     return 0
 
 
 def _unsupported(value: Any, allowed: list[Any], path: ValuePath) -> FieldError:
-    names = [one if isinstance(one, str) else field_errors.format_value(one) for one in allowed]
+    names = [entry if isinstance(entry, str) else field_errors.format_value(entry) for entry in allowed]
     return field_errors.not_supported(format_path(path), value, names)
 
 
-def _same(value: Any, other: Any) -> bool:
-    """Equality of JSON values; numbers by value, but a boolean is not a number."""
+def _json_equal(value: Any, other: Any) -> bool:
+    """Equality of JSON values: numbers by value; a boolean is not a number."""
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other
     return bool(value == other)
 
 
 def check_string(value: str, checks: ValueChecks, path: ValuePath, errs: list[FieldError]) -> None:
-    """Append the faults of a text's length, pattern and format."""
+    """Append the errors of a string's length, pattern and format."""
     if checks.max_length is not None and len(value) > checks.max_length:
         errs.append(field_errors.too_long(format_path(path), checks.max_length))
     elif checks.min_length is not None and len(value) < checks.min_length:
@@ -147,9 +147,9 @@ def check_string(value: str, checks: ValueChecks, path: ValuePath, errs: list[Fi
 
 
 def check_number(value: float, checks: ValueChecks, path: ValuePath, errs: list[FieldError]) -> None:
-    """Append the faults of a number's size."""
+    """Append the errors of a number's limits and multipleOf."""
 
-    # Limits are cut to integers for integer values, as upstream does: a minimum of 0.5 lets 0 pass.
+    # As upstream: limits are truncated to integers for integer values; a minimum of 0.5 allows 0.
     def native(limit: float) -> float:
         return int(limit) if isinstance(value, int) else float(limit)
 
@@ -177,10 +177,10 @@ def _check_list(value: list[Any], node: SchemaNode, path: ValuePath, errs: list[
     passed = 0
     items, checks = node.items, node.checks
     if items is not None:
-        old_items = by_keys(old, node) if isinstance(old, list) and node.list_type == "map" else None
+        old_items = items_by_key(old, node) if isinstance(old, list) and node.list_type == "map" else None
         for index, item in enumerate(value):
-            if type(item) is items.plain:
-                passed += items.plain_passed
+            if type(item) is items.plain_type:
+                passed += items.plain_checks
                 continue
             old_item = ABSENT if old_items is None else old_items.get(list_key(item, node), ABSENT)
             passed += _check(item, items, (path, index), errs, old_item)
@@ -192,8 +192,8 @@ def _check_list(value: list[Any], node: SchemaNode, path: ValuePath, errs: list[
     return passed
 
 
-def by_keys(value: list[Any], node: SchemaNode) -> dict[Hashable, Any]:
-    """The items of a map-like list by their keys; items without all keys, or with the same ones, have no place."""
+def items_by_key(value: list[Any], node: SchemaNode) -> dict[Hashable, Any]:
+    """The items of a map list by their keys; items without all keys are left out, the first duplicate counts."""
     return {key: item for item in reversed(value) if (key := list_key(item, node)) is not None}
 
 
@@ -219,8 +219,8 @@ def _check_object(value: dict[str, Any], node: SchemaNode, path: ValuePath, errs
     for name, sub_value in value.items():
         sub = properties.get(name, additional)
         if sub is not None:
-            if type(sub_value) is sub.plain:
-                passed += sub.plain_passed
+            if type(sub_value) is sub.plain_type:
+                passed += sub.plain_checks
                 continue
             passed += _check(sub_value, sub, (path, name), errs, old_map.get(name, ABSENT))
         elif node.additional_forbidden:
@@ -232,7 +232,7 @@ def _check_object(value: dict[str, Any], node: SchemaNode, path: ValuePath, errs
 
 
 def _check_junctors(value: Any, checks: ValueChecks, path: ValuePath, errs: list[FieldError], old: Any) -> int:
-    """anyOf, oneOf, allOf and not: each is the value's own schema once more, so only what is below can be unchanged."""
+    """anyOf, oneOf, allOf and not. Each applies to the value itself, so only nested values can be unchanged."""
     passed = 0
     if checks.any_of:
         passed += _check_any(value, checks.any_of, path, errs, old)
@@ -246,12 +246,12 @@ def _check_junctors(value: Any, checks: ValueChecks, path: ValuePath, errs: list
             valid += len(errs) == before
         if valid != len(checks.all_of):
             more = "" if valid else ". None validated"
-            errs.append(_junctor(path, f"must validate all the schemas (allOf){more}"))
+            errs.append(_junctor_error(path, f"must validate all the schemas (allOf){more}"))
     if checks.negated is not None:
-        refused: list[FieldError] = []
-        _check_value(value, checks.negated, path, refused, old)
-        if not refused:
-            errs.append(_junctor(path, "must not validate the schema (not)"))
+        negated_errs: list[FieldError] = []
+        _check_value(value, checks.negated, path, negated_errs, old)
+        if not negated_errs:
+            errs.append(_junctor_error(path, "must not validate the schema (not)"))
     return passed
 
 
@@ -264,7 +264,7 @@ def _check_any(value: Any, nodes: tuple[SchemaNode, ...], path: ValuePath, errs:
             return passed
         if passed > best[0]:
             best = passed, own
-    errs.append(_junctor(path, "must validate at least one schema (anyOf)"))
+    errs.append(_junctor_error(path, "must validate at least one schema (anyOf)"))
     errs.extend(best[1])
     return best[0]
 
@@ -282,21 +282,21 @@ def _check_one(value: Any, nodes: tuple[SchemaNode, ...], path: ValuePath, errs:
     if len(valid) == 1:
         return valid[0]
     if valid:
-        errs.append(_one_of(path, f"Found {len(valid)} valid alternatives"))
+        errs.append(_one_of_error(path, f"Found {len(valid)} valid alternatives"))
         return 0
-    errs.append(_one_of(path, "Found none valid"))
+    errs.append(_one_of_error(path, "Found none valid"))
     errs.extend(best[1])
     return best[0]
 
 
-def _one_of(path: ValuePath, counted: str) -> FieldError:
-    return _junctor(path, f"must validate one and only one schema (oneOf). {counted}")
+def _one_of_error(path: ValuePath, counted: str) -> FieldError:
+    return _junctor_error(path, f"must validate one and only one schema (oneOf). {counted}")
 
 
-def _junctor(path: ValuePath, said: str) -> FieldError:
-    return field_errors.invalid(NO_PATH, "", f"{field_errors.format_value(format_path(path))} {said}")
+def _junctor_error(path: ValuePath, message: str) -> FieldError:
+    return field_errors.invalid(NO_PATH, "", f"{field_errors.format_value(format_path(path))} {message}")
 
 
-def invalid(at: str, value: Any, said: str) -> FieldError:
-    shown = go_number(value) if isinstance(value, float) else field_errors.format_value(value)
-    return FieldError("FieldValueInvalid", at, f"Invalid value: {shown}: {at} in body {said}")
+def invalid(at: str, value: Any, message: str) -> FieldError:
+    value_text = go_number(value) if isinstance(value, float) else field_errors.format_value(value)
+    return FieldError("FieldValueInvalid", at, f"Invalid value: {value_text}: {at} in body {message}")

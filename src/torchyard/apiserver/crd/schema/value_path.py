@@ -1,4 +1,4 @@
-"""Where a value stands: (parent, step) pairs, written out only when there is something to tell."""
+"""The path of a value as (parent, step) pairs, formatted only when there is an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ValuePath = tuple[Any, str | int] | None
 
 
 def format_path(path: ValuePath) -> str:
-    """`spec.items[0].name`; the keys of maps are written as fields are."""
+    """The path as `spec.items[0].name`; map keys look like fields."""
     steps: list[str] = []
     while path is not None:
         path, step = path
