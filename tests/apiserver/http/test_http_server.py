@@ -1,4 +1,4 @@
-"""The front's two ways: plain requests are answered without aiohttp, all others by it, and clients cannot tell."""
+"""The HTTP server: plain requests take the fast path, all others go to aiohttp, and clients see no difference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from torchyard.api import errors
 from torchyard.apiserver.access.authentication import User
-from torchyard.apiserver.http.head import BODY_LIMIT, read_head
+from torchyard.apiserver.http.request_head import BODY_LIMIT, parse_request_head
 from torchyard.apiserver.http.server import HttpServer
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
@@ -23,29 +23,29 @@ WITHIN = 30.0
 
 
 class Echo:
-    """A server that answers what it was asked; `/stream` never ends, `/slow` waits to be released."""
+    """A router that echoes requests; `/stream` never ends, `/slow` waits to be released."""
 
     def __init__(self) -> None:
-        self.access_control = SimpleNamespace(authenticate=self._identify)
+        self.access_control = SimpleNamespace(authenticate=self._authenticate)
         self.released = asyncio.Event()
-        self.asked = 0
+        self.requests = 0
         self.streams_ended = 0
 
-    def _identify(self, headers: Mapping[str, str], certificate: bytes | None) -> User:
+    def _authenticate(self, headers: Mapping[str, str], certificate: bytes | None) -> User:
         if headers.get("Authorization") == "Bearer wrong":
             raise errors.unauthorized()
-        return User("somebody")
+        return User("alice")
 
     async def handle(self, request: Request) -> Response:
-        self.asked += 1
+        self.requests += 1
         if request.path == "/stream":
             return Response(body=self._stream(), content_type="text/plain")
         if request.path == "/slow":
             await self.released.wait()
         if request.path == "/none":
             return Response(status=204)
-        said = f"{request.method} {request.path}?{request.query.get('q')} {len(request.body)}"
-        return Response(body=said.encode(), content_type="text/plain", warnings=['a "word"'])
+        text = f"{request.method} {request.path}?{request.query.get('q')} {len(request.body)}"
+        return Response(body=text.encode(), content_type="text/plain", warnings=['a "word"'])
 
     async def _stream(self) -> AsyncGenerator[bytes, None]:
         try:
@@ -58,7 +58,7 @@ class Echo:
 
 
 class Peer:
-    """A client that speaks bytes."""
+    """A client that sends and receives bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -68,7 +68,7 @@ class Peer:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def answer(self, *, bodyless: bool = False) -> tuple[int, dict[str, str], bytes]:
+    async def response(self, *, bodyless: bool = False) -> tuple[int, dict[str, str], bytes]:
         head = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), WITHIN)).decode()
         line, *fields = head.strip().split("\r\n")
         headers = dict(field.split(": ", 1) for field in fields)
@@ -87,21 +87,21 @@ class Peer:
 
 @asynccontextmanager
 async def serving() -> AsyncGenerator[tuple[Echo, HttpServer, int]]:
-    server = Echo()
-    front = HttpServer(cast(Router, server))
-    port = await front.start("127.0.0.1", 0, None)
+    echo = Echo()
+    server = HttpServer(cast(Router, echo))
+    port = await server.start("127.0.0.1", 0, None)
     try:
-        yield server, front, port
+        yield echo, server, port
     finally:
-        await front.stop()
+        await server.stop()
 
 
 @asynccontextmanager
 async def connected() -> AsyncGenerator[tuple[Echo, HttpServer, Peer]]:
-    async with serving() as (server, front, port):
+    async with serving() as (echo, server, port):
         peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
         try:
-            yield server, front, peer
+            yield echo, server, peer
         finally:
             peer.close()
 
@@ -115,7 +115,7 @@ PLAIN = [
     pytest.param(_request("POST /a HTTP/1.1", "content-length: 5", body=b"hello"), b"POST /a? 5", id="body"),
     pytest.param(_request("PUT /a HTTP/1.1", "Connection:  Keep-Alive\t"), b"PUT /a? 0", id="keep-alive"),
 ]
-UNUSUAL = [
+NOT_PLAIN = [
     pytest.param(
         _request("POST /a HTTP/1.1", "Transfer-Encoding: chunked", body=b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
         b"POST /a? 5",
@@ -127,21 +127,21 @@ UNUSUAL = [
 ]
 
 
-@pytest.mark.parametrize(("request_bytes", "body"), [*PLAIN, *UNUSUAL])
-async def test_every_request_is_answered_and_the_connection_stays(request_bytes: bytes, body: bytes) -> None:
+@pytest.mark.parametrize(("request_bytes", "body"), [*PLAIN, *NOT_PLAIN])
+async def test_every_request_gets_a_response_and_the_connection_stays_open(request_bytes: bytes, body: bytes) -> None:
     async with connected() as (_, _, peer):
         for _ in range(2):
             await peer.send(request_bytes)
-            status, headers, got = await peer.answer()
+            status, headers, got = await peer.response()
             assert (status, got) == (200, body)
             assert headers["Warning"] == '299 - "a \\"word\\""'
         await peer.send(_request("GET /last HTTP/1.1"))
-        assert (await peer.answer())[2] == b"GET /last? 0"
+        assert (await peer.response())[2] == b"GET /last? 0"
 
 
-@pytest.mark.parametrize("request_bytes", [one.values[0] for one in UNUSUAL])
-def test_only_plain_requests_take_the_short_way(request_bytes: Any) -> None:
-    assert read_head(request_bytes[: request_bytes.index(b"\r\n\r\n") + 4]) is None
+@pytest.mark.parametrize("request_bytes", [case.values[0] for case in NOT_PLAIN])
+def test_only_plain_requests_take_the_fast_path(request_bytes: Any) -> None:
+    assert parse_request_head(request_bytes[: request_bytes.index(b"\r\n\r\n") + 4]) is None
 
 
 @pytest.mark.parametrize(
@@ -162,108 +162,117 @@ def test_only_plain_requests_take_the_short_way(request_bytes: Any) -> None:
         "GET /a HTTP/1.1\r\nConnection: close\r\nConnection: keep-alive\r\n\r\n",
     ],
 )
-def test_a_doubtful_head_is_left_to_the_full_parser(head: str) -> None:
-    assert read_head(head.encode()) is None
+def test_a_head_that_is_not_plain_is_left_to_aiohttp(head: str) -> None:
+    assert parse_request_head(head.encode()) is None
 
 
-async def test_a_request_may_come_byte_by_byte_and_several_may_come_at_once() -> None:
+@pytest.mark.parametrize("length", ["Content-Length: 5", "content-length: 5", "Content-Length:  5 "])
+def test_the_length_of_a_body_is_read_in_every_spelling(length: str) -> None:
+    for headers in ([length], ["A: b", length], [length, "A: b"]):
+        head = parse_request_head("\r\n".join(["POST /a HTTP/1.1", *headers, "", ""]).encode())
+        assert head is not None
+        assert head.content_length == 5
+        assert head.headers.get("A") == ("b" if "A: b" in headers else None)
+
+
+async def test_a_request_may_arrive_byte_by_byte_and_several_may_arrive_at_once() -> None:
     async with connected() as (_, _, peer):
         for byte in _request("POST /slowly HTTP/1.1", "Content-Length: 3", body=b"abc"):
             await peer.send(bytes([byte]))
-        assert (await peer.answer())[2] == b"POST /slowly? 3"
-        one = _request("POST /a HTTP/1.1", "Content-Length: 1", body=b"x")
-        await peer.send(one + _request("GET /b HTTP/1.1") + one)
-        assert [(await peer.answer())[2] for _ in range(3)] == [b"POST /a? 1", b"GET /b? 0", b"POST /a? 1"]
+        assert (await peer.response())[2] == b"POST /slowly? 3"
+        post = _request("POST /a HTTP/1.1", "Content-Length: 1", body=b"x")
+        await peer.send(post + _request("GET /b HTTP/1.1") + post)
+        assert [(await peer.response())[2] for _ in range(3)] == [b"POST /a? 1", b"GET /b? 0", b"POST /a? 1"]
 
 
-async def test_requests_sent_ahead_wait_for_their_turn_and_none_is_lost() -> None:
-    async with connected() as (server, _, peer):
+async def test_pipelined_requests_are_handled_in_order_and_none_is_lost() -> None:
+    async with connected() as (echo, _, peer):
         await peer.send(_request("GET /slow HTTP/1.1"))
         many = 3000
         sending = asyncio.ensure_future(peer.send(_request("GET /a HTTP/1.1") * many))
-        while server.asked == 0:
+        while echo.requests == 0:
             await asyncio.sleep(0.01)
-        server.released.set()
-        assert (await peer.answer())[2] == b"GET /slow? 0"
+        echo.released.set()
+        assert (await peer.response())[2] == b"GET /slow? 0"
         for _ in range(many):
-            assert (await peer.answer())[0] == 200
+            assert (await peer.response())[0] == 200
         await sending
 
 
-async def test_answers_without_body_and_answers_that_close() -> None:
+async def test_responses_without_body_and_responses_that_close_the_connection() -> None:
     async with connected() as (_, _, peer):
         await peer.send(_request("GET /none HTTP/1.1"))
-        status, headers, _ = await peer.answer()
+        status, headers, _ = await peer.response()
         assert status == 204
         assert "Content-Length" not in headers
         await peer.send(_request("HEAD /a HTTP/1.1"))
-        _, headers, _ = await peer.answer(bodyless=True)
+        _, headers, _ = await peer.response(bodyless=True)
         assert headers["Content-Length"] == "10"
         await peer.send(_request("GET /a HTTP/1.1", "Connection: close"))
-        _, headers, body = await peer.answer()
+        _, headers, body = await peer.response()
         assert (headers["Connection"], body) == ("close", b"GET /a? 0")
         assert await peer.rest() == b""
 
 
-async def test_credentials_that_nobody_knows_are_refused() -> None:
-    async with connected() as (server, _, peer):
+async def test_unknown_credentials_are_rejected() -> None:
+    async with connected() as (echo, _, peer):
         await peer.send(_request("GET /a HTTP/1.1", "Authorization: Bearer wrong"))
-        assert (await peer.answer())[0] == 401
-        assert server.asked == 0
+        assert (await peer.response())[0] == 401
+        assert echo.requests == 0
 
 
 @pytest.mark.parametrize("bad", [b"\x16\x03\x01 hello\r\n\r\n", b"GET /a HTTP/1.1\r\nbad header\r\n\r\n"])
-async def test_what_is_no_http_gets_400(bad: bytes) -> None:
+async def test_malformed_http_gets_400(bad: bytes) -> None:
     async with connected() as (_, _, peer):
         await peer.send(bad)
-        assert (await peer.answer())[0] == 400
+        assert (await peer.response())[0] == 400
 
 
-async def test_a_body_too_large_is_refused_before_it_is_read() -> None:
-    async with connected() as (server, _, peer):
+async def test_a_body_that_is_too_large_is_rejected_before_it_is_read() -> None:
+    async with connected() as (echo, _, peer):
         await peer.send(_request("POST /a HTTP/1.1", f"Content-Length: {BODY_LIMIT + 1}", body=b"{"))
-        assert (await peer.answer())[0] == 413
-        assert server.asked == 0
+        assert (await peer.response())[0] == 413
+        assert echo.requests == 0
 
 
 async def test_a_stream_is_sent_in_chunks_and_ends_with_its_client() -> None:
-    async with connected() as (server, front, peer):
+    async with connected() as (echo, server, peer):
         await peer.send(_request("GET /stream HTTP/1.1"))
-        _, headers, _ = await peer.answer()
+        _, headers, _ = await peer.response()
         assert headers["Transfer-Encoding"] == "chunked"
         assert await peer.until(b"second\r\n") == b"5\r\nfirst\r\n6\r\nsecond\r\n"
         peer.close()
         async with asyncio.timeout(WITHIN):
-            while not server.streams_ended or front.connections:
+            while not echo.streams_ended or server.connections:
                 await asyncio.sleep(0.01)
 
 
-async def test_stopping_ends_streams_and_lets_requests_under_way_finish() -> None:
-    async with serving() as (server, front, port):
+async def test_stopping_ends_streams_and_lets_current_requests_finish() -> None:
+    async with serving() as (echo, server, port):
         streaming, asking = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(2)]
         await streaming.send(_request("GET /stream HTTP/1.1"))
         await streaming.until(b"second\r\n")
         await asking.send(_request("GET /slow HTTP/1.1"))
-        while server.asked < 2:
+        while echo.requests < 2:
             await asyncio.sleep(0.01)
-        stopping = asyncio.ensure_future(front.stop())
+        stopping = asyncio.ensure_future(server.stop())
         await asyncio.sleep(0)
-        server.released.set()
-        assert (await asking.answer())[2] == b"GET /slow? 0"
+        echo.released.set()
+        assert (await asking.response())[2] == b"GET /slow? 0"
         await stopping
-        assert server.streams_ended == 1
+        assert echo.streams_ended == 1
         assert await asking.rest() == b""
         asking.close()
         streaming.close()
 
 
-async def test_a_connection_is_dropped_when_the_full_parser_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_is_dropped_when_aiohttp_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr("torchyard.apiserver.http.server.importlib.import_module", broken)
-    async with connected() as (server, _, peer):
+    async with connected() as (echo, _, peer):
         await peer.send(_request("GET /a HTTP/1.0"))
         with contextlib.suppress(ConnectionResetError):
             assert await peer.rest() == b""
-        assert server.asked == 0
+        assert echo.requests == 0

@@ -1,4 +1,4 @@
-"""The outbox: everything is sent, in order, at the end of the turn or when there is much of it."""
+"""The write buffer sends everything in order, at the end of the loop iteration or once it is full."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import cast
 from torchyard.apiserver.http.write_buffer import WriteBuffer
 
 
-class Written:
-    """A transport that notes what is written to it."""
+class FakeTransport:
+    """A transport that records what is written to it."""
 
     def __init__(self) -> None:
         self.data: list[bytes] = []
@@ -18,35 +18,35 @@ class Written:
         self.data.append(data)
 
 
-def as_transport(written: Written) -> asyncio.Transport:
-    return cast(asyncio.Transport, written)
+def as_transport(transport: FakeTransport) -> asyncio.Transport:
+    return cast(asyncio.Transport, transport)
 
 
-async def test_what_is_said_in_one_turn_leaves_at_its_end_in_order() -> None:
-    outbox, one, other = WriteBuffer(), Written(), Written()
+async def test_writes_of_one_loop_iteration_are_sent_at_its_end_in_order() -> None:
+    buffer, first, second = WriteBuffer(), FakeTransport(), FakeTransport()
     for word in (b"a", b"b"):
-        outbox.send(as_transport(one), word)
-        outbox.send(as_transport(other), word * 2)
-    assert (one.data, other.data) == ([], [])
+        buffer.send(as_transport(first), word)
+        buffer.send(as_transport(second), word * 2)
+    assert (first.data, second.data) == ([], [])
     await asyncio.sleep(0)
-    assert (one.data, other.data) == ([b"a", b"b"], [b"aa", b"bb"])
-    outbox.send(as_transport(one), b"c")
+    assert (first.data, second.data) == ([b"a", b"b"], [b"aa", b"bb"])
+    buffer.send(as_transport(first), b"c")
     await asyncio.sleep(0)
-    assert one.data == [b"a", b"b", b"c"]
+    assert first.data == [b"a", b"b", b"c"]
 
 
-async def test_much_leaves_at_once() -> None:
-    outbox, one = WriteBuffer(), Written()
-    outbox.send(as_transport(one), b"head")
-    outbox.send(as_transport(one), b"x" * (1 << 20))
-    assert [len(data) for data in one.data] == [4, 1 << 20]
+async def test_a_large_write_is_sent_at_once() -> None:
+    buffer, first = WriteBuffer(), FakeTransport()
+    buffer.send(as_transport(first), b"head")
+    buffer.send(as_transport(first), b"x" * (1 << 20))
+    assert [len(data) for data in first.data] == [4, 1 << 20]
     await asyncio.sleep(0)
-    assert len(one.data) == 2
+    assert len(first.data) == 2
 
 
-async def test_emptied_by_hand_it_sends_nothing_twice() -> None:
-    outbox, one = WriteBuffer(), Written()
-    outbox.send(as_transport(one), b"last")
-    outbox.empty()
+async def test_an_explicit_flush_sends_nothing_twice() -> None:
+    buffer, first = WriteBuffer(), FakeTransport()
+    buffer.send(as_transport(first), b"last")
+    buffer.flush()
     await asyncio.sleep(0)
-    assert one.data == [b"last"]
+    assert first.data == [b"last"]

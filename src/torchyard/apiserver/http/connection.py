@@ -1,7 +1,7 @@
-"""One connection: plain requests are read, handed to the server and answered here, one after the other.
+"""One connection of the fast path: reads plain requests, passes them to the router and writes the responses in order.
 
-Anything else about HTTP (bodies in pieces, upgrades, old versions, what is malformed) goes to aiohttp with all its
-bytes: it knows the whole protocol, and costs several times what a plain GET does.
+Any other request (a chunked body, an upgrade, an old version, malformed HTTP) goes to aiohttp with all its bytes:
+aiohttp knows the whole protocol, at several times the cost of a plain GET.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Protocol, cast
 
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.tls import peer_certificate
-from torchyard.apiserver.http.head import Head, answer_head, length_line, read_head
+from torchyard.apiserver.http.request_head import RequestHead, parse_request_head
+from torchyard.apiserver.http.response_head import content_length_lines, format_response_head
 from torchyard.apiserver.http.write_buffer import WriteBuffer
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
@@ -23,41 +24,42 @@ from torchyard.apiserver.routing.router import Router
 
 log = logging.getLogger(__name__)
 
-LARGEST_HEAD = 1 << 16
-# How much may be sent ahead while a request is being answered.
-_AHEAD = 1 << 16
+MAX_HEAD_BYTES = 1 << 16
+# How much a client may send ahead while a request is being handled.
+_MAX_AHEAD_BYTES = 1 << 16
 # A body up to this size is copied behind its head, so that both leave in one write.
-_ONE_WRITE = 1 << 16
+_SINGLE_WRITE_BYTES = 1 << 16
 
 
-class Owner(Protocol):
-    """Who keeps the connections."""
+class ConnectionOwner(Protocol):
+    """The server of the connections."""
 
-    server: Router
+    router: Router
     connections: set[Connection]
-    outbox: WriteBuffer
+    write_buffer: WriteBuffer
 
-    async def hand_over(self, connection: Connection) -> None: ...
+    async def fall_back(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport
         self.buffer = bytearray()
-        self.task: asyncio.Task[None] | None = None  # the request being answered
+        self.task: asyncio.Task[None] | None = None  # handles the current request
         self.idle_since = self._loop.time()
         self._certificate: bytes | None = None
-        self._head: tuple[Head, int] | None = None  # of a request whose body is still coming, and where that begins
+        # Of a request whose body is incomplete: its head, and where the body starts in the buffer.
+        self._head: tuple[RequestHead, int] | None = None
         self._is_streaming = False
-        self._is_full = False  # more was sent ahead than is read
-        self._may_write: asyncio.Future[None] | None = None  # while the client is slower than we
+        self._is_reading_paused = False  # the client sent too far ahead
+        self._may_write: asyncio.Future[None] | None = None  # while the client reads slower than the server writes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._certificate = peer_certificate(transport.get_extra_info("ssl_object"))
-        # A client that vanished without a word is found out by the kernel.
+        # The kernel detects clients that vanished without closing.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._owner.connections.add(self)
 
@@ -78,114 +80,114 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.buffer += data
         if self.task is None:
-            self._begin()
-        elif len(self.buffer) > _AHEAD and not self._is_full:
-            self._is_full = True
+            self._start_request()
+        elif len(self.buffer) > _MAX_AHEAD_BYTES and not self._is_reading_paused:
+            self._is_reading_paused = True
             self.transport.pause_reading()
 
-    def end(self) -> None:
-        """Stop a stream, and close once the request under way is answered."""
+    def shut_down(self) -> None:
+        """Stop a stream; close the connection once the current request has its response."""
         if self.task is None:
             self._close()
         elif self._is_streaming:
             self.task.cancel()
 
     def _close(self) -> None:
-        self._owner.outbox.empty()
+        self._owner.write_buffer.flush()
         self.transport.close()
 
-    def _begin(self) -> None:
-        """Answer the next request if all of it is here."""
+    def _start_request(self) -> None:
+        """Handle the next request if it is complete."""
         if self._head is None:
             end = self.buffer.find(b"\r\n\r\n") + 4
             if end < 4:
-                if len(self.buffer) > LARGEST_HEAD:
-                    self._hand_over()
+                if len(self.buffer) > MAX_HEAD_BYTES:
+                    self._fall_back()
                 return
-            head = read_head(bytes(self.buffer[:end]))
+            head = parse_request_head(bytes(self.buffer[:end]))
             if head is None:
-                self._hand_over()
+                self._fall_back()
                 return
             self._head = head, end
         head, start = self._head
-        end = start + head.fields.length
+        end = start + head.content_length
         if len(self.buffer) < end:
             return
         body = bytes(self.buffer[start:end])
         del self.buffer[:end]
         self._head = None
-        self.task = self._loop.create_task(self._answer(head, body))
+        self.task = self._loop.create_task(self._handle(head, body))
 
-    def _hand_over(self) -> None:
+    def _fall_back(self) -> None:
         self.transport.pause_reading()
-        self.task = self._loop.create_task(self._owner.hand_over(self))
+        self.task = self._loop.create_task(self._owner.fall_back(self))
 
-    async def _answer(self, head: Head, body: bytes) -> None:
-        stays = head.fields.stays
+    async def _handle(self, head: RequestHead, body: bytes) -> None:
+        keep_alive = head.keep_alive
         try:
             response = await self._response(head, body)
             if isinstance(response.body, bytes):
                 await self._write(head, response, response.body)
             else:
-                await self._stream(response, response.body, stays=stays)
+                await self._stream(response, response.body, keep_alive=keep_alive)
             if self._may_write is not None:
                 await self._may_write
         except asyncio.CancelledError:  # the server stops, or the client of a stream is gone
-            stays = False
+            keep_alive = False
         except Exception:
-            log.exception("%s %s could not be answered", head.method, head.target)
-            stays = False
+            log.exception("response failed: method=%s target=%s", head.method, head.target)
+            keep_alive = False
         self.task = None
         self.idle_since = self._loop.time()
-        if not stays:
+        if not keep_alive:
             self._close()
         elif not self.transport.is_closing():
-            if self._is_full:
-                self._is_full = False
+            if self._is_reading_paused:
+                self._is_reading_paused = False
                 self.transport.resume_reading()
             if self.buffer:
-                self._begin()
+                self._start_request()
 
-    async def _response(self, head: Head, body: bytes) -> Response:
-        server, headers = self._owner.server, head.fields.headers
+    async def _response(self, head: RequestHead, body: bytes) -> Response:
+        router, headers = self._owner.router, head.headers
         path, _, query = head.target.partition("?")
         try:
-            user = server.access_control.authenticate(headers, self._certificate)
+            user = router.access_control.authenticate(headers, self._certificate)
         except StatusError as error:
             return error_response(error)
-        return await server.handle(Request(head.method, path, Query(query), headers, body, user))
+        return await router.handle(Request(head.method, path, Query(query), headers, body, user))
 
-    async def _write(self, head: Head, response: Response, body: bytes) -> None:
-        lines = length_line(response, len(body))
-        start = (
-            answer_head(response, *lines) if head.fields.stays else answer_head(response, *lines, "Connection: close")
-        )
+    async def _write(self, head: RequestHead, response: Response, body: bytes) -> None:
+        lines = content_length_lines(response, len(body))
+        if not head.keep_alive:
+            lines = (*lines, "Connection: close")
+        start = format_response_head(response, *lines)
         if head.method == "HEAD":
             body = b""
-        if len(body) <= _ONE_WRITE:
-            self._owner.outbox.send(self.transport, start + body)
+        if len(body) <= _SINGLE_WRITE_BYTES:
+            self._owner.write_buffer.send(self.transport, start + body)
             return
-        self._owner.outbox.empty()
+        self._owner.write_buffer.flush()
         self.transport.write(start)
-        # In pieces, each when the client has taken the one before: TLS would hold a second copy of all that is written.
+        # In chunks, each after the client has read the one before: TLS would hold a second copy of all that is written.
         view = memoryview(body)
-        for at in range(0, len(body), _ONE_WRITE):
+        for at in range(0, len(body), _SINGLE_WRITE_BYTES):
             if self._may_write is not None:
                 await self._may_write
             if self.transport.is_closing():
                 return
-            self.transport.write(view[at : at + _ONE_WRITE])
+            self.transport.write(view[at : at + _SINGLE_WRITE_BYTES])
 
-    async def _stream(self, response: Response, body: AsyncGenerator[bytes, None], *, stays: bool) -> None:
-        """Write pieces as they come until the stream or the client ends."""
+    async def _stream(self, response: Response, body: AsyncGenerator[bytes, None], *, keep_alive: bool) -> None:
+        """Write chunks as they come until the stream or the client ends."""
         self._is_streaming = True
-        send, transport = self._owner.outbox.send, self.transport
-        async with contextlib.aclosing(body) as pieces:
-            connection = () if stays else ("Connection: close",)
-            send(transport, answer_head(response, "Transfer-Encoding: chunked", *connection))
-            async for piece in pieces:
-                if piece:
-                    send(transport, b"%x\r\n%b\r\n" % (len(piece), piece))
+        send, transport = self._owner.write_buffer.send, self.transport
+        async with contextlib.aclosing(body) as chunks:
+            lines = () if keep_alive else ("Connection: close",)
+            send(transport, format_response_head(response, "Transfer-Encoding: chunked", *lines))
+            async for chunk in chunks:
+                if chunk:
+                    send(transport, b"%x\r\n%b\r\n" % (len(chunk), chunk))
                 if self._may_write is not None:
                     await self._may_write
             send(transport, b"0\r\n\r\n")

@@ -1,6 +1,6 @@
-"""aiohttp in front of the server, for requests that are not plain: upgrades, bodies in pieces, old and bad HTTP.
+"""aiohttp, for requests that are not plain: upgrades, chunked bodies, old versions, malformed HTTP.
 
-Knows TLS, bodies, streams and nothing of resources. Loaded only when such a request comes.
+Loaded by the first such request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from multidict import CIMultiDict
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.apiserver.access.tls import peer_certificate
-from torchyard.apiserver.http.head import BODY_LIMIT, answer_fields, answer_head, length_line
+from torchyard.apiserver.http.request_head import BODY_LIMIT
+from torchyard.apiserver.http.response_head import content_length_lines, format_response_head, response_headers
 from torchyard.apiserver.request.request import Query, Request
 from torchyard.apiserver.request.response import Response, error_response
 from torchyard.apiserver.routing.router import Router
@@ -26,8 +27,8 @@ from torchyard.apiserver.routing.router import Router
 log = logging.getLogger(__name__)
 
 
-class _InOneLine(logging.Filter):
-    """What is no HTTP at all is the client's fault: it is told in one line, without where we noticed."""
+class _WithoutTraceback(logging.Filter):
+    """Malformed HTTP is the client's error: it is logged in one line, as a warning."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -37,21 +38,21 @@ class _InOneLine(logging.Filter):
         return True
 
 
-log.addFilter(_InOneLine())
+log.addFilter(_WithoutTraceback())
 
 
 class FallbackHandler:
-    """Takes over connections, finds out who asks, hands requests to the server and writes what it answers."""
+    """Takes connections over, authenticates their requests, passes them to the router and writes the responses."""
 
-    def __init__(self, server: Router) -> None:
-        self._server = server
-        self._access_control = server.access_control
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._access_control = router.access_control
         self._protocols = web.Server(
-            self._answer, access_log=None, keepalive_timeout=3600, logger=log, max_line_size=65536, max_field_size=65536
+            self._handle, access_log=None, keepalive_timeout=3600, logger=log, max_line_size=65536, max_field_size=65536
         )
 
     def take(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Go on with a connection whose next bytes are `data`."""
+        """Continue a connection whose next bytes are `data`."""
         protocol = self._protocols()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -61,7 +62,7 @@ class FallbackHandler:
     async def stop(self, seconds: float) -> None:
         await self._protocols.shutdown(seconds)
 
-    async def _answer(self, incoming: BaseRequest) -> web.StreamResponse:
+    async def _handle(self, incoming: BaseRequest) -> web.StreamResponse:
         path, _, query = incoming.raw_path.partition("?")
         try:
             user = self._access_control.authenticate(incoming.headers, _certificate(incoming))
@@ -77,7 +78,7 @@ class FallbackHandler:
             user=user,
             incoming=incoming,
         )
-        response = await self._server.handle(request)
+        response = await self._router.handle(request)
         if isinstance(response.upgraded, web.StreamResponse):
             return response.upgraded
         if isinstance(response.body, bytes):
@@ -91,7 +92,7 @@ def _certificate(incoming: BaseRequest) -> bytes | None:
 
 
 async def _body(incoming: BaseRequest) -> bytes:
-    """The whole body, or 413 as soon as it is known to be too large: it is never held."""
+    """The whole body; 413 as soon as it is known to be too large, so that no such body is held in memory."""
     if (incoming.content_length or 0) > BODY_LIMIT:
         raise errors.too_large(BODY_LIMIT)
     parts: list[bytes] = []
@@ -104,16 +105,16 @@ async def _body(incoming: BaseRequest) -> bytes:
     return b"".join(parts)
 
 
-class Written(web.StreamResponse):
-    """What aiohttp is told of an answer that was written already: whether the connection stays open."""
+class WrittenResponse(web.StreamResponse):
+    """Stands for a response that was written already: aiohttp only learns whether the connection stays open."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         super().__init__()
-        self._stays = keep_alive
+        self._is_kept_alive = keep_alive
 
     @property
     def keep_alive(self) -> bool:
-        return self._stays
+        return self._is_kept_alive
 
     async def prepare(self, request: BaseRequest) -> None:
         return None
@@ -122,42 +123,42 @@ class Written(web.StreamResponse):
         return None
 
 
-_OPEN, _CLOSED = Written(keep_alive=True), Written(keep_alive=False)
+_KEEP_ALIVE, _CLOSE = WrittenResponse(keep_alive=True), WrittenResponse(keep_alive=False)
 
 
-async def _write(incoming: BaseRequest, response: Response) -> Written:
-    """Write an answer that is whole."""
+async def _write(incoming: BaseRequest, response: Response) -> WrittenResponse:
+    """Write a response that is not a stream."""
     body = response.body
     assert isinstance(body, bytes)
-    stays = incoming.keep_alive and response.status != 413  # of a body too large, the rest is not read
-    head = _head(incoming, response, len(body), stays=stays)
+    keep_alive = incoming.keep_alive and response.status != 413  # the rest of a body that is too large is not read
+    head = _head(incoming, response, len(body), keep_alive=keep_alive)
     if incoming.method == "HEAD":
         body = b""
     try:
         await incoming.writer.write(head)
         await incoming.writer.write(body)
     except ConnectionResetError:
-        return _CLOSED
-    return _OPEN if stays else _CLOSED
+        return _CLOSE
+    return _KEEP_ALIVE if keep_alive else _CLOSE
 
 
-def _head(incoming: BaseRequest, response: Response, size: int, *, stays: bool) -> bytes:
-    lines = length_line(response, size)
-    if not stays:
-        return answer_head(response, *lines, "Connection: close")
+def _head(incoming: BaseRequest, response: Response, size: int, *, keep_alive: bool) -> bytes:
+    lines = content_length_lines(response, size)
+    if not keep_alive:
+        return format_response_head(response, *lines, "Connection: close")
     if incoming.version < HttpVersion11:
-        return answer_head(response, *lines, "Connection: keep-alive")
-    return answer_head(response, *lines)
+        return format_response_head(response, *lines, "Connection: keep-alive")
+    return format_response_head(response, *lines)
 
 
 async def _stream(incoming: BaseRequest, response: Response, body: AsyncGenerator[bytes, None]) -> web.StreamResponse:
-    """Write pieces as they come until the stream or the client ends."""
-    made = web.StreamResponse(status=response.status, headers=CIMultiDict(answer_fields(response)))
-    made.enable_chunked_encoding()
-    async with contextlib.aclosing(body) as pieces:
+    """Write chunks as they come until the stream or the client ends."""
+    streamed = web.StreamResponse(status=response.status, headers=CIMultiDict(response_headers(response)))
+    streamed.enable_chunked_encoding()
+    async with contextlib.aclosing(body) as chunks:
         with contextlib.suppress(ConnectionResetError, asyncio.CancelledError):
-            await made.prepare(incoming)
-            async for piece in pieces:
-                await made.write(piece)
-            await made.write_eof()
-    return made
+            await streamed.prepare(incoming)
+            async for chunk in chunks:
+                await streamed.write(chunk)
+            await streamed.write_eof()
+    return streamed

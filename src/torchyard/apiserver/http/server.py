@@ -1,4 +1,4 @@
-"""Where the server listens, and all the connections that it has."""
+"""The listening socket of the API server, and its connections."""
 
 from __future__ import annotations
 
@@ -14,77 +14,77 @@ from torchyard.apiserver.routing.router import Router
 if TYPE_CHECKING:
     from torchyard.apiserver.http.fallback import FallbackHandler
 
-# A connection is closed after so long without a request, and looked at so often.
+# A connection without a request for so long is closed; how often idle connections are looked for.
 IDLE_SECONDS = 3600.0
-SWEEP_SECONDS = 60.0
-# How long requests under way may take to end when the server stops.
+IDLE_CHECK_SECONDS = 60.0
+# How long current requests may take to finish when the server stops.
 STOP_SECONDS = 1.0
 
 
 class HttpServer:
-    """Takes connections, plain or TLS, until it is stopped."""
+    """Accepts connections, plain or TLS, until it is stopped."""
 
-    def __init__(self, server: Router) -> None:
-        self.server = server
-        self.outbox = WriteBuffer()
+    def __init__(self, router: Router) -> None:
+        self.router = router
+        self.write_buffer = WriteBuffer()
         self.connections: set[Connection] = set()
         self._listener: asyncio.Server | None = None
-        self._sweeper: asyncio.Task[None] | None = None
-        self._unusual: asyncio.Future[FallbackHandler] | None = None
+        self._idle_check: asyncio.Task[None] | None = None
+        self._fallback: asyncio.Future[FallbackHandler] | None = None
 
     async def start(self, host: str, port: int, context: ssl.SSLContext | None) -> int:
-        """Listen; answers the port, which is chosen if 0 was asked for."""
+        """Listen; returns the port, which the system chooses for port 0."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(lambda: Connection(self), host, port, ssl=context, backlog=4096)
-        self._sweeper = loop.create_task(self._sweep())
-        chosen: int = self._listener.sockets[0].getsockname()[1]
-        return chosen
+        self._idle_check = loop.create_task(self._close_idle())
+        bound: int = self._listener.sockets[0].getsockname()[1]
+        return bound
 
     async def stop(self) -> None:
-        if self._listener is None or self._sweeper is None:
+        if self._listener is None or self._idle_check is None:
             return
         self._listener.close()
-        self._sweeper.cancel()
+        self._idle_check.cancel()
         for connection in list(self.connections):
-            connection.end()
-        under_way = {one.task for one in self.connections if one.task is not None}
-        if under_way:
-            _, late = await asyncio.wait(under_way, timeout=STOP_SECONDS)
-            for task in late:
+            connection.shut_down()
+        tasks = {connection.task for connection in self.connections if connection.task is not None}
+        if tasks:
+            _, unfinished = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+            for task in unfinished:
                 task.cancel()
-        self.outbox.empty()
+        self.write_buffer.flush()
         for connection in list(self.connections):
             connection.transport.close()
-        if self._unusual is not None and not self._unusual.done():
-            self._unusual.cancel()
-        elif self._unusual is not None and self._unusual.exception() is None:
-            await self._unusual.result().stop(STOP_SECONDS)
+        if self._fallback is not None and not self._fallback.done():
+            self._fallback.cancel()
+        elif self._fallback is not None and self._fallback.exception() is None:
+            await self._fallback.result().stop(STOP_SECONDS)
 
-    async def hand_over(self, connection: Connection) -> None:
-        """Let aiohttp go on with a connection, from the bytes that were not understood here."""
-        if self._unusual is None:
-            self._unusual = asyncio.ensure_future(self._load())
+    async def fall_back(self, connection: Connection) -> None:
+        """Pass a connection to aiohttp, from the first byte that the fast path did not handle."""
+        if self._fallback is None:
+            self._fallback = asyncio.ensure_future(self._load_fallback())
         try:
-            unusual = await asyncio.shield(self._unusual)
+            fallback = await asyncio.shield(self._fallback)
         except BaseException:
-            connection.transport.abort()  # nobody is left who could answer
+            connection.transport.abort()  # nothing can respond
             raise
         self.connections.discard(connection)
-        self.outbox.empty()
+        self.write_buffer.flush()
         if not connection.transport.is_closing():
-            unusual.take(connection.transport, bytes(connection.buffer))
+            fallback.take(connection.transport, bytes(connection.buffer))
 
-    async def _load(self) -> FallbackHandler:
-        """aiohttp takes a good part of a second to load, which the first request of its kind pays, not the start."""
+    async def _load_fallback(self) -> FallbackHandler:
+        """Importing aiohttp takes a good part of a second: the first request that needs it pays, not the start."""
         name = "torchyard.apiserver.http.fallback"
         module = await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, name)
-        made: FallbackHandler = module.FallbackHandler(self.server)
-        return made
+        handler: FallbackHandler = module.FallbackHandler(self.router)
+        return handler
 
-    async def _sweep(self) -> None:
+    async def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(IDLE_CHECK_SECONDS)
             for connection in list(self.connections):
                 if connection.task is None and connection.idle_since < loop.time() - IDLE_SECONDS:
                     connection.transport.close()
