@@ -15,7 +15,7 @@ from torchyard.yard.lock import AlreadyRunning, PlaneProcess, StateLock, running
 HOLD = (
     "import sys, time; from pathlib import Path; from torchyard.yard.lock import PlaneProcess, StateLock;"
     "lock = StateLock(Path(sys.argv[1])); lock.acquire();"
-    "import os; lock.note(PlaneProcess(os.getpid(), 'https://127.0.0.1:1', 'now')); "
+    "import os; lock.write(PlaneProcess(os.getpid(), 'https://127.0.0.1:1', 'now')); "
     "print('held', flush=True); time.sleep(60)"
 )
 

@@ -73,14 +73,14 @@ class AutoscalerController:
         return self._period
 
     async def _decision(self, hpa: Object) -> AutoscalerDecision:
-        wanted, namespace, now = hpa["spec"]["scaleTargetRef"], hpa["metadata"]["namespace"], self._clock()
-        ref = self._target(wanted.get("apiVersion", ""), wanted["kind"])
+        target, namespace, now = hpa["spec"]["scaleTargetRef"], hpa["metadata"]["namespace"], self._clock()
+        ref = self._target(target.get("apiVersion", ""), target["kind"])
         if ref is None:
             return decide_without_scale(
-                hpa, f'no matches for kind "{wanted["kind"]}" in "{wanted.get("apiVersion")}"', now
+                hpa, f'no matches for kind "{target["kind"]}" in "{target.get("apiVersion")}"', now
             )
         try:
-            scale = await self._client.get(ref, wanted["name"], namespace, subresource="scale")
+            scale = await self._client.get(ref, target["name"], namespace, subresource="scale")
         except StatusError as error:
             return decide_without_scale(hpa, error.message, now)
         current, selector = scale["spec"].get("replicas") or 0, (scale.get("status") or {}).get("selector") or ""
@@ -99,9 +99,9 @@ class AutoscalerController:
         if not selector:
             return {}
         try:
-            found = await self._client.list(USAGE, namespace, labels=selector)
+            pod_metrics = await self._client.list(USAGE, namespace, labels=selector)
         except StatusError as error:
             if error.status not in (404, 503):
                 raise
             return {}
-        return {one["metadata"]["name"]: one for one in found.items}
+        return {metrics["metadata"]["name"]: metrics for metrics in pod_metrics.items}

@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def gather_all(works: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Do all of it, whatever becomes of each; then raise the first error, if there was one."""
-    answers: list[T] = []
-    for one in await asyncio.gather(*works, return_exceptions=True):
-        if isinstance(one, BaseException):
-            raise one
-        answers.append(one)
-    return answers
+    results: list[T] = []
+    for result in await asyncio.gather(*awaitables, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+        results.append(result)
+    return results

@@ -12,7 +12,7 @@ from torchyard.api.job import cron_messages as messages
 from torchyard.api.objects import Object
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.mutation_cache import MutationCache
-from torchyard.core.cronjob.decide import CronJobDecision, decide, note_start
+from torchyard.core.cronjob.decide import CronJobDecision, decide, record_start
 from torchyard.kube.client import Client
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, by_key, by_owner, key_of
@@ -29,8 +29,8 @@ class CronJobController:
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
         self._crons = informers.for_resource(CRON_JOBS, indexes={"key": by_key})
         self._jobs = informers.for_resource(JOBS, indexes={"owner": by_owner})
-        self._newest_crons = MutationCache(self._crons, "key", by_key)
-        self._newest_jobs = MutationCache(self._jobs, "owner", by_owner)
+        self._cron_job_cache = MutationCache(self._crons, "key", by_key)
+        self._job_cache = MutationCache(self._jobs, "owner", by_owner)
         self.controller = Controller(messages.CONTROLLER, self._reconcile, [self._crons, self._jobs])
         self._crons.on_change(lambda _change, cron, _before: self.controller.queue.add(key_of(cron)))
         self._jobs.on_change(self._job_changed)
@@ -41,53 +41,53 @@ class CronJobController:
             group.create_task(self.controller.run())
 
     def _job_changed(self, _change: str, job: Object, _before: Object | None) -> None:
-        for one in job["metadata"].get("ownerReferences") or ():
-            if one.get("controller") and one["kind"] == "CronJob":
-                self.controller.queue.add((job["metadata"]["namespace"], one["name"]))
+        for owner in job["metadata"].get("ownerReferences") or ():
+            if owner.get("controller") and owner["kind"] == "CronJob":
+                self.controller.queue.add((job["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
-        found = self._newest_crons.of("/".join(key))
-        if not found:
+        cached = self._cron_job_cache.by_index("/".join(key))
+        if not cached:
             return None
-        cron = {**found[0], "apiVersion": CRON_JOBS.api_version, "kind": "CronJob"}
-        jobs = self._newest_jobs.of(cron["metadata"]["uid"])
+        cron = {**cached[0], "apiVersion": CRON_JOBS.api_version, "kind": "CronJob"}
+        jobs = self._job_cache.by_index(cron["metadata"]["uid"])
         decision = decide(cron, jobs, self._clock())
-        await self._carry_out(cron, decision)
+        await self._apply(cron, decision)
         return decision.wake_after
 
-    async def _carry_out(self, cron: Object, decision: CronJobDecision) -> None:
+    async def _apply(self, cron: Object, decision: CronJobDecision) -> None:
         for reference in decision.replace:
             await self._delete(cron, reference)
         if decision.create is not None and decision.scheduled is not None:
             job = await self._create(cron, decision.create)
             if job is not None:
-                note_start(decision.status, job, decision.scheduled)
+                record_start(decision.status, job, decision.scheduled)
         if decision.status != (cron.get("status") or {}):
             written = await self._client.update(CRON_JOBS, {**cron, "status": decision.status}, subresource="status")
-            self._newest_crons.remember(written)
+            self._cron_job_cache.record(written)
         for event in decision.events:
             self._recorder.event(cron, event.kind, event.reason, event.message, once=bool(event.once))
-        for job in decision.forget:
+        for job in decision.delete_history:
             await self._delete(cron, job["metadata"])
 
     async def _create(self, cron: Object, job: Object) -> Object | None:
         """The job; also one that was made before a crash. None if the name is somebody else's."""
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
         try:
-            made = await self._client.create(JOBS, job)
+            created = await self._client.create(JOBS, job)
         except StatusError as error:
             if error.reason == "AlreadyExists":
-                there = await self._client.find(JOBS, name, namespace)
-                return there if there is not None and cron["metadata"]["uid"] in by_owner(there) else None
+                existing = await self._client.find(JOBS, name, namespace)
+                return existing if existing is not None and cron["metadata"]["uid"] in by_owner(existing) else None
             self._recorder.event(cron, "Warning", messages.NOT_CREATED, messages.not_created(error.message))
             raise
-        self._newest_jobs.remember(made)
+        self._job_cache.record(created)
         self._recorder.event(cron, "Normal", messages.CREATED, messages.created(name))
-        return made
+        return created
 
     async def _delete(self, cron: Object, reference: Object) -> None:
         try:
-            left = await self._client.delete(
+            deleted = await self._client.delete(
                 JOBS, reference["name"], cron["metadata"]["namespace"], uid=reference["uid"]
             )
         except StatusError as error:
@@ -95,6 +95,6 @@ class CronJobController:
                 return
             self._recorder.event(cron, "Warning", messages.NOT_DELETED, messages.not_deleted(error.message))
             raise
-        if (left.get("metadata") or {}).get("deletionTimestamp"):
-            self._newest_jobs.remember(left)
+        if (deleted.get("metadata") or {}).get("deletionTimestamp"):
+            self._job_cache.record(deleted)
         self._recorder.event(cron, "Normal", messages.DELETED, messages.deleted(reference["name"]))

@@ -17,43 +17,43 @@ from torchyard.kube.informer_factory import InformerFactory
 class EndpointsController:
     def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
-        self._known = ServicePods(informers)
-        self._made = informers.for_resource(ENDPOINTS)
-        sources = (self._known.services, self._known.pods, self._made)
+        self._service_pods = ServicePods(informers)
+        self._endpoints = informers.for_resource(ENDPOINTS)
+        sources = (self._service_pods.services, self._service_pods.pods, self._endpoints)
         self.controller = Controller("endpoints-controller", self._reconcile, sources)
-        self._known.feed(self.controller.queue)
-        self._made.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
+        self._service_pods.feed(self.controller.queue)
+        self._endpoints.on_change(lambda _change, obj, _before: self.controller.queue.add(key_of(obj)))
 
     async def run(self) -> None:
         await self.controller.run()
 
     async def _reconcile(self, key: Key) -> None:
-        service, there = self._known.services.get(*key), self._made.get(*key)
+        service, current = self._service_pods.services.get(*key), self._endpoints.get(*key)
         if service is None:
-            await self._drop(there)
+            await self._delete_managed(current)
         elif has_slices(service) and not service["metadata"].get("deletionTimestamp"):
-            await self._keep(desired_endpoints(service, self._known.pods_of(service)), there)
+            await self._create_or_update(desired_endpoints(service, self._service_pods.pods_of(service)), current)
 
-    async def _drop(self, there: Object | None) -> None:
+    async def _delete_managed(self, current: Object | None) -> None:
         """They have no owner that would take them along; what somebody else made stays."""
-        if there is not None and (there["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER:
-            namespace, name = key_of(there)
-            await self._client.delete(ENDPOINTS, name, namespace, uid=there["metadata"]["uid"])
+        if current is not None and (current["metadata"].get("labels") or {}).get(MANAGED_BY) == MANAGER:
+            namespace, name = key_of(current)
+            await self._client.delete(ENDPOINTS, name, namespace, uid=current["metadata"]["uid"])
 
-    async def _keep(self, wanted: Object, there: Object | None) -> None:
-        if there is None:
+    async def _create_or_update(self, desired: Object, current: Object | None) -> None:
+        if current is None:
             try:
-                await self._client.create(ENDPOINTS, wanted)
+                await self._client.create(ENDPOINTS, desired)
             except StatusError as error:
                 if error.reason != "AlreadyExists":  # the cache is behind, and will bring it
                     raise
             return
-        metadata, labels = there["metadata"], wanted["metadata"]["labels"]
-        marks = dict(metadata.get("annotations") or {})
-        marks.pop(OVER_CAPACITY, None)
-        marks |= wanted["metadata"].get("annotations") or {}
-        subsets = wanted.get("subsets") or []
-        shown = (metadata.get("labels") or {}, metadata.get("annotations") or {}, there.get("subsets") or [])
-        if shown != (labels, marks, subsets):
-            changed = {**metadata, "labels": labels, "annotations": marks}
-            await self._client.update(ENDPOINTS, {**there, "metadata": changed, "subsets": subsets})
+        metadata, labels = current["metadata"], desired["metadata"]["labels"]
+        annotations = dict(metadata.get("annotations") or {})
+        annotations.pop(OVER_CAPACITY, None)
+        annotations |= desired["metadata"].get("annotations") or {}
+        subsets = desired.get("subsets") or []
+        published = (metadata.get("labels") or {}, metadata.get("annotations") or {}, current.get("subsets") or [])
+        if published != (labels, annotations, subsets):
+            changed = {**metadata, "labels": labels, "annotations": annotations}
+            await self._client.update(ENDPOINTS, {**current, "metadata": changed, "subsets": subsets})

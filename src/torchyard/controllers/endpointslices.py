@@ -16,13 +16,13 @@ from torchyard.kube.informer_factory import InformerFactory
 class EndpointSliceController:
     def __init__(self, client: Client, informers: InformerFactory) -> None:
         self._client = client
-        self._known = ServicePods(informers)
+        self._service_pods = ServicePods(informers)
         self._slices = informers.for_resource(
             ENDPOINT_SLICES, labels=f"{MANAGED_BY}={MANAGER}", indexes={"service": _service_of}
         )
-        sources = (self._known.services, self._known.pods, self._slices)
+        sources = (self._service_pods.services, self._service_pods.pods, self._slices)
         self.controller = Controller("endpointslice-controller", self._reconcile, sources)
-        self._known.feed(self.controller.queue)
+        self._service_pods.feed(self.controller.queue)
         self._slices.on_change(self._slice_changed)
 
     async def run(self) -> None:
@@ -33,25 +33,30 @@ class EndpointSliceController:
         self.controller.queue.add((metadata["namespace"], metadata["labels"].get(SERVICE_NAME, "")))
 
     async def _reconcile(self, key: Key) -> None:
-        service = self._known.services.get(*key)
+        service = self._service_pods.services.get(*key)
         if service is None or not has_slices(service) or service["metadata"].get("deletionTimestamp"):
             return
-        there = {one["metadata"]["name"]: one for one in self._slices.by("service", "/".join(key))}
-        for wanted in desired_slices(service, self._known.pods_of(service)):
-            await self._keep(wanted, there.pop(wanted["metadata"]["name"], None))
-        for spare in there.values():
-            await self._client.delete(ENDPOINT_SLICES, spare["metadata"]["name"], key[0], uid=spare["metadata"]["uid"])
+        current = {
+            endpoint_slice["metadata"]["name"]: endpoint_slice
+            for endpoint_slice in self._slices.by("service", "/".join(key))
+        }
+        for desired in desired_slices(service, self._service_pods.pods_of(service)):
+            await self._create_or_update(desired, current.pop(desired["metadata"]["name"], None))
+        for surplus in current.values():
+            await self._client.delete(
+                ENDPOINT_SLICES, surplus["metadata"]["name"], key[0], uid=surplus["metadata"]["uid"]
+            )
 
-    async def _keep(self, wanted: Object, there: Object | None) -> None:
-        if there is None:
+    async def _create_or_update(self, desired: Object, current: Object | None) -> None:
+        if current is None:
             try:
-                await self._client.create(ENDPOINT_SLICES, wanted)
+                await self._client.create(ENDPOINT_SLICES, desired)
             except StatusError as error:
                 if error.reason != "AlreadyExists":  # the cache is behind, and will bring it
                     raise
-        elif any((there.get(part) or []) != wanted[part] for part in ("endpoints", "ports")):
+        elif any((current.get(part) or []) != desired[part] for part in ("endpoints", "ports")):
             await self._client.update(
-                ENDPOINT_SLICES, {**there, "endpoints": wanted["endpoints"], "ports": wanted["ports"]}
+                ENDPOINT_SLICES, {**current, "endpoints": desired["endpoints"], "ports": desired["ports"]}
             )
 
 

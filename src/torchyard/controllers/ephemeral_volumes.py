@@ -24,14 +24,14 @@ class EphemeralVolumeController:
         await self.controller.run()
 
     def _pod_changed(self, change: str, pod: Object, _before: Object | None) -> None:
-        if change == "ADDED" and any(one.get("ephemeral") for one in pod["spec"].get("volumes") or ()):
+        if change == "ADDED" and any(volume.get("ephemeral") for volume in pod["spec"].get("volumes") or ()):
             self.controller.queue.add(key_of(pod))
 
     def _claim_changed(self, change: str, claim: Object, _before: Object | None) -> None:
         """One that was in the way is gone, or one of ours was deleted before its pod."""
         if change == "DELETED":
             for pod in self._pods.all():
-                if any(key_of(one) == key_of(claim) for one in ephemeral_claims(pod)):
+                if any(key_of(own_claim) == key_of(claim) for own_claim in ephemeral_claims(pod)):
                     self.controller.queue.add(key_of(pod))
 
     async def _reconcile(self, key: Key) -> None:

@@ -72,26 +72,26 @@ class GarbageCollector:
         node = self._graph.get(uid)
         if node is None:
             return
-        owners = {one.uid: await self._state(node, one) for one in node.owners}
+        owners = {owner.uid: await self._owner_state(node, owner) for owner in node.owners}
         action = decide(node, self._graph, owners)
         try:
-            await self._do(node, action)
+            await self._apply(node, action)
         except StatusError as error:
             if error.status != 404:
                 raise
 
-    async def _state(self, node: GraphNode, owner: OwnerReference) -> OwnerState:
+    async def _owner_state(self, node: GraphNode, owner: OwnerReference) -> OwnerState:
         """Whether an owner is there: from the graph if it knows, else from the server."""
-        known = self._graph.get(owner.uid)
-        if known is None:
+        owner_node = self._graph.get(owner.uid)
+        if owner_node is None:
             ref = self._resource_of(owner.api_version, owner.kind)
             if ref is None:
                 return "there"  # a kind that is not served (yet) is no proof of absence
-            found = await self._find(ref, owner, node.namespace)
-            if found is None:
+            owner_object = await self._find(ref, owner, node.namespace)
+            if owner_object is None:
                 return "gone"
-            known = node_of((ref, owner.kind), found["metadata"])
-        if known.namespace and known.namespace != node.namespace:
+            owner_node = node_of((ref, owner.kind), owner_object["metadata"])
+        if owner_node.namespace and owner_node.namespace != node.namespace:
             self._recorder.event(
                 _reference(node),
                 "Warning",
@@ -100,19 +100,19 @@ class GarbageCollector:
                 f' uid: {owner.uid}] does not exist in namespace "{node.namespace}"',
             )
             return "gone"
-        return "waiting" if known.foreground else "there"
+        return "waiting" if owner_node.foreground else "there"
 
     async def _find(self, ref: GroupVersionResource, owner: OwnerReference, namespace: str) -> Object | None:
         """The owner as it is now: in its dependent's namespace or, which makes it no owner, in another."""
-        found = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
-        if found is not None and found["metadata"]["uid"] == owner.uid:
-            return found
+        candidate = await self._client.find(ref, owner.name, namespace if ref.namespaced else "")
+        if candidate is not None and candidate["metadata"]["uid"] == owner.uid:
+            return candidate
         if not ref.namespaced:
             return None
-        others = await self._client.list(ref, fields=f"metadata.name={owner.name}")
-        return next((one for one in others.items if one["metadata"]["uid"] == owner.uid), None)
+        namesakes = await self._client.list(ref, fields=f"metadata.name={owner.name}")
+        return next((namesake for namesake in namesakes.items if namesake["metadata"]["uid"] == owner.uid), None)
 
-    async def _do(self, node: GraphNode, action: object) -> None:
+    async def _apply(self, node: GraphNode, action: object) -> None:
         match action:
             case Delete(policy):
                 await self._client.delete(node.resource[0], node.name, node.namespace, uid=node.uid, propagation=policy)
@@ -126,23 +126,23 @@ class GarbageCollector:
                 await self._remove_finalizer(node, ORPHAN)
 
     async def _drop_owners(self, node: GraphNode, uids: frozenset[str]) -> None:
-        found = await self._client.find(node.resource[0], node.name, node.namespace)
-        if found is None or found["metadata"]["uid"] != node.uid:
+        current = await self._client.find(node.resource[0], node.name, node.namespace)
+        if current is None or current["metadata"]["uid"] != node.uid:
             return
-        metadata = found["metadata"]
-        kept = [one for one in metadata.get("ownerReferences") or () if one["uid"] not in uids]
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": kept or None}}
+        metadata = current["metadata"]
+        remaining = [owner for owner in metadata.get("ownerReferences") or () if owner["uid"] not in uids]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": remaining or None}}
         await self._client.patch(node.resource[0], node.name, patch, node.namespace)
 
     async def _remove_finalizer(self, node: GraphNode, name: str) -> None:
-        found = await self._client.find(node.resource[0], node.name, node.namespace)
-        if found is None or found["metadata"]["uid"] != node.uid:
+        current = await self._client.find(node.resource[0], node.name, node.namespace)
+        if current is None or current["metadata"]["uid"] != node.uid:
             return
-        metadata = found["metadata"]
+        metadata = current["metadata"]
         if name not in (metadata.get("finalizers") or ()):
             return
-        kept = [one for one in metadata["finalizers"] if one != name]
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept or None}}
+        remaining = [finalizer for finalizer in metadata["finalizers"] if finalizer != name]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": remaining or None}}
         await self._client.patch(node.resource[0], node.name, patch, node.namespace)
 
 

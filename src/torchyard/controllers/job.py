@@ -12,7 +12,7 @@ from torchyard.api.objects import Object
 from torchyard.controllers.job_pods import JobPodWriter
 from torchyard.controllers.loop import Controller
 from torchyard.controllers.mutation_cache import MutationCache
-from torchyard.core.job.adoption import claim, selector
+from torchyard.core.job.adoption import match_pods, selector
 from torchyard.core.job.backoff import NO_FAILURES, Backoff
 from torchyard.core.job.decide import JobDecision, decide, is_managed_here
 from torchyard.core.job.status import with_fewer_active
@@ -38,13 +38,13 @@ class JobController:
         self._recorder = EventRecorder(client, messages.CONTROLLER, clock=clock)
         self._jobs = informers.for_resource(JOBS, indexes={"namespace": by_namespace, "key": by_key})
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner, "orphans": _orphan_in})
-        self._newest_jobs = MutationCache(self._jobs, "key", by_key)
-        self._newest_pods = MutationCache(self._pods, "owner", by_owner)
-        self._writer = JobPodWriter(client, self._recorder, self._newest_pods)
+        self._job_cache = MutationCache(self._jobs, "key", by_key)
+        self._pod_cache = MutationCache(self._pods, "owner", by_owner)
+        self._writer = JobPodWriter(client, self._recorder, self._pod_cache)
         self._backoffs: dict[str, Backoff] = {}
         sources = [self._jobs, self._pods]
         self._controller = Controller(messages.CONTROLLER, self._reconcile, sources, workers=workers)
-        self._strays = Controller("job-controller strays", self._let_go, sources)
+        self._stray_pods = Controller("job-controller strays", self._release_stray, sources)
         self._jobs.on_change(self._job_changed)
         self._pods.on_change(self._pod_changed)
 
@@ -52,7 +52,7 @@ class JobController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
             group.create_task(self._controller.run())
-            group.create_task(self._strays.run())
+            group.create_task(self._stray_pods.run())
 
     def _job_changed(self, change: str, job: Object, _before: Object | None) -> None:
         metadata = job["metadata"]
@@ -60,11 +60,11 @@ class JobController:
         if change == "DELETED":
             self._backoffs.pop(metadata["uid"], None)
             for pod in self._pods.by("owner", metadata["uid"]):
-                self._strays.queue.add((pod["metadata"]["namespace"], pod["metadata"]["name"]))
+                self._stray_pods.queue.add((pod["metadata"]["namespace"], pod["metadata"]["name"]))
 
     def _pod_changed(self, change: str, pod: Object, before: Object | None) -> None:
         namespace = pod["metadata"]["namespace"]
-        owners = {_owner(one) for one in (pod, before) if one is not None} - {None}
+        owners = {_owner(state) for state in (pod, before) if state is not None} - {None}
         for _, name in filter(None, owners):
             self._controller.queue.add((namespace, name))
         if not owners and _orphan_in(pod):
@@ -72,7 +72,7 @@ class JobController:
                 if selector(job)(pod):
                     self._controller.queue.add((namespace, job["metadata"]["name"]))
         if change != "DELETED" and is_tracked(pod) and self._owning_job(pod) is None:
-            self._strays.queue.add((namespace, pod["metadata"]["name"]))
+            self._stray_pods.queue.add((namespace, pod["metadata"]["name"]))
 
     def _owning_job(self, pod: Object) -> Object | None:
         owner = _owner(pod)
@@ -80,49 +80,49 @@ class JobController:
         return job if job is not None and owner and job["metadata"]["uid"] == owner[0] else None
 
     async def _reconcile(self, key: Key) -> float | None:
-        found = self._newest_jobs.of("/".join(key))
-        if not found or not is_managed_here(found[0]):
+        cached = self._job_cache.by_index("/".join(key))
+        if not cached or not is_managed_here(cached[0]):
             return None
-        job = {**found[0], "apiVersion": JOBS.api_version, "kind": "Job"}
+        job = {**cached[0], "apiVersion": JOBS.api_version, "kind": "Job"}
         pods = await self._claimed(job)
         view = JobView(job, self._clock(), tuple(pods), self._backoff(job, pods))
-        return await self._carry_out(view, decide(view))
+        return await self._apply(view, decide(view))
 
     async def _claimed(self, job: Object) -> list[Object]:
         metadata = job["metadata"]
         orphans = self._pods.by("orphans", metadata["namespace"])
-        claimed = claim(job, self._newest_pods.of(metadata["uid"]), orphans)
+        claimed = match_pods(job, self._pod_cache.by_index(metadata["uid"]), orphans)
         await self._writer.disown(job, claimed.disown)
-        return claimed.kept + await self._writer.adopt(job, claimed.adopt)
+        return claimed.owned + await self._writer.adopt(job, claimed.adopt)
 
     def _backoff(self, job: Object, pods: list[Object]) -> Backoff:
         """What is remembered of failures; by a controller that has just started, what the pods still tell."""
-        known = self._backoffs.get(job["metadata"]["uid"])
-        if known is not None:
-            return known
+        backoff = self._backoffs.get(job["metadata"]["uid"])
+        if backoff is not None:
+            return backoff
         counted = [pod for pod in pods if has_ended(pod) and not is_tracked(pod)]
         succeeded = [pod for pod in counted if phase(pod) == "Succeeded"]
         return NO_FAILURES.after(succeeded, [pod for pod in counted if phase(pod) == "Failed"])
 
-    async def _carry_out(self, view: JobView, decision: JobDecision) -> float | None:
+    async def _apply(self, view: JobView, decision: JobDecision) -> float | None:
         job = view.job
         await self._writer.delete(job, decision.delete)
-        made = await self._writer.create(job, decision.create)
+        result = await self._writer.create(job, decision.create)
         status = decision.status
-        if made.missing:
-            status = with_fewer_active(view.status if status is None else status, made.missing)
+        if result.missing:
+            status = with_fewer_active(view.status if status is None else status, result.missing)
         if status is not None and status != view.status:
             written = await self._client.update(JOBS, {**job, "status": status}, subresource="status")
-            self._newest_jobs.remember(written)
+            self._job_cache.record(written)
         self._backoffs[job["metadata"]["uid"]] = decision.backoff
         for event in decision.events:
             self._recorder.event(job, event.kind, event.reason, event.message)
         await self._writer.release(decision.release)
-        if made.error is not None:
-            raise made.error
+        if result.error is not None:
+            raise result.error
         return decision.wake_after
 
-    async def _let_go(self, key: Key) -> None:
+    async def _release_stray(self, key: Key) -> None:
         """A pod whose job is gone keeps no finalizer; asked of the server, since the cache of jobs may be behind."""
         pod = self._pods.get(*key)
         if pod is None or not is_tracked(pod) or self._owning_job(pod) is not None:
@@ -139,9 +139,9 @@ class JobController:
 
 def _owner(pod: Object) -> tuple[str, str] | None:
     """The uid and name of the Job that controls a pod."""
-    for one in pod["metadata"].get("ownerReferences") or ():
-        if one.get("controller") and one["kind"] == "Job" and one["apiVersion"] == JOBS.api_version:
-            return one["uid"], one["name"]
+    for owner in pod["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner["kind"] == "Job" and owner["apiVersion"] == JOBS.api_version:
+            return owner["uid"], owner["name"]
     return None
 
 

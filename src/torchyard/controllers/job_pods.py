@@ -28,8 +28,8 @@ class CreateResult(NamedTuple):
 
 class JobPodWriter:
     def __init__(self, client: Client, recorder: EventRecorder, written: MutationCache) -> None:
-        self._client, self._recorder, self._written = client, recorder, written
-        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._client, self._recorder, self._pod_cache = client, recorder, written
+        self._write_slots = asyncio.Semaphore(_WRITES_AT_ONCE)
 
     async def create(self, job: Object, pods: Sequence[Object]) -> CreateResult:
         """In batches that double while all goes well, so that a refusal is met by one pod and not by hundreds."""
@@ -37,42 +37,42 @@ class JobPodWriter:
         while done < len(pods):
             batch = pods[done : done + size]
             answers = await asyncio.gather(*(self._create(job, pod) for pod in batch))
-            errors = [one for one in answers if one is not None]
+            errors = [error for error in answers if error is not None]
             if errors:
                 return CreateResult(len(pods) - done - len(batch) + len(errors), errors[0])
             done, size = done + len(batch), size * 2
         return CreateResult(0, None)
 
     async def _create(self, job: Object, pod: Object) -> StatusError | None:
-        async with self._room:
+        async with self._write_slots:
             try:
-                made = await self._client.create(PODS, pod)
+                created = await self._client.create(PODS, pod)
             except StatusError as error:
-                if not _is_closing(error):
+                if not _is_namespace_terminating(error):
                     self._recorder.event(job, "Warning", messages.NOT_CREATED, messages.not_created(error.message))
                 return error
-        self._written.remember(made)
-        self._recorder.event(job, "Normal", messages.CREATED, messages.pod_created(made["metadata"]["name"]))
+        self._pod_cache.record(created)
+        self._recorder.event(job, "Normal", messages.CREATED, messages.pod_created(created["metadata"]["name"]))
         return None
 
     async def delete(self, job: Object, deletions: Iterable[PodDeletion]) -> None:
-        await gather_all(self._delete(job, one) for one in deletions)
+        await gather_all(self._delete(job, deletion) for deletion in deletions)
 
     async def _delete(self, job: Object, deletion: PodDeletion) -> None:
         metadata = deletion.pod["metadata"]
-        if deletion.is_forgotten:
+        if deletion.is_surplus:
             await self._patch(deletion.pod, _DROP_FINALIZER)
-        async with self._room:
+        async with self._write_slots:
             try:
-                left = await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
+                deleted = await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
             except StatusError as error:
                 if error.status in (404, 409):  # gone already, and perhaps another has its name
                     return
                 text = messages.not_deleted(metadata["name"], error.message)
                 self._recorder.event(job, "Warning", messages.NOT_DELETED, text)
                 raise
-        if left.get("metadata", {}).get("deletionTimestamp"):
-            self._written.remember(left)
+        if deleted.get("metadata", {}).get("deletionTimestamp"):
+            self._pod_cache.record(deleted)
         self._recorder.event(job, "Normal", messages.DELETED, messages.pod_deleted(metadata["name"]))
 
     async def release(self, pods: Iterable[Object]) -> None:
@@ -80,28 +80,28 @@ class JobPodWriter:
         await gather_all(self._patch(pod, _DROP_FINALIZER) for pod in pods)
 
     async def adopt(self, job: Object, pods: Iterable[Object]) -> list[Object]:
-        tie = {"ownerReferences": [owner_reference(job)], "finalizers": [labels.TRACKING_FINALIZER]}
-        found = await gather_all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
-        return [pod for pod in found if pod is not None]
+        ownership = {"ownerReferences": [owner_reference(job)], "finalizers": [labels.TRACKING_FINALIZER]}
+        adopted = await gather_all(self._patch(pod, {**ownership, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        return [pod for pod in adopted if pod is not None]
 
     async def disown(self, job: Object, pods: Iterable[Object]) -> None:
-        tie = {"ownerReferences": [{"$patch": "delete", "uid": job["metadata"]["uid"]}], **_DROP_FINALIZER}
-        await gather_all(self._patch(pod, {**tie, "uid": pod["metadata"]["uid"]}) for pod in pods)
+        ownership = {"ownerReferences": [{"$patch": "delete", "uid": job["metadata"]["uid"]}], **_DROP_FINALIZER}
+        await gather_all(self._patch(pod, {**ownership, "uid": pod["metadata"]["uid"]}) for pod in pods)
 
     async def _patch(self, pod: Object, metadata: Object) -> Object | None:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        async with self._room:
+        async with self._write_slots:
             try:
-                left = await self._client.patch(PODS, name, {"metadata": metadata}, namespace, kind="strategic")
+                patched = await self._client.patch(PODS, name, {"metadata": metadata}, namespace, kind="strategic")
             except StatusError as error:
                 if error.status == 404:
                     return None
                 raise
-        self._written.remember(left)
-        return left
+        self._pod_cache.record(patched)
+        return patched
 
 
-def _is_closing(error: StatusError) -> bool:
+def _is_namespace_terminating(error: StatusError) -> bool:
     """Whether the namespace is being deleted: then nothing can be made there, and nobody needs to be told."""
     causes = (error.details or {}).get("causes") or ()
-    return any(one.get("reason") == "NamespaceTerminating" for one in causes)
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

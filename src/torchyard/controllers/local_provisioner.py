@@ -21,7 +21,7 @@ from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Key, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
-_TRY_AGAIN = 15.0
+_RETRY_SECONDS = 15.0
 
 
 class LocalVolumeProvisioner:
@@ -34,18 +34,18 @@ class LocalVolumeProvisioner:
         self._volumes = informers.for_resource(PERSISTENT_VOLUMES)
         self._classes = informers.for_resource(STORAGE_CLASSES)
         sources = (self._claims, self._volumes, self._classes)
-        self.claims = Controller(f"{local.PROVISIONER} claims", self._look_at_claim, sources)
-        self.volumes = Controller(f"{local.PROVISIONER} volumes", self._look_at_volume, sources)
+        self.claims = Controller(f"{local.PROVISIONER} claims", self._sync_claim, sources)
+        self.volumes = Controller(f"{local.PROVISIONER} volumes", self._sync_volume, sources)
         self._claims.on_change(lambda _change, obj, _before: self.claims.queue.add(key_of(obj)))
         self._volumes.on_change(lambda _change, obj, _before: self.volumes.queue.add(key_of(obj)))
 
     async def run(self) -> None:
-        await self._offer_class()
+        await self._create_storage_class()
         async with asyncio.TaskGroup() as group:
             for work in (self.recorder.run(), self.claims.run(), self.volumes.run()):
                 group.create_task(work)
 
-    async def _offer_class(self) -> None:
+    async def _create_storage_class(self) -> None:
         """One that is there already is the user's to change."""
         try:
             await self._client.create(STORAGE_CLASSES, local.local_class())
@@ -53,77 +53,79 @@ class LocalVolumeProvisioner:
             if error.reason != "AlreadyExists":
                 raise
 
-    async def _look_at_claim(self, key: Key) -> float | None:
+    async def _sync_claim(self, key: Key) -> float | None:
         claim = self._claims.get(*key)
         if claim is None:
             return None
-        if local.is_asked_for(claim, self._node):
+        if local.is_requested(claim, self._node):
             return await self._provision(claim)
         if phase(claim) == "Bound" and not claim["metadata"].get("deletionTimestamp"):
-            await self._grow(claim)
+            await self._expand(claim)
         return None
 
     async def _provision(self, claim: Object) -> float | None:
         name = class_of(claim)
-        found, _ = storage_class(name, self._classes.all())
-        if found is None or self._volumes.get("", local.volume_name(claim)) is not None:
+        storage_class_object, _ = storage_class(name, self._classes.all())
+        if storage_class_object is None or self._volumes.get("", local.volume_name(claim)) is not None:
             return None  # the binder says what is missing, or binds what was made
-        if why := local.unsupported_reason(claim):
-            self._tell(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, why))
-            return _TRY_AGAIN
+        if reason := local.unsupported_reason(claim):
+            self._record_events(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, reason))
+            return _RETRY_SECONDS
         namespace, claim_name = key_of(claim)
-        self._tell(claim, "Normal", "Provisioning", f'making a directory for claim "{namespace}/{claim_name}"')
-        volume = local.local_volume(claim, found, root=self._root, node=self._node)
+        self._record_events(claim, "Normal", "Provisioning", f'making a directory for claim "{namespace}/{claim_name}"')
+        volume = local.local_volume(claim, storage_class_object, root=self._root, node=self._node)
         try:
-            await asyncio.to_thread(self._make, Path(volume["spec"]["local"]["path"]))
+            await asyncio.to_thread(self._create_directory, Path(volume["spec"]["local"]["path"]))
         except OSError as error:
-            self._tell(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, str(error)))
-            return _TRY_AGAIN
+            self._record_events(claim, "Warning", messages.PROVISIONING_FAILED, _failed(name, str(error)))
+            return _RETRY_SECONDS
         try:
             await self._client.create(PERSISTENT_VOLUMES, volume)
         except StatusError as error:
             if error.reason != "AlreadyExists":  # made before the process ended; the binder finds it
                 raise
         said = f"Successfully provisioned volume {volume['metadata']['name']}"
-        self._tell(claim, "Normal", "ProvisioningSucceeded", said)
+        self._record_events(claim, "Normal", "ProvisioningSucceeded", said)
         return None
 
-    def _make(self, path: Path) -> None:
+    def _create_directory(self, path: Path) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
 
-    async def _grow(self, claim: Object) -> None:
+    async def _expand(self, claim: Object) -> None:
         """A bound claim that asks for more than its volume says. The admission has checked that its class allows it."""
         volume = self._volumes.get("", claim["spec"].get("volumeName") or "")
         if volume is None or not local.is_ours(volume):
             return
-        wanted = claim["spec"]["resources"]["requests"]["storage"]
-        has = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
-        larger, status = local.expand(claim, volume, wanted)
+        requested = claim["spec"]["resources"]["requests"]["storage"]
+        capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+        larger, status = local.expand(claim, volume, requested)
         if size(volume) < requested_size(claim):
-            self._tell(claim, "Normal", "Resizing", f"External resizer is resizing volume {volume['metadata']['name']}")
+            self._record_events(
+                claim, "Normal", "Resizing", f"External resizer is resizing volume {volume['metadata']['name']}"
+            )
             await self._client.update(PERSISTENT_VOLUMES, larger)
-        elif has == wanted or size(volume) > requested_size(claim):
+        elif capacity == requested or size(volume) > requested_size(claim):
             return
         await self._client.update(PERSISTENT_VOLUME_CLAIMS, {**claim, "status": status}, subresource="status")
-        self._tell(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
+        self._record_events(claim, "Normal", "VolumeResizeSuccessful", "Resize volume succeeded")
 
-    async def _look_at_volume(self, key: Key) -> float | None:
+    async def _sync_volume(self, key: Key) -> float | None:
         volume = self._volumes.get(*key)
         if volume is None:
             return None
         if local.is_to_delete(volume):
             try:
-                await asyncio.to_thread(self._remove, volume)
+                await asyncio.to_thread(self._remove_directory, volume)
             except OSError as error:
-                await self._cannot_delete(volume, str(error))
+                await self._report_delete_failure(volume, str(error))
                 return None
-            await self._let_go(volume)
-        elif local.is_to_forget(volume):
-            await self._let_go(volume)
+            await self._delete_volume(volume)
+        elif local.is_retained(volume):
+            await self._delete_volume(volume)
         return None
 
-    def _remove(self, volume: Object) -> None:
+    def _remove_directory(self, volume: Object) -> None:
         """Only the directory that was made for this very volume; `rmtree` follows no link out of it."""
         path = Path(volume["spec"]["local"]["path"])
         if path != self._root / local.directory_name(volume):
@@ -131,27 +133,27 @@ class LocalVolumeProvisioner:
         if path.exists() or path.is_symlink():
             shutil.rmtree(path)
 
-    async def _cannot_delete(self, volume: Object, why: str) -> None:
-        status = {**(volume.get("status") or {}), "phase": "Failed", "message": why}
+    async def _report_delete_failure(self, volume: Object, reason: str) -> None:
+        status = {**(volume.get("status") or {}), "phase": "Failed", "message": reason}
         await self._client.update(PERSISTENT_VOLUMES, {**volume, "status": status}, subresource="status")
-        self.recorder.event(_about(VOLUME, volume), "Warning", "VolumeFailedDelete", why)
+        self.recorder.event(_event_subject(VOLUME, volume), "Warning", "VolumeFailedDelete", reason)
 
-    async def _let_go(self, volume: Object) -> None:
+    async def _delete_volume(self, volume: Object) -> None:
         metadata = volume["metadata"]
         await self._client.delete(PERSISTENT_VOLUMES, metadata["name"], uid=metadata["uid"])
         latest = await self._client.find(PERSISTENT_VOLUMES, metadata["name"])
-        held = (latest or {}).get("metadata", {}).get("finalizers") or ()
-        if latest is not None and messages.PROVISIONER_FINALIZER in held:
-            left = [one for one in held if one != messages.PROVISIONER_FINALIZER]
+        finalizers = (latest or {}).get("metadata", {}).get("finalizers") or ()
+        if latest is not None and messages.PROVISIONER_FINALIZER in finalizers:
+            remaining = [finalizer for finalizer in finalizers if finalizer != messages.PROVISIONER_FINALIZER]
             await self._client.update(
-                PERSISTENT_VOLUMES, {**latest, "metadata": {**latest["metadata"], "finalizers": left}}
+                PERSISTENT_VOLUMES, {**latest, "metadata": {**latest["metadata"], "finalizers": remaining}}
             )
 
-    def _tell(self, claim: Object, kind: str, reason: str, message: str) -> None:
-        self.recorder.event(_about(CLAIM, claim), "Normal" if kind == "Normal" else "Warning", reason, message)
+    def _record_events(self, claim: Object, kind: str, reason: str, message: str) -> None:
+        self.recorder.event(_event_subject(CLAIM, claim), "Normal" if kind == "Normal" else "Warning", reason, message)
 
 
-def _about(kind: str, obj: Object) -> Object:
+def _event_subject(kind: str, obj: Object) -> Object:
     return {"apiVersion": "v1", "kind": kind, **obj}
 
 

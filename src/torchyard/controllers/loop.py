@@ -52,10 +52,10 @@ class Controller:
     async def _work(self) -> None:
         while True:
             key = await self.queue.get()
-            begun, result = time.perf_counter(), "error"
+            started, result = time.perf_counter(), "error"
             reconcile_id.set(uuid.uuid4().hex[:12])
             try:
-                again = await self._reconcile(key)
+                requeue_after = await self._reconcile(key)
             except StatusError as error:
                 pause = self.queue.add_rate_limited(key)
                 # Somebody else was faster: the informer will bring what they wrote.
@@ -70,10 +70,10 @@ class Controller:
                     "%s %s failed; again in %.2f s", self.name, "/".join(key), self.queue.add_rate_limited(key)
                 )
             else:
-                result = "success" if again is None else "requeue_after"
+                result = "success" if requeue_after is None else "requeue_after"
                 self.queue.forget(key)
-                if again is not None:
-                    self.queue.add_after(key, again)
+                if requeue_after is not None:
+                    self.queue.add_after(key, requeue_after)
             finally:
                 self.queue.done(key)
-                self._observe(result, time.perf_counter() - begun)
+                self._observe(result, time.perf_counter() - started)

@@ -16,19 +16,19 @@ class MutationCache:
 
     def __init__(self, informer: Informer, index: str, group: Callable[[Object], list[str]]) -> None:
         self._informer, self._index, self._group = informer, index, group
-        self._newer: dict[str, dict[Key, Object]] = {}
+        self._unseen: dict[str, dict[Key, Object]] = {}
 
-    def remember(self, obj: Object) -> None:
+    def record(self, obj: Object) -> None:
         """What a server answered to a write."""
         if not self._informer.has_seen(obj):
             obj = self._informer.transform(obj)
             for value in self._group(obj):
-                self._newer.setdefault(value, {})[key_of(obj)] = obj
+                self._unseen.setdefault(value, {})[key_of(obj)] = obj
 
-    def of(self, value: str) -> list[Object]:
-        found = {key_of(obj): obj for obj in self._informer.by(self._index, value)}
-        newer = self._newer.pop(value, {})
-        left = {key: obj for key, obj in newer.items() if not self._informer.has_seen(obj)}
-        if left:
-            self._newer[value] = left
-        return list((found | left).values())
+    def by_index(self, value: str) -> list[Object]:
+        objects = {key_of(obj): obj for obj in self._informer.by(self._index, value)}
+        newer = self._unseen.pop(value, {})
+        unseen = {key: obj for key, obj in newer.items() if not self._informer.has_seen(obj)}
+        if unseen:
+            self._unseen[value] = unseen
+        return list((objects | unseen).values())

@@ -18,19 +18,19 @@ class NamespaceObjectController:
     """Makes one object of a fixed name in every namespace, and makes it again if it is deleted or changed."""
 
     def __init__(
-        self, name: str, client: Client, informers: InformerFactory, ref: GroupVersionResource, wanted: Object
+        self, name: str, client: Client, informers: InformerFactory, ref: GroupVersionResource, desired: Object
     ) -> None:
         self._client = client
         self._namespaces = informers.for_resource(NAMESPACES)
         self._ref = ref
-        self._wanted = wanted
-        fields = f"metadata.name={wanted['metadata']['name']}"
-        self._made = informers.for_resource(ref, fields=fields)
-        self.controller = Controller(name, self._reconcile, [self._namespaces, self._made])
+        self._desired = desired
+        fields = f"metadata.name={desired['metadata']['name']}"
+        self._objects = informers.for_resource(ref, fields=fields)
+        self.controller = Controller(name, self._reconcile, [self._namespaces, self._objects])
         self._namespaces.on_change(
             lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"]))
         )
-        self._made.on_change(
+        self._objects.on_change(
             lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["namespace"]))
         )
 
@@ -41,14 +41,14 @@ class NamespaceObjectController:
         namespace = self._namespaces.get(*key)
         if namespace is None or namespace["metadata"].get("deletionTimestamp"):
             return None
-        found = self._made.get(key[1], self._wanted["metadata"]["name"])
+        current = self._objects.get(key[1], self._desired["metadata"]["name"])
         try:
-            if found is None:
+            if current is None:
                 await self._client.create(
-                    self._ref, {**self._wanted, "metadata": dict(self._wanted["metadata"])}, key[1]
+                    self._ref, {**self._desired, "metadata": dict(self._desired["metadata"])}, key[1]
                 )
-            elif "data" in self._wanted and found.get("data") != self._wanted["data"]:
-                await self._client.update(self._ref, {**found, "data": self._wanted["data"]})
+            elif "data" in self._desired and current.get("data") != self._desired["data"]:
+                await self._client.update(self._ref, {**current, "data": self._desired["data"]})
         except StatusError as error:
             if error.status not in (403, 404, 409):  # the namespace goes, or somebody else made it
                 raise
@@ -56,8 +56,8 @@ class NamespaceObjectController:
 
 
 def default_service_account(client: Client, informers: InformerFactory) -> NamespaceObjectController:
-    wanted = {"metadata": {"name": "default"}}
-    return NamespaceObjectController("serviceaccount", client, informers, SERVICE_ACCOUNTS, wanted)
+    desired = {"metadata": {"name": "default"}}
+    return NamespaceObjectController("serviceaccount", client, informers, SERVICE_ACCOUNTS, desired)
 
 
 def root_ca_publisher(client: Client, informers: InformerFactory, authority: str) -> NamespaceObjectController:
@@ -65,5 +65,5 @@ def root_ca_publisher(client: Client, informers: InformerFactory, authority: str
         "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver"
         " when using internal endpoints such as the internal service IP or kubernetes.default.svc."
     }
-    wanted = {"metadata": {"name": ROOT_CA, "annotations": description}, "data": {"ca.crt": authority}}
-    return NamespaceObjectController("root-ca-certificate-publisher", client, informers, CONFIG_MAPS, wanted)
+    desired = {"metadata": {"name": ROOT_CA, "annotations": description}, "data": {"ca.crt": authority}}
+    return NamespaceObjectController("root-ca-certificate-publisher", client, informers, CONFIG_MAPS, desired)

@@ -18,10 +18,10 @@ from torchyard.kube.informer_factory import InformerFactory
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 1.0
+RESYNC_SECONDS = 1.0
 
 # The words of a real namespace controller (upstream's namespaceConditionUpdater).
-_UNTROUBLED = (
+_NO_FAILURES = (
     ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
     (
         "NamespaceDeletionGroupVersionParsingFailure",
@@ -71,7 +71,7 @@ class NamespaceController:
             await self._finalize(namespace)
             return None
         await self._report(namespace, remaining, finalizers)
-        return LOOK_AGAIN
+        return RESYNC_SECONDS
 
     async def _empty(self, namespace: str) -> tuple[dict[str, int], dict[str, int]]:
         """Delete everything inside; answers what is still there, by resource and by finalizer."""
@@ -99,26 +99,33 @@ class NamespaceController:
                 raise
 
     async def _finalize(self, namespace: Object) -> None:
-        kept = [one for one in namespace["spec"]["finalizers"] if one != "kubernetes"]
-        await self._client.update(NAMESPACES, {**namespace, "spec": {"finalizers": kept}}, subresource="finalize")
+        remaining = [finalizer for finalizer in namespace["spec"]["finalizers"] if finalizer != "kubernetes"]
+        await self._client.update(NAMESPACES, {**namespace, "spec": {"finalizers": remaining}}, subresource="finalize")
 
     async def _report(self, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
         """The conditions a real namespace controller writes, so that people see what it waits for."""
-        content = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
-        held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-        said = [
-            *_UNTROUBLED,
-            ("NamespaceContentRemaining", "True", "SomeResourcesRemain", f"Some resources are remaining: {content}"),
-            ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", f"{_FINALIZERS_REMAIN}: {held}")
-            if held
+        content_text = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
+        finalizer_text = ", ".join(
+            f"{name} in {count} resource instances" for name, count in sorted(finalizers.items())
+        )
+        reported = [
+            *_NO_FAILURES,
+            (
+                "NamespaceContentRemaining",
+                "True",
+                "SomeResourcesRemain",
+                f"Some resources are remaining: {content_text}",
+            ),
+            ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", f"{_FINALIZERS_REMAIN}: {finalizer_text}")
+            if finalizer_text
             else ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", _NO_FINALIZERS),
         ]
         now = to_rfc3339(self._clock())
-        before = {one["type"]: one for one in (namespace.get("status") or {}).get("conditions") or ()}
+        before = {condition["type"]: condition for condition in (namespace.get("status") or {}).get("conditions") or ()}
         conditions = []
-        for kind, status, reason, message in said:
-            known = before.get(kind, {})
-            since = known.get("lastTransitionTime", now) if known.get("status") == status else now
+        for kind, status, reason, message in reported:
+            previous = before.get(kind, {})
+            since = previous.get("lastTransitionTime", now) if previous.get("status") == status else now
             conditions.append(
                 {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
             )

@@ -38,7 +38,7 @@ class NodeLifecycleController:
         self._nodes = informers.for_resource(NODES)
         self._leases = informers.for_resource(LEASES, namespace=_LEASE_NAMESPACE)
         self._pods = informers.for_resource(PODS, indexes={"node": by_node})
-        self._heard: dict[str, tuple[tuple[str, ...], float]] = {}
+        self._heartbeats: dict[str, tuple[tuple[str, ...], float]] = {}
         sources = (self._nodes, self._leases, self._pods)
         self.controller = Controller("node-lifecycle-controller", self._reconcile, sources, workers=1)
         self._leases.on_change(lambda _change, obj, _before: self.controller.queue.add(("", obj["metadata"]["name"])))
@@ -52,33 +52,33 @@ class NodeLifecycleController:
     def _node_changed(self, change: str, node: Object, before: Object | None) -> None:
         """Whether a silent node drives its pods out depends on the others."""
         same = change == "MODIFIED" and before is not None and ready_status(before) == ready_status(node)
-        for one in (node,) if same else (node, *self._nodes.all()):
-            self.controller.queue.add(("", one["metadata"]["name"]))
+        for affected in (node,) if same else (node, *self._nodes.all()):
+            self.controller.queue.add(("", affected["metadata"]["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
         node = self._nodes.get(*key)
         if node is None:
-            self._heard.pop(key[1], None)
+            self._heartbeats.pop(key[1], None)
             return None
-        left = self._grace - self._silence(node)
-        if left <= 0:
-            node = await self._give_up(node)
+        seconds_left = self._grace - self._seconds_silent(node)
+        if seconds_left <= 0:
+            node = await self._mark_unknown(node)
         await self._taint(node)
-        return left if left > 0 else None
+        return seconds_left if seconds_left > 0 else None
 
-    def _silence(self, node: Object) -> float:
+    def _seconds_silent(self, node: Object) -> float:
         """Seconds since the last sign of life."""
         name, now = node["metadata"]["name"], asyncio.get_running_loop().time()
         lease = self._leases.get(_LEASE_NAMESPACE, name) or {"spec": {}}
         conditions = (node.get("status") or {}).get("conditions") or ()
-        beats = [one.get("lastHeartbeatTime") or "" for one in conditions if one["type"] == "Ready"]
+        beats = [condition.get("lastHeartbeatTime") or "" for condition in conditions if condition["type"] == "Ready"]
         sign = (node["metadata"]["uid"], str(lease["spec"].get("renewTime")), *beats)
-        known = self._heard.get(name)
-        if known is None or known[0] != sign:
-            known = self._heard[name] = (sign, now)
-        return now - known[1]
+        heartbeat = self._heartbeats.get(name)
+        if heartbeat is None or heartbeat[0] != sign:
+            heartbeat = self._heartbeats[name] = (sign, now)
+        return now - heartbeat[1]
 
-    async def _give_up(self, node: Object) -> Object:
+    async def _mark_unknown(self, node: Object) -> Object:
         name, before = node["metadata"]["name"], ready_status(node)
         conditions = unknown_conditions(node, to_rfc3339(self._clock()))
         if conditions is None:
@@ -86,8 +86,8 @@ class NodeLifecycleController:
         status = {**(node.get("status") or {}), "conditions": conditions}
         node = await self._client.update(NODES, {**node, "status": status}, subresource="status")
         if before == "True":
-            about = {"apiVersion": "v1", "kind": "Node", **node}
-            self.recorder.event(about, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+            reference = {"apiVersion": "v1", "kind": "Node", **node}
+            self.recorder.event(reference, "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
             for pod in self._pods.by("node", name):
                 await self._mark_unready(pod)
         return node
@@ -98,8 +98,8 @@ class NodeLifecycleController:
             return
         metadata, now = pod["metadata"], to_rfc3339(self._clock())
         conditions = [
-            {**one, "status": "False", "lastTransitionTime": now} if one["type"] == "Ready" else one
-            for one in pod["status"]["conditions"]
+            {**condition, "status": "False", "lastTransitionTime": now} if condition["type"] == "Ready" else condition
+            for condition in pod["status"]["conditions"]
         ]
         patch = {"metadata": {"uid": metadata["uid"]}, "status": {"conditions": conditions}}
         try:
@@ -109,12 +109,12 @@ class NodeLifecycleController:
                 raise
 
     async def _taint(self, node: Object) -> None:
-        alone = not any(ready_status(one) == "True" for one in self._nodes.all())
-        wanted = with_no_execute_taint(node, taints(node), to_rfc3339(self._clock()), alone=alone)
-        if wanted != (node["spec"].get("taints") or []):
+        alone = not any(ready_status(other) == "True" for other in self._nodes.all())
+        desired = with_no_execute_taint(node, taints(node), to_rfc3339(self._clock()), alone=alone)
+        if desired != (node["spec"].get("taints") or []):
             metadata = node["metadata"]
             # only if nobody, such as `kubectl taint`, has written since
-            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"taints": wanted or None}}
+            patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"taints": desired or None}}
             await self._client.patch(NODES, metadata["name"], patch)
 
 

@@ -61,8 +61,8 @@ class TaintEvictionController:
             return None
         if moment > now:
             return (moment - now).total_seconds()
-        about = {"apiVersion": "v1", "kind": "Pod", **pod}
-        self.recorder.event(about, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {'/'.join(key)}")
+        reference = {"apiVersion": "v1", "kind": "Pod", **pod}
+        self.recorder.event(reference, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {'/'.join(key)}")
         said = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
         await _remove(self._client, pod, now, said=said)
         return None
@@ -105,10 +105,10 @@ class PodGarbageCollector:
             await _remove(self._client, pod, self._clock(), force=True)
 
     def _orphans(self, pods: Iterable[Object]) -> list[Object]:
-        there = {node["metadata"]["name"] for node in self._nodes.all()}
-        found, now = orphans(pods, there), asyncio.get_running_loop().time()
-        self._missing = {name: self._missing.get(name, now) for name in {pod["spec"]["nodeName"] for pod in found}}
-        return [pod for pod in found if now - self._missing[pod["spec"]["nodeName"]] >= self._quarantine]
+        node_names = {node["metadata"]["name"] for node in self._nodes.all()}
+        candidates, now = orphans(pods, node_names), asyncio.get_running_loop().time()
+        self._missing = {name: self._missing.get(name, now) for name in {pod["spec"]["nodeName"] for pod in candidates}}
+        return [pod for pod in candidates if now - self._missing[pod["spec"]["nodeName"]] >= self._quarantine]
 
 
 async def _remove(
@@ -125,7 +125,9 @@ async def _remove(
                 "message": said[1],
                 "lastTransitionTime": to_rfc3339(now),
             }
-            others = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
+            others = [
+                condition for condition in status.get("conditions") or () if condition["type"] != "DisruptionTarget"
+            ]
             wanted: Object = {"conditions": [*others, target]}
             if force and status.get("phase") not in ("Succeeded", "Failed"):
                 wanted["phase"] = "Failed"

@@ -35,12 +35,12 @@ JOBS = GroupVersionResource(names.GROUP, names.VERSION, names.PLURAL)
 VOLCANO_GROUPS = GroupVersionResource("scheduling.volcano.sh", "v1beta1", "podgroups")
 PLUGIN_GROUPS = GroupVersionResource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
 
-_OURS = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
+_MANAGED_SELECTOR = f"{names.OPERATOR_NAME}={names.CONTROLLER}"
 _OWNER = "owner"
-_REMEMBERED = 8192
-_EVENTS = 50_000  # that may wait: a thousand jobs at once make twenty thousand
+_MAX_RECORDED_ONCE = 8192
+_MAX_PENDING_EVENTS = 50_000  # that may wait: a thousand jobs at once make twenty thousand
 # A place taken by what somebody else made: looked at again, since nothing tells when it becomes free.
-_TAKEN_AGAIN = 2.0
+_CONFLICT_RETRY_SECONDS = 2.0
 # A look at a large job costs more, so its pods' changes are taken together: seconds per pod, from so many on.
 _PAUSE_PER_POD, _LARGE, _LONGEST_PAUSE = 0.001, 32, 1.0
 
@@ -93,12 +93,18 @@ class PyTorchJobController:
         """`selector` limits the jobs looked after, `writes` how many objects are made or deleted at once."""
         self._client, self._settings, self._clock = client, settings, clock
         self.recorder = EventRecorder(
-            client, names.CONTROLLER, clock=clock, limit=_EVENTS, is_busy=lambda: len(self.controller.queue) > 0
+            client,
+            names.CONTROLLER,
+            clock=clock,
+            limit=_MAX_PENDING_EVENTS,
+            is_busy=lambda: len(self.controller.queue) > 0,
         )
         owner = {_OWNER: by_owner}
         self._jobs = informers.for_resource(JOBS, labels=selector, indexes={"key": by_key})
-        self._pods = informers.for_resource(PODS, labels=_OURS, indexes=owner, transform=_of_pod)
-        self._services = informers.for_resource(SERVICES, labels=_OURS, indexes=owner, transform=_of_service)
+        self._pods = informers.for_resource(PODS, labels=_MANAGED_SELECTOR, indexes=owner, transform=_slim_pod)
+        self._services = informers.for_resource(
+            SERVICES, labels=_MANAGED_SELECTOR, indexes=owner, transform=_slim_service
+        )
         self._autoscalers = informers.for_resource(HORIZONTAL_POD_AUTOSCALERS, indexes=owner)
         groups = pod_group_resource(settings.gang_scheduler)
         self._groups = informers.for_resource(groups, indexes=owner) if settings.uses_pod_groups else None
@@ -120,62 +126,62 @@ class PyTorchJobController:
         self._jobs.on_change(self._job_changed)
         for informer in self._children:
             informer.on_change(self._child_changed)
-        self._newest_jobs = MutationCache(self._jobs, "key", by_key)
-        self._newest = {
+        self._job_cache = MutationCache(self._jobs, "key", by_key)
+        self._child_caches = {
             "Pod": MutationCache(self._pods, _OWNER, by_owner),
             "Service": MutationCache(self._services, _OWNER, by_owner),
         }
-        self._told: OrderedDict[tuple[str, ...], None] = OrderedDict()
-        self._room = asyncio.Semaphore(writes)
+        self._recorded: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._write_slots = asyncio.Semaphore(writes)
 
     async def run(self) -> None:
         """May be run again: whatever was under way when it was cancelled is looked at anew."""
         for job in self._jobs.all():
-            self._look_at(job)
+            self._enqueue(job)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.recorder.run())
             group.create_task(self.controller.run())
 
     def _job_changed(self, _change: str, job: Object, before: Object | None) -> None:
         """A new status is our own doing, and no reason to hurry."""
-        if before is not None and _but_status(job) == _but_status(before):
-            self.controller.queue.add_after(key_of(job), self._pause(job["metadata"]["uid"]))
+        if before is not None and _without_status(job) == _without_status(before):
+            self.controller.queue.add_after(key_of(job), self._enqueue_delay(job["metadata"]["uid"]))
         else:
-            self._look_at(job)
+            self._enqueue(job)
 
-    def _look_at(self, job: Object) -> None:
+    def _enqueue(self, job: Object) -> None:
         """One that nobody has looked at has no pods yet, and goes ahead of those of which there is only more to say."""
         self.controller.queue.add(key_of(job), priority=not job.get("status"))
 
     def _child_changed(self, change: str, obj: Object, _before: Object | None) -> None:
-        if change == "ADDED" and _is_as_made(obj):
+        if change == "ADDED" and _is_unchanged_since_creation(obj):
             return
         for reference in obj["metadata"].get("ownerReferences") or ():
             if reference.get("controller") and reference["kind"] == names.KIND:
                 key = (obj["metadata"].get("namespace", ""), reference["name"])
-                self.controller.queue.add_after(key, self._pause(reference["uid"]))
+                self.controller.queue.add_after(key, self._enqueue_delay(reference["uid"]))
 
-    def _pause(self, uid: str) -> float:
+    def _enqueue_delay(self, uid: str) -> float:
         pods = self._pods.count(_OWNER, uid)
         return min(pods * _PAUSE_PER_POD, _LONGEST_PAUSE) if pods >= _LARGE else 0
 
     async def _reconcile(self, key: Key) -> float | None:
-        found = self._newest_jobs.of("/".join(key))
-        if not found:
+        cached = self._job_cache.by_index("/".join(key))
+        if not cached:
             return None
-        job = found[0]
+        job = cached[0]
         view = self._view(job)
         decision = decide(view, self._settings)
-        if self._is_first_of_many(key, job, decision):
+        if self._defers_status(key, job, decision):
             decision.status = None
             decision.wake(0)
         written = await self._write_job(job, decision)  # if somebody was faster, nothing happened and nothing is told
         try:
-            return await self._carry_out(written, decision)
+            return await self._apply(written, decision)
         finally:
-            self._tell(job, decision.events)
+            self._record_events(job, decision.events)
 
-    def _is_first_of_many(self, key: Key, job: Object, decision: PyTorchJobDecision) -> bool:
+    def _defers_status(self, key: Key, job: Object, decision: PyTorchJobDecision) -> bool:
         """While jobs without any pods wait, theirs come before what there is to say of a job that has just got its own.
 
         Then it is said at the next look, with what has happened since, and only a job whose pods cannot be made is
@@ -191,88 +197,92 @@ class PyTorchJobController:
         return PyTorchJobView.of(
             job,
             self._clock(),
-            pods=[{**one, "kind": "Pod"} for one in self._newest["Pod"].of(uid)],
-            services=[{**one, "kind": "Service"} for one in self._newest["Service"].of(uid)],
+            pods=[{**pod, "kind": "Pod"} for pod in self._child_caches["Pod"].by_index(uid)],
+            services=[{**service, "kind": "Service"} for service in self._child_caches["Service"].by_index(uid)],
             pod_group=groups[0] if groups else None,
             autoscaler=autoscalers[0] if autoscalers else None,
         )
 
-    async def _carry_out(self, job: Object, decision: PyTorchJobDecision) -> float | None:
+    async def _apply(self, job: Object, decision: PyTorchJobDecision) -> float | None:
         # Events are told in this order, so deletions of a scale-down and creations read as they were decided.
-        works: list[Awaitable[Event | None]] = [self._create(one) for one in decision.create]
-        works += [self._update(one) for one in decision.update]
-        works += [self._annotate(pod, marks) for pod, marks in decision.annotate]
-        works += [self._delete(one) for one in decision.delete]
-        done = await asyncio.gather(*works, return_exceptions=True)
-        decision.events += [one for one in done if isinstance(one, Event)]
-        failed = [one for one in done if isinstance(one, BaseException)]
-        for one in failed:
-            if isinstance(one, _WriteFailed):
-                decision.events.append(one.event)
+        writes: list[Awaitable[Event | None]] = [self._create(result) for result in decision.create]
+        writes += [self._update(result) for result in decision.update]
+        writes += [self._annotate(pod, annotations) for pod, annotations in decision.annotate]
+        writes += [self._delete(result) for result in decision.delete]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        decision.events += [result for result in results if isinstance(result, Event)]
+        failed = [result for result in results if isinstance(result, BaseException)]
+        for result in failed:
+            if isinstance(result, _WriteFailed):
+                decision.events.append(result.event)
         if failed:
             raise failed[0].error if isinstance(failed[0], _WriteFailed) else failed[0]
         if decision.delete_job:
             await self._delete_job(job, decision)
-        if any(isinstance(one, _NameConflict) for one in done):
-            decision.wake(_TAKEN_AGAIN)
+        if any(isinstance(result, _NameConflict) for result in results):
+            decision.wake(_CONFLICT_RETRY_SECONDS)
         return decision.wake_after
 
     async def _write_job(self, job: Object, decision: PyTorchJobDecision) -> Object:
         metadata = job["metadata"]
         if decision.restarts is not None:
-            marks = {names.RESTARTS: decision.restarts.text()}
-            patch = {"metadata": {"annotations": marks, "resourceVersion": metadata["resourceVersion"]}}
+            annotations = {names.RESTARTS: decision.restarts.text()}
+            patch = {"metadata": {"annotations": annotations, "resourceVersion": metadata["resourceVersion"]}}
             job = await self._client.patch(JOBS, metadata["name"], patch, metadata["namespace"])
-            self._newest_jobs.remember(job)
+            self._job_cache.record(job)
         if decision.status is not None:
             job = await self._client.update(JOBS, {**job, "status": decision.status}, subresource="status")
-            self._newest_jobs.remember(job)
+            self._job_cache.record(job)
         return job
 
     async def _create(self, obj: Object) -> Event | None:
         kind, name = obj["kind"], obj["metadata"]["name"]
-        said = _CHILD_EVENTS[kind]
-        async with self._room:
+        reasons = _CHILD_EVENTS[kind]
+        async with self._write_slots:
             try:
-                made = await self._client.create(self._refs[kind], obj)
+                created = await self._client.create(self._refs[kind], obj)
             except StatusError as error:
                 if error.reason == "AlreadyExists":
-                    return await self._look_at_taken(obj, error)
+                    return await self._resolve_name_conflict(obj, error)
                 raise _WriteFailed(
-                    Event("Warning", said.not_created, messages.not_created(str(error))), error
+                    Event("Warning", reasons.not_created, messages.not_created(str(error))), error
                 ) from error
-        if kind in self._newest:
-            self._newest[kind].remember(made)
-        return Event("Normal", said.created[0], said.created[1](name)) if said.created else None
+        if kind in self._child_caches:
+            self._child_caches[kind].record(created)
+        return Event("Normal", reasons.created[0], reasons.created[1](name)) if reasons.created else None
 
-    async def _look_at_taken(self, obj: Object, error: StatusError) -> Event | None:
+    async def _resolve_name_conflict(self, obj: Object, error: StatusError) -> Event | None:
         """The name is taken: by ourselves, if the cache is behind; by a former life of the job, which will go; or by
         somebody else, and then the user is told."""
         metadata, kind = obj["metadata"], obj["kind"]
-        there = await self._client.find(self._refs[kind], metadata["name"], metadata["namespace"])
-        owners = ((there or {}).get("metadata") or {}).get("ownerReferences") or ()
-        mine = metadata["ownerReferences"][0]
-        if there is None or any((one["kind"], one["name"]) == (mine["kind"], mine["name"]) for one in owners):
-            is_mine = any(one["uid"] == mine["uid"] for one in owners)
+        existing = await self._client.find(self._refs[kind], metadata["name"], metadata["namespace"])
+        owners = ((existing or {}).get("metadata") or {}).get("ownerReferences") or ()
+        own_reference = metadata["ownerReferences"][0]
+        if existing is None or any(
+            (owner["kind"], owner["name"]) == (own_reference["kind"], own_reference["name"]) for owner in owners
+        ):
+            is_mine = any(owner["uid"] == own_reference["uid"] for owner in owners)
             return None if is_mine else _NameConflict("Normal", "", "")
         text = messages.not_created(str(error))
-        return _NameConflict("Warning", _CHILD_EVENTS[kind].not_created, text, (mine["uid"], kind, metadata["name"]))
+        return _NameConflict(
+            "Warning", _CHILD_EVENTS[kind].not_created, text, (own_reference["uid"], kind, metadata["name"])
+        )
 
     async def _update(self, obj: Object) -> None:
-        async with self._room:
+        async with self._write_slots:
             await self._client.update(self._refs[obj["kind"]], obj)
 
-    async def _annotate(self, pod: Object, marks: dict[str, str]) -> None:
+    async def _annotate(self, pod: Object, annotations: dict[str, str]) -> None:
         metadata = pod["metadata"]
-        async with self._room:
-            patch = {"metadata": {"annotations": marks, "uid": metadata["uid"]}}
+        async with self._write_slots:
+            patch = {"metadata": {"annotations": annotations, "uid": metadata["uid"]}}
             await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"])
 
     async def _delete(self, deletion: ChildDeletion) -> Event | None:
         obj = deletion.object
         kind, metadata = obj["kind"], obj["metadata"]
-        said = _CHILD_EVENTS[kind]
-        async with self._room:
+        reasons = _CHILD_EVENTS[kind]
+        async with self._write_slots:
             try:
                 grace = 0 if deletion.force else None
                 await self._client.delete(
@@ -282,9 +292,9 @@ class PyTorchJobController:
                 if error.status in (404, 409):  # gone already, and perhaps another has its name
                     return None
                 raise _WriteFailed(
-                    Event("Warning", said.not_deleted, messages.not_deleted(str(error))), error
+                    Event("Warning", reasons.not_deleted, messages.not_deleted(str(error))), error
                 ) from error
-        return Event("Normal", said.deleted[0], said.deleted[1](metadata["name"])) if said.deleted else None
+        return Event("Normal", reasons.deleted[0], reasons.deleted[1](metadata["name"])) if reasons.deleted else None
 
     async def _delete_job(self, job: Object, decision: PyTorchJobDecision) -> None:
         metadata = job["metadata"]
@@ -296,18 +306,18 @@ class PyTorchJobController:
         else:
             decision.events.append(Event("Normal", messages.POD_DELETED, messages.job_deleted(metadata["name"])))
 
-    def _tell(self, job: Object, events: Iterable[Event]) -> None:
-        about = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}
+    def _record_events(self, job: Object, events: Iterable[Event]) -> None:
+        reference = {**job, "apiVersion": names.API_VERSION, "kind": names.KIND}
         said = []
         for event in events:
-            if not event.reason or (event.once and event.once in self._told):
+            if not event.reason or (event.once and event.once in self._recorded):
                 continue
             if event.once:
-                self._told[event.once] = None
-                while len(self._told) > _REMEMBERED:
-                    self._told.popitem(last=False)
+                self._recorded[event.once] = None
+                while len(self._recorded) > _MAX_RECORDED_ONCE:
+                    self._recorded.popitem(last=False)
             said.append(f"{event.reason}: {event.message}")
-            self.recorder.event(about, event.kind, event.reason, event.message, once=bool(event.once))
+            self.recorder.event(reference, event.kind, event.reason, event.message, once=bool(event.once))
         if said:
             log.info("%s/%s: %s", *key_of(job), "; ".join(said))
 
@@ -324,23 +334,23 @@ class _WriteFailed(Exception):
         self.event, self.error = event, error
 
 
-def _of_service(service: Object) -> Object:
-    return strip_and_intern({"metadata": _of_child(service["metadata"])})
+def _slim_service(service: Object) -> Object:
+    return strip_and_intern({"metadata": _slim_metadata(service["metadata"])})
 
 
-def _of_pod(pod: Object) -> Object:
+def _slim_pod(pod: Object) -> Object:
     """What is looked at of a pod. Its spec is most of it, and came from the job."""
     node = (pod.get("spec") or {}).get("nodeName")
-    metadata, spec = _of_child(pod["metadata"]), {"nodeName": node} if node else {}
+    metadata, spec = _slim_metadata(pod["metadata"]), {"nodeName": node} if node else {}
     return strip_and_intern({"metadata": metadata, "spec": spec, "status": pod.get("status") or {}})
 
 
-def _of_child(metadata: Object) -> Object:
+def _slim_metadata(metadata: Object) -> Object:
     """There are thousands of children, and of their labels only two are looked at."""
     labels = metadata.get("labels") or {}
-    kept = {name: value for name, value in metadata.items() if name not in ("managedFields", "labels")}
-    kept["labels"] = {name: labels[name] for name in (names.REPLICA_TYPE, names.REPLICA_INDEX) if name in labels}
-    return kept
+    remaining = {name: value for name, value in metadata.items() if name not in ("managedFields", "labels")}
+    remaining["labels"] = {name: labels[name] for name in (names.REPLICA_TYPE, names.REPLICA_INDEX) if name in labels}
+    return remaining
 
 
 def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
@@ -348,13 +358,13 @@ def _owned(informer: Informer, kind: str, uid: str) -> list[Object]:
     return [{**obj, "kind": kind} for obj in informer.by(_OWNER, uid)]
 
 
-def _is_as_made(obj: Object) -> bool:
+def _is_unchanged_since_creation(obj: Object) -> bool:
     """Whether nothing has happened to a child since it was made: then the answer to its creation said as much."""
     status = obj.get("status") or {}
     is_new = status.get("phase", "Pending") == "Pending" and status.keys() <= {"phase", "qosClass"}
     return is_new and not is_terminating(obj)
 
 
-def _but_status(job: Object) -> Object:
+def _without_status(job: Object) -> Object:
     """What changes when anything but the status does."""
     return {name: value for name, value in job["metadata"].items() if name != "resourceVersion"}

@@ -8,7 +8,7 @@ from datetime import datetime
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import RESOURCE_QUOTAS
 from torchyard.controllers.loop import Controller
-from torchyard.core.quota.status import counted, quota_status
+from torchyard.core.quota.status import counted_resources, quota_status
 from torchyard.kube.client import Client
 from torchyard.kube.informer import Key, by_namespace, key_of
 from torchyard.kube.informer_factory import InformerFactory
@@ -16,7 +16,7 @@ from torchyard.kube.informer_factory import InformerFactory
 # Many objects come and go together; they are counted once.
 PAUSE = 0.2
 # Pods whose time to end is over cost nothing any more, and nobody says when.
-LOOK_AGAIN = 300.0
+RESYNC_SECONDS = 300.0
 
 
 class QuotaController:
@@ -42,7 +42,7 @@ class QuotaController:
         if not len(self._quotas):  # the usual case, and this is called for every write
             return
         for quota in self._quotas.by("namespace", namespace):
-            if (group, plural) in counted(quota):
+            if (group, plural) in counted_resources(quota):
                 self.controller.queue.add_after(key_of(quota), PAUSE)
 
     async def _reconcile(self, key: Key) -> float | None:
@@ -50,11 +50,11 @@ class QuotaController:
         if quota is None or quota["metadata"].get("deletionTimestamp"):
             return None
         objects = {}
-        for group, plural in counted(quota):
+        for group, plural in counted_resources(quota):
             ref = self._resource(group, plural)
             if ref is not None:
                 objects[group, plural] = (await self._client.list(ref, key[0])).items
         status = quota_status(quota, objects, self._clock())
         if status != quota.get("status"):
             await self._client.update(RESOURCE_QUOTAS, {**quota, "status": status}, subresource="status")
-        return LOOK_AGAIN
+        return RESYNC_SECONDS

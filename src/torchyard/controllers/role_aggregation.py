@@ -18,12 +18,12 @@ class RoleAggregationController:
         self._client = client
         self._roles = informers.for_resource(CLUSTER_ROLES)
         self.controller = Controller("clusterrole-aggregation", self._reconcile, [self._roles], workers=1)
-        self._roles.on_change(lambda _change, _role, _before: self._look_at_all())
+        self._roles.on_change(lambda _change, _role, _before: self._enqueue_aggregated())
 
     async def run(self) -> None:
         await self.controller.run()
 
-    def _look_at_all(self) -> None:
+    def _enqueue_aggregated(self) -> None:
         """Any role may be a part of any other."""
         for role in self._roles.all():
             if role.get("aggregationRule"):
@@ -35,10 +35,10 @@ class RoleAggregationController:
             return
         rules = aggregated_rules(role, self._roles.all())
         if rules != (role.get("rules") or []):
-            wanted = {
+            desired = {
                 "apiVersion": CLUSTER_ROLES.api_version,
                 "kind": "ClusterRole",
                 "metadata": {"name": key[1]},
                 "rules": rules,
             }
-            await self._client.patch(CLUSTER_ROLES, key[1], wanted, kind="apply", force=True)
+            await self._client.patch(CLUSTER_ROLES, key[1], desired, kind="apply", force=True)

@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 NAME = "default-scheduler"
 _RETRY_SECONDS = 1.0
-_WRITES_AT_ONCE = 64
-_PLACE, _CLAIM, _GANG = "place", "claim", "gang"
-_NOWHERE = ""
+_CONCURRENT_WRITES = 64
+_NODE_INDEX, _CLAIM_INDEX, _GANG_INDEX = "place", "claim", "gang"
+_NO_NODE = ""
 
 
 class Scheduler:
@@ -40,22 +40,24 @@ class Scheduler:
         self._client, self._clock = client, clock
         self.recorder = EventRecorder(client, NAME)
         self._nodes = informers.for_resource(NODES)
-        self._pods = informers.for_resource(PODS, indexes={_CLAIM: by_claim, _PLACE: _place_of, _GANG: _gangs_of})
+        self._pods = informers.for_resource(
+            PODS, indexes={_CLAIM_INDEX: by_claim, _NODE_INDEX: _node_of, _GANG_INDEX: _gangs_of}
+        )
         self._claims, self._volumes, self._classes = (
             informers.for_resource(ref) for ref in (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
         )
         self._sources = (self._nodes, self._pods, self._claims, self._volumes, self._classes)
-        self._storage = VolumeBinding(
+        self._volume_binding = VolumeBinding(
             self._claims.get,
             lambda name: self._volumes.get("", name),
             self._volumes.all,
             self._classes.all,
-            lambda namespace, name: self._pods.by(_CLAIM, f"{namespace}/{name}"),
+            lambda namespace, name: self._pods.by(_CLAIM_INDEX, f"{namespace}/{name}"),
         )
         self._changed = asyncio.Event()
         self._assumed: dict[str, str] = {}  # uid → node, until the watch shows it
-        self._told: dict[str, str] = {}  # uid → the refusal last written
-        self._room = asyncio.Semaphore(_WRITES_AT_ONCE)
+        self._last_messages: dict[str, str] = {}  # uid → the refusal last written
+        self._write_slots = asyncio.Semaphore(_CONCURRENT_WRITES)
         for informer in self._sources:
             informer.on_change(lambda *_: self._changed.set())
 
@@ -78,15 +80,17 @@ class Scheduler:
             await self._changed.wait()
 
     async def _schedule(self) -> None:
-        waiting = [pod for pod in self._pods.by(_PLACE, _NOWHERE) if self._waits(pod)]
+        waiting = [pod for pod in self._pods.by(_NODE_INDEX, _NO_NODE) if self._is_schedulable(pod)]
         alive = {pod["metadata"]["uid"] for pod in waiting}
-        self._told = {uid: said for uid, said in self._told.items() if uid in alive}
+        self._last_messages = {uid: message for uid, message in self._last_messages.items() if uid in alive}
         if not waiting:
             return  # as after most changes; nodes need not be counted then
-        answers = self._place(sorted(waiting, key=_urgency), self._views())
-        await gather_all(self._settle(*answer) for answer in answers)
+        answers = self._schedule_pods(sorted(waiting, key=_queue_order), self._node_infos())
+        await gather_all(self._apply(*answer) for answer in answers)
 
-    def _place(self, waiting: list[Object], views: list[NodeInfo]) -> list[tuple[Object, NodeInfo | Unschedulable]]:
+    def _schedule_pods(
+        self, waiting: list[Object], views: list[NodeInfo]
+    ) -> list[tuple[Object, NodeInfo | Unschedulable]]:
         """Where each goes; the views count what was placed before."""
         answers: list[tuple[Object, NodeInfo | Unschedulable]] = []
         gangs: dict[tuple[str, str], list[Object]] = {}
@@ -104,57 +108,59 @@ class Scheduler:
             if gang:
                 gangs.setdefault(gang, []).append(pod)
                 continue
-            blocked = self._storage.blocked(pod)
-            note(pod, schedule_pod(pod, views, blocked=blocked, unreachable=self._storage.unreachable))
+            blocked = self._volume_binding.pre_filter(pod)
+            note(pod, schedule_pod(pod, views, pre_filter_reason=blocked, volume_filter=self._volume_binding.filter))
         for gang, pods in gangs.items():
-            answer = self._place_gang(gang, pods, views)
+            answer = self._schedule_gang(gang, pods, views)
             for pod in pods:
                 note(pod, answer if isinstance(answer, Unschedulable) else answer[pod["metadata"]["uid"]])
         return answers
 
-    def _place_gang(
+    def _schedule_gang(
         self, gang: tuple[str, str], pods: list[Object], views: list[NodeInfo]
     ) -> dict[str, str] | Unschedulable:
-        members = self._pods.by(_GANG, "/".join(gang))
-        blocked = next((said for pod in pods if (said := self._storage.blocked(pod))), "")
+        members = self._pods.by(_GANG_INDEX, "/".join(gang))
+        blocked = next((reason for pod in pods if (reason := self._volume_binding.pre_filter(pod))), "")
         if blocked:
             return Unschedulable(f"gang waits: {blocked}")
         placed = len(members) - len(pods)
-        return schedule_gang(pods, views, size=gang_size(members), placed=placed, unreachable=self._storage.unreachable)
+        return schedule_gang(
+            pods, views, size=gang_size(members), placed=placed, volume_filter=self._volume_binding.filter
+        )
 
-    def _views(self) -> list[NodeInfo]:
+    def _node_infos(self) -> list[NodeInfo]:
         assumed, self._assumed = self._assumed, {}
         by_node: dict[str, list[Object]] = {}
-        for pod in self._pods.by(_PLACE, _NOWHERE):
+        for pod in self._pods.by(_NODE_INDEX, _NO_NODE):
             uid = pod["metadata"]["uid"]
             if uid in assumed:
                 self._assumed[uid] = assumed[uid]
                 by_node.setdefault(assumed[uid], []).append(pod)
         views = []
         for node in self._nodes.all():
-            if _usable(node):
+            if _is_ready(node):
                 name = node["metadata"]["name"]
-                views.append(NodeInfo.of(node, (*self._pods.by(_PLACE, name), *by_node.get(name, ()))))
+                views.append(NodeInfo.of(node, (*self._pods.by(_NODE_INDEX, name), *by_node.get(name, ()))))
         return views
 
-    def _waits(self, pod: Object) -> bool:
+    def _is_schedulable(self, pod: Object) -> bool:
         spec, metadata = pod["spec"], pod["metadata"]
         if spec.get("nodeName") or metadata["uid"] in self._assumed or metadata.get("deletionTimestamp"):
             return False
         if spec.get("schedulingGates") or (spec.get("schedulerName") or NAME) != NAME:
             return False
-        return not self._storage.waits(pod)
+        return not self._volume_binding.is_binding(pod)
 
-    async def _settle(self, pod: Object, answer: NodeInfo | Unschedulable) -> None:
-        async with self._room:
+    async def _apply(self, pod: Object, answer: NodeInfo | Unschedulable) -> None:
+        async with self._write_slots:
             if isinstance(answer, Unschedulable):
-                await self._refuse(pod, str(answer))
-            elif not await self._ask_for_volumes(pod, answer):
+                await self._mark_unschedulable(pod, str(answer))
+            elif not await self._pre_bind_volumes(pod, answer):
                 await self._bind(pod, answer.name)
 
-    async def _ask_for_volumes(self, pod: Object, view: NodeInfo) -> bool:
+    async def _pre_bind_volumes(self, pod: Object, view: NodeInfo) -> bool:
         """Whether the pod waits for volumes on its node; it is bound once they are there."""
-        choices = self._storage.choices(pod, view)
+        choices = self._volume_binding.pre_bind_writes(pod, view)
         for write in choices:
             try:
                 await self._client.update(
@@ -183,16 +189,16 @@ class Scheduler:
             if failed.status not in (404, 409):
                 raise
             return
-        self._told.pop(metadata["uid"], None)
-        said = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
-        self.recorder.event(_about(pod), "Normal", "Scheduled", said)
+        self._last_messages.pop(metadata["uid"], None)
+        message = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {node}"
+        self.recorder.event(_event_subject(pod), "Normal", "Scheduled", message)
 
-    async def _refuse(self, pod: Object, message: str) -> None:
+    async def _mark_unschedulable(self, pod: Object, message: str) -> None:
         metadata = pod["metadata"]
-        if self._told.get(metadata["uid"]) == message:
+        if self._last_messages.get(metadata["uid"]) == message:
             return
-        self._told[metadata["uid"]] = message
-        self.recorder.event(_about(pod), "Warning", "FailedScheduling", message)
+        self._last_messages[metadata["uid"]] = message
+        self.recorder.event(_event_subject(pod), "Warning", "FailedScheduling", message)
         conditions = [one for one in (pod.get("status") or {}).get("conditions") or () if one["type"] != "PodScheduled"]
         condition = {
             "type": "PodScheduled",
@@ -210,9 +216,9 @@ class Scheduler:
                 raise
 
 
-def _place_of(pod: Object) -> list[str]:
+def _node_of(pod: Object) -> list[str]:
     """The node that holds a pod, or nowhere; a finished one holds nothing."""
-    return [] if is_finished(pod) else [pod["spec"].get("nodeName") or _NOWHERE]
+    return [] if is_finished(pod) else [pod["spec"].get("nodeName") or _NO_NODE]
 
 
 def _gangs_of(pod: Object) -> list[str]:
@@ -220,15 +226,15 @@ def _gangs_of(pod: Object) -> list[str]:
     return ["/".join(gang)] if gang else []
 
 
-def _urgency(pod: Object) -> tuple[int, str, str]:
+def _queue_order(pod: Object) -> tuple[int, str, str]:
     """Higher priority first, then the older one, as the scheduler's queue sorts."""
     return -(pod["spec"].get("priority") or 0), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 
 
-def _usable(node: Object) -> bool:
+def _is_ready(node: Object) -> bool:
     """A node that was heard of lately; a silent one gets no new pods."""
     return has_true_condition(node, "Ready")
 
 
-def _about(pod: Object) -> Object:
+def _event_subject(pod: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", **pod}

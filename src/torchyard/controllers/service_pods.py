@@ -25,8 +25,8 @@ class ServicePods:
         self.services = informers.for_resource(SERVICES, indexes={"selector": _selector})
         self.pods = informers.for_resource(PODS, indexes={"label": _labels})
         # The sets of label names that selectors use; few, whatever the number of services.
-        self._shapes: set[tuple[str, ...]] = set()
-        self.services.on_change(lambda _change, obj, _before: self._shapes.add(tuple(sorted(_selector_of(obj)))))
+        self._selector_keys: set[tuple[str, ...]] = set()
+        self.services.on_change(lambda _change, obj, _before: self._selector_keys.add(tuple(sorted(_selector_of(obj)))))
 
     def feed(self, queue: WorkQueue[Key]) -> None:
         """Add a service's key to the queue when it, or what it shows of a pod behind it, changes."""
@@ -39,27 +39,29 @@ class ServicePods:
         if not pairs:
             return []
         rarest = min(pairs, key=lambda pair: self.pods.count("label", pair))
-        wanted = _selector_of(service).items()
-        return [pod for pod in self.pods.by("label", rarest) if wanted <= _labels_of(pod).items()]
+        selector = _selector_of(service).items()
+        return [pod for pod in self.pods.by("label", rarest) if selector <= _labels_of(pod).items()]
 
     def services_of(self, pod: Object) -> Iterator[Object]:
         """Services whose selector the pod's labels meet."""
         namespace, labels = pod["metadata"]["namespace"], _labels_of(pod)
-        for shape in self._shapes:
+        for shape in self._selector_keys:
             if shape and all(name in labels for name in shape):
-                yield from self.services.by("selector", _joined(namespace, {name: labels[name] for name in shape}))
+                yield from self.services.by(
+                    "selector", _selector_key(namespace, {name: labels[name] for name in shape})
+                )
 
     def _pairs(self, service: Object) -> Iterator[str]:
         namespace = service["metadata"]["namespace"]
-        return (_pair(namespace, name, value) for name, value in _selector_of(service).items())
+        return (_label_key(namespace, name, value) for name, value in _selector_of(service).items())
 
     def _pod_changed(self, add: Callable[[Key, float], None], change: str, pod: Object, before: Object | None) -> None:
-        if change == "MODIFIED" and before is not None and _shown(pod) == _shown(before):
+        if change == "MODIFIED" and before is not None and _endpoint_state(pod) == _endpoint_state(before):
             return
-        seen = {key_of(one): one for state in (pod, before) if state is not None for one in self.services_of(state)}
-        for key, service in seen.items():
-            behind = min((self.pods.count("label", pair) for pair in self._pairs(service)), default=0)
-            add(key, min(behind * _PAUSE_PER_POD, _LONGEST_PAUSE) if behind > 1 else 0)
+        services = {key_of(one): one for state in (pod, before) if state is not None for one in self.services_of(state)}
+        for key, service in services.items():
+            backends = min((self.pods.count("label", pair) for pair in self._pairs(service)), default=0)
+            add(key, min(backends * _PAUSE_PER_POD, _LONGEST_PAUSE) if backends > 1 else 0)
 
 
 def _selector_of(service: Object) -> dict[str, str]:
@@ -70,25 +72,25 @@ def _labels_of(pod: Object) -> dict[str, str]:
     return pod["metadata"].get("labels") or {}
 
 
-def _pair(namespace: str, name: str, value: str) -> str:
+def _label_key(namespace: str, name: str, value: str) -> str:
     return f"{namespace}/{name}={value}"
 
 
-def _joined(namespace: str, labels: dict[str, str]) -> str:
+def _selector_key(namespace: str, labels: dict[str, str]) -> str:
     return f"{namespace}/{','.join(f'{name}={labels[name]}' for name in sorted(labels))}"
 
 
 def _selector(service: Object) -> tuple[str, ...]:
     selector = _selector_of(service)
-    return (_joined(service["metadata"]["namespace"], selector),) if selector else ()
+    return (_selector_key(service["metadata"]["namespace"], selector),) if selector else ()
 
 
 def _labels(pod: Object) -> list[str]:
     namespace = pod["metadata"]["namespace"]
-    return [_pair(namespace, name, value) for name, value in _labels_of(pod).items()]
+    return [_label_key(namespace, name, value) for name, value in _labels_of(pod).items()]
 
 
-def _shown(pod: Object) -> tuple[Any, ...]:
+def _endpoint_state(pod: Object) -> tuple[Any, ...]:
     """What endpoints show of a pod; other changes of it are nobody's business here."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     return (

@@ -36,9 +36,9 @@ class TokenSecretController:
 
     async def _reconcile(self, key: Key) -> None:
         secret = self._secrets.get(*key)
-        if secret is None or not (wanted := account_of(secret)):
+        if secret is None or not (account_key := account_of(secret)):
             return
-        namespace, _, name = wanted.partition("/")
+        namespace, _, name = account_key.partition("/")
         # The cache may not know a new account yet, and a secret is not deleted on suspicion.
         account = self._accounts.get(namespace, name) or await self._client.find(SERVICE_ACCOUNTS, name, namespace)
         if account is None or not is_for(secret, account):

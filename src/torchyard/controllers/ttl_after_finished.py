@@ -32,9 +32,9 @@ class TTLAfterFinishedController:
         job = self._jobs.get(*key)
         if job is None or job["metadata"].get("deletionTimestamp"):
             return None
-        left = seconds_left(job, self._clock())
-        if left is None or left > 0:
-            return left
+        remaining = seconds_left(job, self._clock())
+        if remaining is None or remaining > 0:
+            return remaining
         metadata = job["metadata"]
         try:
             # By revision too: somebody may have given it more time a moment ago.

@@ -24,7 +24,7 @@ from torchyard.kube.informer_factory import InformerFactory
 REFS = {CLAIM: PERSISTENT_VOLUME_CLAIMS, VOLUME: PERSISTENT_VOLUMES}
 NAME = "persistentvolume-controller"  # as its events say
 # What nothing tells about, such as a provisioner that never came, is looked at and told again: upstream's resync.
-_AGAIN = 15.0
+_RESYNC_SECONDS = 15.0
 
 
 class VolumeBinder:
@@ -38,11 +38,11 @@ class VolumeBinder:
         self._classes = informers.for_resource(STORAGE_CLASSES)
         self._pods = informers.for_resource(PODS, indexes={"claim": by_claim})
         sources = (self._claims, self._volumes, self._classes, self._pods)
-        self.claims = Controller("persistentvolume-binder-controller claims", self._look_at_claim, sources)
-        self.volumes = Controller("persistentvolume-binder-controller volumes", self._look_at_volume, sources)
+        self.claims = Controller("persistentvolume-binder-controller claims", self._sync_claim, sources)
+        self.volumes = Controller("persistentvolume-binder-controller volumes", self._sync_volume, sources)
         self._claims.on_change(self._claim_changed)
         self._volumes.on_change(self._volume_changed)
-        self._classes.on_change(lambda *_: self._look_at_unbound())
+        self._classes.on_change(lambda *_: self._enqueue_unbound())
         self._pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
@@ -62,18 +62,18 @@ class VolumeBinder:
             if state is not None and (reference := state["spec"].get("claimRef")):
                 self.claims.queue.add((reference.get("namespace", ""), reference["name"]))
         if not volume["spec"].get("claimRef"):
-            self._look_at_unbound()
+            self._enqueue_unbound()
 
     def _pod_changed(self, _change: str, pod: Object, before: Object | None) -> None:
         if before is None or before["spec"].get("nodeName") != pod["spec"].get("nodeName"):
             for name in claims_of(pod).values():
                 self.claims.queue.add((pod["metadata"]["namespace"], name))
 
-    def _look_at_unbound(self) -> None:
+    def _enqueue_unbound(self) -> None:
         for claim in self._claims.by("unbound", "yes"):
             self.claims.queue.add(key_of(claim))
 
-    async def _look_at_claim(self, key: Key) -> float | None:
+    async def _sync_claim(self, key: Key) -> float | None:
         claim = self._claims.get(*key)
         if claim is None:
             return None
@@ -85,13 +85,13 @@ class VolumeBinder:
             classes=self._classes.all(),
             waiting_pods=sorted(pod["metadata"]["name"] for pod in waiting),
         )
-        await self._carry_out(claim, CLAIM, decide_claim(view))
-        return None if phase(claim) in ("Bound", "Lost") else _AGAIN
+        await self._apply(claim, CLAIM, decide_claim(view))
+        return None if phase(claim) in ("Bound", "Lost") else _RESYNC_SECONDS
 
-    async def _look_at_volume(self, key: Key) -> None:
+    async def _sync_volume(self, key: Key) -> None:
         volume = self._volumes.get(*key)
         if volume is not None:
-            await self._carry_out(volume, VOLUME, decide_volume(VolumeView(volume, await self._claim_of(volume))))
+            await self._apply(volume, VOLUME, decide_volume(VolumeView(volume, await self._claim_of(volume))))
 
     async def _claim_of(self, volume: Object) -> Object | None:
         """From the cache; whether it is really gone is asked of the server, since data may be deleted by that."""
@@ -104,20 +104,20 @@ class VolumeBinder:
             return cached
         return await self._client.find(PERSISTENT_VOLUME_CLAIMS, name, namespace)
 
-    async def _carry_out(self, about: Object, kind: str, decision: VolumeDecision) -> None:
+    async def _apply(self, subject: Object, kind: str, decision: VolumeDecision) -> None:
         latest: dict[tuple[str, Key], Object] = {}
         for write in decision.writes:
             key = (write.kind, key_of(write.object))
             current = latest.get(key, write.object)
             if write.status is not None:
-                sent: Object = {**current, "status": self._timed(write)}
-                latest[key] = await self._client.update(REFS[write.kind], sent, subresource="status")
+                updated: Object = {**current, "status": self._timed(write)}
+                latest[key] = await self._client.update(REFS[write.kind], updated, subresource="status")
             else:
                 revision = current["metadata"]["resourceVersion"]
-                sent = {**write.object, "metadata": {**write.object["metadata"], "resourceVersion": revision}}
-                latest[key] = await self._client.update(REFS[write.kind], sent)
+                updated = {**write.object, "metadata": {**write.object["metadata"], "resourceVersion": revision}}
+                latest[key] = await self._client.update(REFS[write.kind], updated)
         for event in decision.events:
-            self.recorder.event({"apiVersion": "v1", "kind": kind, **about}, event.kind, event.reason, event.message)
+            self.recorder.event({"apiVersion": "v1", "kind": kind, **subject}, event.kind, event.reason, event.message)
 
     def _timed(self, write: Write) -> Object:
         """A volume's status says when its phase changed."""

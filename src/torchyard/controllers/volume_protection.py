@@ -32,8 +32,8 @@ class _ProtectionController:
         await self.controller.run()
 
     async def _reconcile(self, key: Key) -> None:
-        found = self._objects.get(*key)
-        changed = self._released(found) if found is not None else None
+        current = self._objects.get(*key)
+        changed = self._released(current) if current is not None else None
         if changed is not None:
             await self._client.update(self._ref, changed)
 
@@ -45,14 +45,14 @@ def claim_protection(client: Client, informers: InformerFactory) -> _ProtectionC
         return unprotect_claim(claim, pods.by("claim", "/".join(key_of(claim))))
 
     name = "persistentvolumeclaim-protection-controller"
-    made = _ProtectionController(name, client, (informers.for_resource(PERSISTENT_VOLUME_CLAIMS), pods), released)
+    controller = _ProtectionController(name, client, (informers.for_resource(PERSISTENT_VOLUME_CLAIMS), pods), released)
 
     def pod_changed(_change: str, pod: Object, _before: Object | None) -> None:
         for claim in claims_of(pod).values():
-            made.controller.queue.add((pod["metadata"]["namespace"], claim))
+            controller.controller.queue.add((pod["metadata"]["namespace"], claim))
 
     pods.on_change(pod_changed)
-    return made
+    return controller
 
 
 def volume_protection(client: Client, informers: InformerFactory) -> _ProtectionController:

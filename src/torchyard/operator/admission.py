@@ -14,18 +14,18 @@ from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue.names import QUEUE_NAME
 from torchyard.core.pytorchjob.decide import is_managed_here
 
-_RULES = PyTorchJobStrategy()
+_STRATEGY = PyTorchJobStrategy()
 
 
 def review_validation(review: Object) -> Object:
     """Whether a job is taken. Raises ValueError for what is no review of a PyTorchJob."""
-    request, response = _asked(review)
+    request, response = _parse_review(review)
     job = request.get("object")
     if isinstance(job, dict) and request.get("operation") in ("CREATE", "UPDATE"):
-        refusal = _refusal(request, job)
+        refusal = _validation_error(request, job)
         if refusal is not None:
             response |= {"allowed": False, "status": refusal.body()}
-        elif warnings := _RULES.warnings(job):
+        elif warnings := _STRATEGY.warnings(job):
             response["warnings"] = warnings
     return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
 
@@ -33,20 +33,20 @@ def review_validation(review: Object) -> Object:
 def review_defaults(review: Object, *, queues: bool) -> Object:
     """A new job with a queue begins suspended, as Kueue's own integrations have it, where its workload is ours to make:
     otherwise its pods would be there before its quota is."""
-    request, response = _asked(review)
+    request, response = _parse_review(review)
     job = request.get("object")
-    if queues and request.get("operation") == "CREATE" and isinstance(job, dict) and _waits(job):
+    if queues and request.get("operation") == "CREATE" and isinstance(job, dict) and _is_queued(job):
         policy = {**((job.get("spec") or {}).get("runPolicy") or {}), "suspend": True}
         patch = orjson.dumps([{"op": "add", "path": "/spec/runPolicy", "value": policy}])
         response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
     return {"apiVersion": review.get("apiVersion"), "kind": "AdmissionReview", "response": response}
 
 
-def _waits(job: Object) -> bool:
+def _is_queued(job: Object) -> bool:
     return QUEUE_NAME in (job["metadata"].get("labels") or {}) and is_managed_here(job)
 
 
-def _asked(review: Object) -> tuple[Object, Object]:
+def _parse_review(review: Object) -> tuple[Object, Object]:
     """The request, and an answer that allows it."""
     request = review.get("request")
     if review.get("kind") != "AdmissionReview" or not isinstance(request, dict):
@@ -57,14 +57,14 @@ def _asked(review: Object) -> tuple[Object, Object]:
     return request, {"uid": request.get("uid", ""), "allowed": True}
 
 
-def _refusal(request: Object, job: Object) -> StatusError | None:
+def _validation_error(request: Object, job: Object) -> StatusError | None:
     # A job that goes only loses finalizers; refusing that would keep it for ever.
     if job["metadata"].get("deletionTimestamp"):
         return None
     old = request.get("oldObject")
     is_update = request.get("operation") == "UPDATE" and isinstance(old, dict)
-    found = _RULES.validate_update(job, old) if is_update and isinstance(old, dict) else _RULES.validate(job)
-    if not found:
+    errs = _STRATEGY.validate_update(job, old) if is_update and isinstance(old, dict) else _STRATEGY.validate(job)
+    if not errs:
         return None
     name = job["metadata"].get("name") or job["metadata"].get("generateName", "")
-    return errors.invalid(names.KIND, names.GROUP, name, found)
+    return errors.invalid(names.KIND, names.GROUP, name, errs)

@@ -27,8 +27,8 @@ VALIDATING = GroupVersionResource(
 MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
 # The Secret's keys, as TLS secrets have them, and the file of each. The authority's key is needed to renew.
 _FILES = {"ca.crt": "ca.crt", "ca.key": "ca.key", "tls.crt": "server.crt", "tls.key": "server.key"}
-LOOK_AGAIN, TRY_AGAIN = 3600.0, 5.0
-_TRIES = 5
+RENEW_CHECK_SECONDS, RETRY_SECONDS = 3600.0, 5.0
+_MAX_CONFLICTS = 5
 
 
 class WebhookCertificates:
@@ -47,14 +47,14 @@ class WebhookCertificates:
                 return await self.ensure()
             except YardError as error:
                 log.warning("the webhook has no certificates yet: %s", error)
-            await asyncio.sleep(TRY_AGAIN)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def ensure(self) -> CertificateDir:
-        for _ in range(_TRIES):
+        for _ in range(_MAX_CONFLICTS):
             secret = await self._client.find(SECRETS, WEBHOOK_SECRET, self._namespace)
-            self._unpack(secret)
+            self._write_files(secret)
             credentials = ensure_server(self._directory, names=self._names)
-            data = self._packed()
+            data = self._encoded_files()
             try:
                 if secret is None:
                     await self._client.create(SECRETS, _secret(data), self._namespace)
@@ -64,37 +64,37 @@ class WebhookCertificates:
                 if error.status != 409:
                     raise
                 continue  # another copy was faster: take its certificates
-            await self._trust(data["ca.crt"])
+            await self._publish_ca(data["ca.crt"])
             return credentials
         raise YardError(f"the secret {self._namespace}/{WEBHOOK_SECRET} changes again and again")
 
-    async def keep(self, renewed: Callable[[], None]) -> None:
+    async def renew_periodically(self, renewed: Callable[[], None]) -> None:
         """Until cancelled; calls `renewed` when another certificate is to be shown."""
-        shown = self._packed()
+        served = self._encoded_files()
         while True:
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(RENEW_CHECK_SECONDS)
             try:
                 await self.ensure()
             except YardError as error:
                 log.warning("the webhook's certificates could not be looked after: %s", error)
                 continue
-            if self._packed() != shown:
-                shown = self._packed()
+            if self._encoded_files() != served:
+                served = self._encoded_files()
                 renewed()
 
-    async def _trust(self, authority: str) -> None:
+    async def _publish_ca(self, authority: str) -> None:
         """Put the authority into our webhooks' configurations, where it is not there."""
-        if not await self._trusted(VALIDATING, WEBHOOK, authority):
+        if not await self._set_ca_bundle(VALIDATING, WEBHOOK, authority):
             log.warning("there is no ValidatingWebhookConfiguration %s: jobs are not reviewed", WEBHOOK)
-        await self._trusted(MUTATING, DEFAULTS_WEBHOOK, authority)  # there where queues are
+        await self._set_ca_bundle(MUTATING, DEFAULTS_WEBHOOK, authority)  # there where queues are
 
-    async def _trusted(self, ref: GroupVersionResource, name: str, authority: str) -> bool:
+    async def _set_ca_bundle(self, ref: GroupVersionResource, name: str, authority: str) -> bool:
         """Whether there is such a configuration."""
         webhook = await self._client.find(ref, name)
         if webhook is None:
             return False
         hooks = webhook.get("webhooks") or []
-        if any(one["clientConfig"].get("caBundle") != authority for one in hooks):
+        if any(webhook_entry["clientConfig"].get("caBundle") != authority for webhook_entry in hooks):
             patch = [
                 {"op": "add", "path": f"/webhooks/{place}/clientConfig/caBundle", "value": authority}
                 for place in range(len(hooks))
@@ -102,7 +102,7 @@ class WebhookCertificates:
             await self._client.patch(ref, name, patch, kind="json")
         return True
 
-    def _unpack(self, secret: Object | None) -> None:
+    def _write_files(self, secret: Object | None) -> None:
         data = (secret or {}).get("data") or {}
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for key, name in _FILES.items():
@@ -111,7 +111,7 @@ class WebhookCertificates:
                 path.touch(mode=0o600)
                 path.write_bytes(base64.b64decode(data[key]))
 
-    def _packed(self) -> dict[str, str]:
+    def _encoded_files(self) -> dict[str, str]:
         return {key: base64.b64encode((self._directory / name).read_bytes()).decode() for key, name in _FILES.items()}
 
 

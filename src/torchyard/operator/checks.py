@@ -40,10 +40,10 @@ async def check_served(client: Client, ref: GroupVersionResource, *subresources:
         if error.status != 404:
             raise
         served = {}
-    found = {one["name"] for one in served.get("resources") or ()}
-    wanted = {ref.plural, *(f"{ref.plural}/{one}" for one in subresources)}
-    if not wanted <= found:
-        missing = ", ".join(sorted(wanted - found))
+    available = {resource["name"] for resource in served.get("resources") or ()}
+    required = {ref.plural, *(f"{ref.plural}/{resource}" for resource in subresources)}
+    if not required <= available:
+        missing = ", ".join(sorted(required - available))
         raise ClusterNotReady(f"the cluster does not serve {missing} of {ref.api_version}", hint=hint)
 
 
@@ -51,11 +51,11 @@ async def check_permissions(client: Client, rights: Iterable[Permission], namesp
     """Ask for every right: a refusal in the middle of a job would come too late."""
     missing = []
     for namespace in namespaces:
-        for right in rights:
-            for verb in right.verbs:
-                if not await is_allowed(client, right, verb, namespace):
-                    what = f"{right.resource}.{right.group}" if right.group else right.resource
-                    missing.append(f"{verb} {what}" + (f" in {namespace}" if namespace else ""))
+        for permission in rights:
+            for verb in permission.verbs:
+                if not await is_allowed(client, permission, verb, namespace):
+                    resource = f"{permission.resource}.{permission.group}" if permission.group else permission.resource
+                    missing.append(f"{verb} {resource}" + (f" in {namespace}" if namespace else ""))
     if missing:
         raise ClusterNotReady(
             f"the operator's account may not: {'; '.join(missing)}", hint="yard install gives it the role it needs"
@@ -75,17 +75,17 @@ async def check_no_other_operator(client: Client, namespaces: Iterable[str] = ("
             )
 
 
-async def is_allowed(client: Client, right: Permission, verb: str, namespace: str) -> bool:
-    resource, _, subresource = right.resource.partition("/")
-    asked: Object = {"group": right.group, "resource": resource, "verb": verb, "namespace": namespace}
+async def is_allowed(client: Client, permission: Permission, verb: str, namespace: str) -> bool:
+    resource, _, subresource = permission.resource.partition("/")
+    attributes: Object = {"group": permission.group, "resource": resource, "verb": verb, "namespace": namespace}
     if subresource:
-        asked["subresource"] = subresource
-    if right.names:
-        asked["name"] = right.names[0]
+        attributes["subresource"] = subresource
+    if permission.names:
+        attributes["name"] = permission.names[0]
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": attributes},
     }
     answer = await client.raw("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     return bool((answer.get("status") or {}).get("allowed"))

@@ -16,9 +16,9 @@ from torchyard.kube.client import Transport
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 300.0
+SYNC_SECONDS = 300.0
 # The server tells whole seconds, and an answer takes its time.
-NOTICED = 3.0
+TOLERANCE_SECONDS = 3.0
 
 
 def local() -> datetime:
@@ -26,31 +26,31 @@ def local() -> datetime:
 
 
 class ServerClock:
-    """`now` is the server's time as of the last look; `keep` looks again and again."""
+    """`now` is the server's time as of the last look; `run` reads it periodically."""
 
     def __init__(self, transport: Transport, own: Callable[[], datetime] = local) -> None:
         self._transport, self._own = transport, own
-        self.ahead = 0.0  # seconds by which our clock is ahead of the server's
+        self.offset = 0.0  # seconds by which our clock is ahead of the server's
 
     def now(self) -> datetime:
-        return self._own() - timedelta(seconds=self.ahead)
+        return self._own() - timedelta(seconds=self.offset)
 
-    async def look(self) -> None:
+    async def sync(self) -> None:
         answer = await self._transport.request("GET", "/version")
-        told = answer.headers.get("date", "")
-        if not told:
+        date = answer.headers.get("date", "")
+        if not date:
             return
-        ahead = (self._own() - parsedate_to_datetime(told)).total_seconds()
-        ahead = ahead if abs(ahead) > NOTICED else 0.0
-        if abs(ahead - self.ahead) > NOTICED:
+        ahead = (self._own() - parsedate_to_datetime(date)).total_seconds()
+        ahead = ahead if abs(ahead) > TOLERANCE_SECONDS else 0.0
+        if abs(ahead - self.offset) > TOLERANCE_SECONDS:
             way = "ahead of" if ahead > 0 else "behind"
             log.warning("this clock is %.0f s %s the API server's; the server's is used", abs(ahead), way)
-        self.ahead = ahead
+        self.offset = ahead
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_AGAIN)
+            await asyncio.sleep(SYNC_SECONDS)
             try:
-                await self.look()
+                await self.sync()
             except YardError as error:
                 log.warning("the API server's clock could not be read: %s", error)

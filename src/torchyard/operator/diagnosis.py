@@ -26,16 +26,16 @@ _GANGS = {"scheduling.volcano.sh": "volcano", "scheduling.x-k8s.io": "scheduler-
 async def diagnose_cluster(client: Client, namespace: str) -> list[Finding]:
     """One line per question; one that cannot be answered says why. `namespace`: where the user's jobs would go."""
     version = await client.raw("GET", "/version")
-    found: list[Finding] = [("cluster", True, f"Kubernetes {version.get('gitVersion', '?')}")]
-    for what, question in (_OF_A_PLANE if await is_plane(client) else _QUESTIONS).items():
+    findings: list[Finding] = [("cluster", True, f"Kubernetes {version.get('gitVersion', '?')}")]
+    for check, question in (_PLANE_CHECKS if await is_plane(client) else _CLUSTER_CHECKS).items():
         try:
-            works, words = await question(client, namespace)
+            works, message = await question(client, namespace)
         except StatusError as error:
-            works, words = False, f"may not be seen: {error}" if error.status == 403 else str(error)
+            works, message = False, f"may not be seen: {error}" if error.status == 403 else str(error)
         except YardError as error:
-            works, words = False, str(error)
-        found.append((what, works, words))
-    return found
+            works, message = False, str(error)
+        findings.append((check, works, message))
+    return findings
 
 
 async def is_plane(client: Client) -> bool:
@@ -52,16 +52,16 @@ async def _kind(client: Client, _: str) -> tuple[bool, str]:
     return True, f"{names.PLURAL} of {names.API_VERSION} are served"
 
 
-async def _yours(client: Client, namespace: str) -> tuple[bool, str]:
+async def _user_permissions(client: Client, namespace: str) -> tuple[bool, str]:
     allowed = await is_allowed(client, Permission(names.GROUP, names.PLURAL, ("create",)), "create", namespace)
     return allowed, f"you may {'' if allowed else 'not '}create PyTorchJobs in {namespace}"
 
 
 async def _operator(client: Client, _: str) -> tuple[bool, str]:
-    found = (await client.list(_DEPLOYMENTS, labels=f"{NAME_LABEL}={NAME}")).items
-    if not found:
+    deployments = (await client.list(_DEPLOYMENTS, labels=f"{NAME_LABEL}={NAME}")).items
+    if not deployments:
         return False, "not installed; `yard install` does it, and jobs wait until something looks after them"
-    deployment = found[0]
+    deployment = deployments[0]
     ready = int((deployment.get("status") or {}).get("readyReplicas") or 0)
     copies = f"{ready} of {deployment['spec'].get('replicas', 1)} copies ready in {deployment['metadata']['namespace']}"
     lease = await client.find(LEASES, LEASE, deployment["metadata"]["namespace"])
@@ -77,42 +77,42 @@ async def _webhook(client: Client, _: str) -> tuple[bool, str]:
     webhook = await client.find(VALIDATING, WEBHOOK)
     if webhook is None:
         return False, "not installed: bad jobs are taken, and fail later"
-    if not all(one["clientConfig"].get("caBundle") for one in webhook.get("webhooks") or ()):
+    if not all(entry["clientConfig"].get("caBundle") for entry in webhook.get("webhooks") or ()):
         return False, "no copy has put its certificates in yet: every job is refused until one does"
     return True, "jobs are reviewed before they are taken"
 
 
-async def _others(client: Client, _: str) -> tuple[bool, str]:
+async def _other_operators(client: Client, _: str) -> tuple[bool, str]:
     pods = (await client.list(PODS, labels=UPSTREAM)).items
     if not pods:
         return True, "none"
-    shown = ", ".join(f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in pods)
-    return False, f"{shown}: two operators would undo each other's work"
+    operators = ", ".join(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods)
+    return False, f"{operators}: two operators would undo each other's work"
 
 
 async def _gangs(client: Client, _: str) -> tuple[bool, str]:
-    served = {one["name"] for one in (await client.raw("GET", "/apis")).get("groups") or ()}
-    known = [name for group, name in _GANGS.items() if group in served]
-    return True, ", ".join(known) if known else "none; --gang-scheduler-name stays empty"
+    served = {group["name"] for group in (await client.raw("GET", "/apis")).get("groups") or ()}
+    schedulers = [name for group, name in _GANGS.items() if group in served]
+    return True, ", ".join(schedulers) if schedulers else "none; --gang-scheduler-name stays empty"
 
 
 async def _queues(client: Client, _: str) -> tuple[bool, str]:
-    found = await look(client)
-    who = {
+    presence = await look(client)
+    descriptions = {
         IntegrationMode.NONE: "no Kueue",
         IntegrationMode.BUILT_IN: "Kueue brings jobs into its queues itself",
         IntegrationMode.EXTERNAL: "the operator brings jobs into Kueue's queues",
     }
-    return True, f"{who[found.mode]} ({'; '.join(found.reasons)})"
+    return True, f"{descriptions[presence.mode]} ({'; '.join(presence.reasons)})"
 
 
-_QUESTIONS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {
+_CLUSTER_CHECKS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {
     "PyTorchJobs": _kind,
-    "your rights": _yours,
+    "your rights": _user_permissions,
     "operator": _operator,
     "admission": _webhook,
-    "other operators": _others,
+    "other operators": _other_operators,
     "gang schedulers": _gangs,
     "queues": _queues,
 }
-_OF_A_PLANE = {"PyTorchJobs": _kind, "your rights": _yours, "operator": _plane}
+_PLANE_CHECKS = {"PyTorchJobs": _kind, "your rights": _user_permissions, "operator": _plane}

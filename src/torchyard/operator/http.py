@@ -17,7 +17,7 @@ from torchyard.operator.metrics import OperatorMetrics
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
-_MOST_BYTES = 8 << 20
+_MAX_BODY_BYTES = 8 << 20
 
 
 class HealthProbes:
@@ -52,21 +52,21 @@ def webhook_app(
     answers: Mapping[str, Callable[[Object], Object]], reviewed: Callable[[str, int], None]
 ) -> web.Application:
     """`answers`: what answers an AdmissionReview, by path."""
-    app = web.Application(client_max_size=_MOST_BYTES)
+    app = web.Application(client_max_size=_MAX_BODY_BYTES)
     for path, answer in answers.items():
-        app.router.add_post(path, _reviewer(path, answer, reviewed))
+        app.router.add_post(path, _admission_handler(path, answer, reviewed))
     return app
 
 
-def _reviewer(path: str, answer: Callable[[Object], Object], reviewed: Callable[[str, int], None]) -> Handler:
+def _admission_handler(path: str, answer: Callable[[Object], Object], reviewed: Callable[[str, int], None]) -> Handler:
     async def review(request: web.Request) -> web.Response:
         try:
-            made = answer(orjson.loads(await request.read()))
+            reviewed_object = answer(orjson.loads(await request.read()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             reviewed(path, 400)
             return web.Response(status=400, text=f"cannot review this: {error}")
-        reviewed(path, 200 if made["response"]["allowed"] else 422)
-        return web.Response(body=orjson.dumps(made), content_type="application/json")
+        reviewed(path, 200 if reviewed_object["response"]["allowed"] else 422)
+        return web.Response(body=orjson.dumps(reviewed_object), content_type="application/json")
 
     return review
 
@@ -84,5 +84,5 @@ async def serve(
         raise YardError(
             f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
         ) from None
-    taken: int = runner.addresses[0][1]
-    return taken
+    bound_port: int = runner.addresses[0][1]
+    return bound_port

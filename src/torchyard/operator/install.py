@@ -48,15 +48,15 @@ async def install(client: Client, to: Installation | None, say: Say) -> None:
         await _wait_established(client, obj, say)
     if to is None:
         return
-    wanted = objects(to)
-    for obj in wanted:
+    desired = objects(to)
+    for obj in desired:
         if obj["kind"] == "Namespace" and await _is_others(client, obj):
             say(f"{_shown(obj)} is not ours, and stays as it is")
         else:
             await _apply(client, obj, say)
-    kept = {_identity(obj) for obj in wanted}
+    desired_identities = {_identity(obj) for obj in desired}
     for obj in await _optional(client, to):
-        if _identity(obj) not in kept:
+        if _identity(obj) not in desired_identities:
             await _delete(client, obj, say)
 
 
@@ -83,11 +83,11 @@ async def uninstall(client: Client, to: Installation, say: Say, *, with_definiti
 
 async def _optional(client: Client, to: Installation) -> list[Object]:
     """What some installations have: roles in the namespaces they look after, and a part in Kueue's queues."""
-    found = queue_objects(to)
+    optional = queue_objects(to)
     for kind in ("RoleBinding", "Role"):
         listed = (await client.list(_REFS[kind], labels=f"{NAME_LABEL}={NAME}")).items
-        found += [{"kind": kind, "metadata": one["metadata"]} for one in listed]
-    return found
+        optional += [{"kind": kind, "metadata": role["metadata"]} for role in listed]
+    return optional
 
 
 def _left_behind(to: Installation) -> list[Object]:
@@ -100,8 +100,8 @@ def _left_behind(to: Installation) -> list[Object]:
 
 async def _is_others(client: Client, namespace: Object) -> bool:
     """Whether a namespace is there that no installation has made."""
-    found = await client.find(NAMESPACES, namespace["metadata"]["name"])
-    return found is not None and (found["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
+    existing = await client.find(NAMESPACES, namespace["metadata"]["name"])
+    return existing is not None and (existing["metadata"].get("labels") or {}).get(NAME_LABEL) != NAME
 
 
 async def _has_jobs(client: Client, namespace: str) -> bool:
@@ -123,8 +123,8 @@ async def _apply(client: Client, obj: Object, say: Say) -> None:
     ref = _REFS[obj["kind"]]
     before = await client.find(ref, metadata["name"], namespace)
     after = await client.patch(ref, metadata["name"], obj, namespace, kind="apply", force=True)
-    said = "created" if before is None else "unchanged" if _revision(before) == _revision(after) else "configured"
-    say(f"{_shown(obj)} {said}")
+    result = "created" if before is None else "unchanged" if _revision(before) == _revision(after) else "configured"
+    say(f"{_shown(obj)} {result}")
 
 
 async def _delete(client: Client, obj: Object, say: Say) -> None:
@@ -154,8 +154,10 @@ async def _wait_established(client: Client, definition: Object, say: Say) -> Non
                 await asyncio.sleep(0.1)
     except TimeoutError:
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
-        said = "; ".join(f"{one['type']}={one['status']}: {one.get('message', '')}" for one in conditions)
-        raise YardError(f"the definition {name} is not served: {said or 'the server says nothing'}") from None
+        condition_text = "; ".join(
+            f"{condition['type']}={condition['status']}: {condition.get('message', '')}" for condition in conditions
+        )
+        raise YardError(f"the definition {name} is not served: {condition_text or 'the server says nothing'}") from None
 
 
 def _revision(obj: Object) -> str:

@@ -47,7 +47,7 @@ class Installation:
 def as_yaml(manifests: list[Object]) -> str:
     # The C library is ten times as fast, but not everywhere.
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return "".join(f"---\n{yaml.dump(one, Dumper=dumper, sort_keys=False, width=120)}" for one in manifests)
+    return "".join(f"---\n{yaml.dump(manifest, Dumper=dumper, sort_keys=False, width=120)}" for manifest in manifests)
 
 
 def definitions() -> list[Object]:
@@ -86,22 +86,22 @@ def _roles(to: Installation) -> list[Object]:
         permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK),
     )
     own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
-    found = []
+    roles = []
     if to.watched:
         for namespace in to.watched:
             # Several roles of a name in one namespace would be one: where it watches its own, it has both.
-            mine = [*jobs, *own] if namespace == to.namespace else jobs
-            found += _role(to, NAME, mine, namespace)
+            granted = [*jobs, *own] if namespace == to.namespace else jobs
+            roles += _role(to, NAME, granted, namespace)
     if to.namespace not in to.watched:
-        found += _role(to, NAME, own, to.namespace)
-    return [*_role(to, NAME, webhooks if to.watched else [*jobs, *webhooks]), *found]
+        roles += _role(to, NAME, own, to.namespace)
+    return [*_role(to, NAME, webhooks if to.watched else [*jobs, *webhooks]), *roles]
 
 
-def _role(to: Installation, name: str, found: list[permissions.Permission], namespace: str = "") -> list[Object]:
+def _role(to: Installation, name: str, granted: list[permissions.Permission], namespace: str = "") -> list[Object]:
     """A role and the operator's hold of it: in a namespace, or everywhere."""
     kind = "Role" if namespace else "ClusterRole"
     return [
-        _object(_RBAC, kind, name, namespace, rules=[permissions.policy_rule(one) for one in found]),
+        _object(_RBAC, kind, name, namespace, rules=[permissions.policy_rule(permission) for permission in granted]),
         _object(
             _RBAC,
             f"{kind}Binding",
@@ -128,9 +128,9 @@ def _user_roles() -> list[Object]:
     """Who may administer, edit or view a namespace may do so with its jobs."""
     read = ["get", "list", "watch"]
     write = ["create", "update", "patch", "delete", "deletecollection"]
-    found = []
+    roles = []
     for role, verbs in (("edit", [*read, *write]), ("view", read)):
-        into = [role, "admin"] if role == "edit" else [role]
+        targets = [role, "admin"] if role == "edit" else [role]
         rules = [
             {"apiGroups": [names.GROUP], "resources": [names.PLURAL], "verbs": verbs},
             {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/status"], "verbs": ["get"]},
@@ -138,16 +138,16 @@ def _user_roles() -> list[Object]:
         if role == "edit":
             scale = {"apiGroups": [names.GROUP], "resources": [f"{names.PLURAL}/scale"]}
             rules.append({**scale, "verbs": ["get", "update", "patch"]})
-        labels = {f"rbac.authorization.k8s.io/aggregate-to-{one}": "true" for one in into}
-        found.append(_object(_RBAC, "ClusterRole", f"torchyard-training-{role}", labels=labels, rules=rules))
-    return found
+        labels = {f"rbac.authorization.k8s.io/aggregate-to-{target}": "true" for target in targets}
+        roles.append(_object(_RBAC, "ClusterRole", f"torchyard-training-{role}", labels=labels, rules=rules))
+    return roles
 
 
 def _deployment(to: Installation) -> Object:
     arguments = ["operator", f"--own-namespace={to.namespace}"]
     if to.gang_scheduler:
         arguments.append(f"--gang-scheduler-name={to.gang_scheduler}")
-    arguments += [f"--namespace={one}" for one in to.watched]
+    arguments += [f"--namespace={namespace}" for namespace in to.watched]
     ports = {"metrics": METRICS_PORT, "health": HEALTH_PORT, "webhook": WEBHOOK_PORT}
     container = {
         "name": "operator",

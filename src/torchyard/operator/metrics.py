@@ -31,8 +31,8 @@ class OperatorMetrics:
         registry = self._registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._jobs = {
-            what: Counter(f"training_operator_jobs_{what}", f"Jobs {what}.", _JOB, registry=registry)
-            for what in ("created", "deleted", "successful", "failed", "restarted")
+            outcome: Counter(f"training_operator_jobs_{outcome}", f"Jobs {outcome}.", _JOB, registry=registry)
+            for outcome in ("created", "deleted", "successful", "failed", "restarted")
         }
         controller = ("controller", "result")
         self._reconciles = Counter(
@@ -96,7 +96,7 @@ class OperatorMetrics:
     def watch_queues(self, queues: Sequence[WorkQueue[Any]]) -> None:
         self._registry.register(_WorkQueueCollector(queues))
 
-    def watch_lead(self, lease: str, leads: Callable[[], bool]) -> None:
+    def watch_leadership(self, lease: str, leads: Callable[[], bool]) -> None:
         self._leads.labels(lease).set_function(lambda: 1.0 if leads() else 0.0)
 
     def follow(self, jobs: Informer, leads: Callable[[], bool]) -> None:
@@ -104,17 +104,17 @@ class OperatorMetrics:
         jobs.on_change(lambda change, job, before: self._changed(change, job, before) if leads() else None)
 
     def _changed(self, change: str, job: Object, before: Object | None) -> None:
-        def count(what: str, by: int = 1) -> None:
-            self._jobs[what].labels(job["metadata"]["namespace"], FRAMEWORK).inc(by)
+        def count(outcome: str, by: int = 1) -> None:
+            self._jobs[outcome].labels(job["metadata"]["namespace"], FRAMEWORK).inc(by)
 
         if change == "DELETED":
             count("deleted")
             return
         if before is None:
             return  # new: it counts once we have said so; or known from before this copy began, and counted then
-        for condition, what in _COUNTED.items():
+        for condition, outcome in _COUNTED.items():
             if has_true_condition(job, condition) and not has_true_condition(before, condition):
-                count(what)
+                count(outcome)
         restarts = Restarts.of(job).count - Restarts.of(before).count
         if restarts > 0:
             count("restarted", restarts)
@@ -131,9 +131,9 @@ class _WorkQueueCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("workqueue_depth", "Keys that wait.", labels=("name",))
-        depth.add_metric((names.CONTROLLER,), sum(len(one) for one in self._queues))
+        depth.add_metric((names.CONTROLLER,), sum(len(queue) for queue in self._queues))
         adds = CounterMetricFamily("workqueue_adds", "Keys that were added.", labels=("name",))
-        adds.add_metric((names.CONTROLLER,), sum(one.adds for one in self._queues))
+        adds.add_metric((names.CONTROLLER,), sum(queue.adds for queue in self._queues))
         retries = CounterMetricFamily("workqueue_retries", "Keys that came again after a failure.", labels=("name",))
-        retries.add_metric((names.CONTROLLER,), sum(one.retries for one in self._queues))
+        retries.add_metric((names.CONTROLLER,), sum(queue.retries for queue in self._queues))
         yield from (depth, adds, retries)

@@ -34,7 +34,7 @@ from torchyard.operator.tasks import Runnable, run_until_first_exit
 
 log = logging.getLogger(__name__)
 
-_ASK_AGAIN = 5.0
+_CHECK_RETRY_SECONDS = 5.0
 
 
 class Operator:
@@ -63,7 +63,7 @@ class Operator:
         self.queues = Queues(
             self._client, namespaces=settings.namespaces, clock=self.clock.now, changed=self.metrics.queue_mode
         )
-        self._webhook_answers = asyncio.Event()
+        self._webhook_ready = asyncio.Event()
         self.ports: dict[str, int] = {}
 
     @property
@@ -74,12 +74,12 @@ class Operator:
         async with contextlib.AsyncExitStack() as closing:
             closing.push_async_callback(self._lease_client.close)
             closing.push_async_callback(self._client.close)
-            await self._answer(closing)
+            await self._serve_probes(closing)
             await self._wait_for_cluster()
-            works = [self._keep_certificates(closing)] if self._settings.webhook else []
-            await run_until_first_exit(*works, *self._control())
+            works = [self._serve_webhook(closing)] if self._settings.webhook else []
+            await run_until_first_exit(*works, *self._runnables())
 
-    async def _answer(self, closing: contextlib.AsyncExitStack) -> None:
+    async def _serve_probes(self, closing: contextlib.AsyncExitStack) -> None:
         settings = self._settings
         self.ports["health"] = await serve(self.health.app(), settings.host, settings.health_port, closing=closing)
         self.ports["metrics"] = await serve(
@@ -88,38 +88,38 @@ class Operator:
 
     async def _wait_for_cluster(self) -> None:
         """Ask until the cluster has what is needed, and say what it lacks: ending would only mean starting again."""
-        said = ""
+        logged = ""
         while True:
             try:
                 await self._check()
             except YardError as error:
                 self.health.problem = str(error)
-                if str(error) != said:
-                    said = str(error)
-                    log.warning("not ready: %s; asking again every %g s", error, _ASK_AGAIN)
-                await asyncio.sleep(_ASK_AGAIN)
+                if str(error) != logged:
+                    logged = str(error)
+                    log.warning("not ready: %s; asking again every %g s", error, _CHECK_RETRY_SECONDS)
+                await asyncio.sleep(_CHECK_RETRY_SECONDS)
             else:
                 return
 
     async def _check(self) -> None:
         settings = self._settings
-        spaces = settings.namespaces or ("",)
-        await self.clock.look()
+        namespaces = settings.namespaces or ("",)
+        await self.clock.sync()
         await check_crd(self._client)
         if settings.gang_scheduler:
             groups = pod_group_resource(settings.gang_scheduler)
             await check_served(self._client, groups, hint="install the gang scheduler, or name none")
-        await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), spaces)
+        await check_permissions(self._client, permissions.job_permissions(settings.gang_scheduler), namespaces)
         own = permissions.own_namespace_permissions(LEASE, WEBHOOK_SECRET)
         if not settings.webhook:
-            own = [one for one in own if one.resource != "secrets"]
+            own = [permission for permission in own if permission.resource != "secrets"]
         else:
             await check_permissions(self._client, permissions.webhook_permissions(WEBHOOK, DEFAULTS_WEBHOOK))
         await check_permissions(self._client, own, (settings.own_namespace,))
         if not settings.beside_upstream:
-            await check_no_other_operator(self._client, spaces)
+            await check_no_other_operator(self._client, namespaces)
 
-    async def _keep_certificates(self, closing: contextlib.AsyncExitStack) -> None:
+    async def _serve_webhook(self, closing: contextlib.AsyncExitStack) -> None:
         """Answer admission reviews. Every copy does, not only the one that leads."""
         settings = self._settings
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix=f"{NAME}-")))
@@ -139,8 +139,8 @@ class Operator:
             closing=closing,
             tls=context,
         )
-        self._webhook_answers.set()
-        await certificates.keep(show)
+        self._webhook_ready.set()
+        await certificates.renew_periodically(show)
 
     def _reviews(self) -> dict[str, Callable[[Object], Object]]:
         return {
@@ -148,7 +148,7 @@ class Operator:
             "/default": lambda review: review_defaults(review, queues=self.queues.are_ours),
         }
 
-    def _control(self) -> list[Runnable]:
+    def _runnables(self) -> list[Runnable]:
         """Fill the caches at once, act when elected: the next leader begins where the last one stopped."""
         settings = self._settings
         jobs = PyTorchJobSettings(
@@ -171,25 +171,25 @@ class Operator:
             )
             self.metrics.follow(informers.for_resource(JOBS, labels=settings.selector), lambda: self.leads)
             caches.append(informers)
-        self.metrics.watch_queues([one.controller.queue for one in controllers])
-        self.metrics.watch_lead(LEASE, lambda: self.leads)
+        self.metrics.watch_queues([runnable.controller.queue for runnable in controllers])
+        self.metrics.watch_leadership(LEASE, lambda: self.leads)
 
         async def lead() -> None:
-            await run_until_first_exit(*(one.run() for one in controllers), self.queues.integrate())
+            await run_until_first_exit(*(runnable.run() for runnable in controllers), self.queues.integrate())
 
-        works = [one.run() for one in caches]
+        works = [runnable.run() for runnable in caches]
         return [
             *works,
-            self.clock.keep(),
+            self.clock.run(),
             self.queues.run(),
             self._become_ready(caches),
             self._election.run(lead) if settings.elect else lead(),
         ]
 
     async def _become_ready(self, caches: list[InformerFactory]) -> None:
-        for one in caches:
-            await one.synced()
+        for informers in caches:
+            await informers.synced()
         if self._settings.webhook:
-            await self._webhook_answers.wait()
+            await self._webhook_ready.wait()
         self.health.problem = ""
         await asyncio.Event().wait()

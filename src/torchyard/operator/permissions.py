@@ -78,7 +78,11 @@ def own_namespace_permissions(lease: str, secret: str) -> list[Permission]:
     ]
 
 
-def policy_rule(right: Permission) -> Object:
+def policy_rule(permission: Permission) -> Object:
     """As a rule of a Role or ClusterRole."""
-    made: Object = {"apiGroups": [right.group], "resources": [right.resource], "verbs": list(right.verbs)}
-    return {**made, "resourceNames": list(right.names)} if right.names else made
+    rule: Object = {
+        "apiGroups": [permission.group],
+        "resources": [permission.resource],
+        "verbs": list(permission.verbs),
+    }
+    return {**rule, "resourceNames": list(permission.names)} if permission.names else rule

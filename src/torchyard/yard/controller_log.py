@@ -40,27 +40,27 @@ class ControllerLog(logging.Handler):
             self._lines.append(_Line(stamp, line))
             self._written += 1
 
-    async def read(self, wanted: LogOptions) -> AsyncGenerator[bytes, None]:
+    async def read(self, options: LogOptions) -> AsyncGenerator[bytes, None]:
         """As `kubectl logs` asks for it. A follower stays until it goes: the controllers end with the server."""
-        if wanted.previous:
+        if options.previous:
             raise errors.bad_request("this log begins with the plane; what was before is not kept")
-        found = [line for line in self._lines if line.stamp >= wanted.since]
-        position, left = self._written, wanted.limit
-        if wanted.tail is not None:
-            found = found[max(0, len(found) - wanted.tail) :]
+        lines = [line for line in self._lines if line.stamp >= options.since]
+        position, bytes_left = self._written, options.limit
+        if options.tail is not None:
+            lines = lines[max(0, len(lines) - options.tail) :]
         while True:
-            piece = _text(found, wanted)[:left]
-            if piece:
-                yield piece
-            if left is not None:
-                left -= len(piece)
-            if not wanted.follow or left == 0:
+            chunk = _text(lines, options)[:bytes_left]
+            if chunk:
+                yield chunk
+            if bytes_left is not None:
+                bytes_left -= len(chunk)
+            if not options.follow or bytes_left == 0:
                 return
             await asyncio.sleep(_POLL_SECONDS)
             new = min(self._written - position, len(self._lines))
-            found = list(islice(self._lines, len(self._lines) - new, None))
+            lines = list(islice(self._lines, len(self._lines) - new, None))
             position = self._written
 
 
-def _text(lines: list[_Line], wanted: LogOptions) -> bytes:
-    return "".join(f"{one.stamp} {one.text}\n" if wanted.timestamps else f"{one.text}\n" for one in lines).encode()
+def _text(lines: list[_Line], options: LogOptions) -> bytes:
+    return "".join(f"{line.stamp} {line.text}\n" if options.timestamps else f"{line.text}\n" for line in lines).encode()

@@ -60,27 +60,27 @@ class Dependencies:
     settings: PlaneSettings
 
 
-def _namespaces(shop: Dependencies) -> Runnable:
-    resources = partial(_namespaced, shop.registry.catalog)
-    return NamespaceController(shop.client, shop.informers, resources, shop.registry.clock).run()
+def _namespaces(deps: Dependencies) -> Runnable:
+    resources = partial(_namespaced, deps.registry.catalog)
+    return NamespaceController(deps.client, deps.informers, resources, deps.registry.clock).run()
 
 
-def _quotas(shop: Dependencies) -> Runnable:
-    quotas = QuotaController(shop.client, shop.informers, partial(_served, shop.registry.catalog), shop.registry.clock)
-    shop.registry.store.listen("", partial(_count, quotas))
+def _quotas(deps: Dependencies) -> Runnable:
+    quotas = QuotaController(deps.client, deps.informers, partial(_served, deps.registry.catalog), deps.registry.clock)
+    deps.registry.store.listen("", partial(_count, quotas))
     return quotas.run()
 
 
-def _garbage(shop: Dependencies) -> Runnable:
-    collector = GarbageCollector(shop.client, partial(_resource_of, shop.registry.catalog), shop.recorder)
-    shop.registry.store.listen("", partial(_tell, collector, shop.registry.catalog))
+def _garbage(deps: Dependencies) -> Runnable:
+    collector = GarbageCollector(deps.client, partial(_resource_of, deps.registry.catalog), deps.recorder)
+    deps.registry.store.listen("", partial(_tell, collector, deps.registry.catalog))
     return collector.run()
 
 
-def _pytorchjobs(shop: Dependencies) -> Runnable:
+def _pytorchjobs(deps: Dependencies) -> Runnable:
     # On one machine the master is there in a moment; asking often costs nothing.
     settings = PyTorchJobSettings(gang_scheduler=EMBEDDED_GANG, init_tries=1000, init_pause_seconds=0.2)
-    return PyTorchJobController(shop.client, shop.informers, settings, clock=shop.registry.clock).run()
+    return PyTorchJobController(deps.client, deps.informers, settings, clock=deps.registry.clock).run()
 
 
 def _queue_settings(file: Path | None) -> QueueSettings:
@@ -94,18 +94,18 @@ def _queue_settings(file: Path | None) -> QueueSettings:
         raise YardError(f"--queue-config {file}: {error.message}", hint=error.hint) from None
 
 
-def _queues(shop: Dependencies) -> Runnable:
+def _queues(deps: Dependencies) -> Runnable:
     from torchyard.controllers.queue.controller import QueueController  # loads prometheus_client
 
     queues = QueueController(
-        shop.client,
-        shop.informers,
-        clock=shop.registry.clock,
-        settings=_queue_settings(shop.settings.queue_config),
-        pytorchjobs="pytorchjob" in shop.registry.controllers,
-        conveniences=LOCAL_QUEUES in shop.registry.controllers,
+        deps.client,
+        deps.informers,
+        clock=deps.registry.clock,
+        settings=_queue_settings(deps.settings.queue_config),
+        pytorchjobs="pytorchjob" in deps.registry.controllers,
+        conveniences=LOCAL_QUEUES in deps.registry.controllers,
     )
-    shop.registry.figures.append(queues.metrics.text)
+    deps.registry.figures.append(queues.metrics.text)
     return queues.run()
 
 
@@ -153,7 +153,7 @@ BUILDERS: dict[str, Callable[[Dependencies], Runnable]] = {
     ).run(),
 }
 # What comes with another part, and cannot be chosen by itself.
-_WITH: dict[str, dict[str, Callable[[Dependencies], Runnable]]] = {
+_ATTACHED: dict[str, dict[str, Callable[[Dependencies], Runnable]]] = {
     "node": {"scheduler": lambda shop: Scheduler(shop.client, shop.informers, clock=shop.registry.clock).run()},
     "pytorchjob": {
         "operator mirror": lambda shop: OperatorPodController(shop.client, shop.informers, shop.registry.clock).run()
@@ -172,26 +172,32 @@ def controllers(
     sign: Callable[[dict[str, Any], str], str],
 ) -> Iterator[tuple[str, Runnable]]:
     """The coroutines of the chosen controllers, by name, and what feeds them."""
-    shop = Dependencies(
+    deps = Dependencies(
         client, InformerFactory(client), EventRecorder(client, "torchyard"), registry, authority, sign, settings
     )
     for name in sorted(chosen):
         makers = {name: BUILDERS[name]} if name in BUILDERS else {}
-        for each, make in (makers | _WITH.get(name, {})).items():
-            yield each, make(shop)
-    yield "events", shop.recorder.run()
+        for part, make in (makers | _ATTACHED.get(name, {})).items():
+            yield part, make(deps)
+    yield "events", deps.recorder.run()
     # Last, since every controller has asked for what it needs by now.
-    yield "informers", shop.informers.run()
+    yield "informers", deps.informers.run()
 
 
 def _resource_of(catalog: Catalog, api_version: str, kind: str) -> GroupVersionResource | None:
     group, _, version = api_version.rpartition("/")
-    found = catalog.kind(group, version, kind)
-    return GroupVersionResource(found.group, found.version, found.plural, found.namespaced) if found else None
+    resource = catalog.kind(group, version, kind)
+    return (
+        GroupVersionResource(resource.group, resource.version, resource.plural, resource.namespaced)
+        if resource
+        else None
+    )
 
 
 def _served(catalog: Catalog, group: str, plural: str) -> GroupVersionResource | None:
-    found = next((one for one in catalog.stored() if (one.group, one.plural) == (group, plural)), None)
+    found = next(
+        (resource for resource in catalog.stored() if (resource.group, resource.plural) == (group, plural)), None
+    )
     return GroupVersionResource(found.group, found.version, found.plural, found.namespaced) if found else None
 
 
@@ -221,9 +227,9 @@ def _tell(collector: GarbageCollector, catalog: Catalog, event: StoreEvent) -> N
 
 def _namespaced(catalog: Catalog) -> list[GroupVersionResource]:
     """Everything a namespace can hold; events last, so that they can tell of the rest."""
-    found = [
-        GroupVersionResource(one.group, one.version, one.plural)
-        for one in catalog.stored()
-        if one.namespaced and {"list", "delete"} <= set(one.verbs)
+    resources = [
+        GroupVersionResource(resource.group, resource.version, resource.plural)
+        for resource in catalog.stored()
+        if resource.namespaced and {"list", "delete"} <= set(resource.verbs)
     ]
-    return sorted(found, key=lambda ref: ref.plural == "events")
+    return sorted(resources, key=lambda ref: ref.plural == "events")

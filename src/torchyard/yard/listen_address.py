@@ -20,11 +20,11 @@ class ListenAddress:
 def resolve_listen_address(host: str) -> ListenAddress:
     """The door behind `--host`: an address, a name of one, or every address there is (0.0.0.0, ::)."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:
         hint = "name an address of this machine with --host"
         raise YardError(f"cannot listen on {host}: {error.strerror or error}", hint=hint) from error
-    addresses = [_plain(str(one[4][0])) for one in found]
+    addresses = [_plain(str(info[4][0])) for info in infos]
     first = ipaddress.ip_address(addresses[0])
     if first.is_unspecified:
         return ListenAddress("127.0.0.1" if first.version == 4 else "::1", _own_addresses())
@@ -35,8 +35,10 @@ def _own_addresses() -> tuple[str, ...]:
     import psutil  # who listens on one address need not load it
 
     families = (socket.AF_INET, socket.AF_INET6)
-    found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
-    return tuple(dict.fromkeys(map(_plain, found)))
+    addresses = [
+        entry.address for interface in psutil.net_if_addrs().values() for entry in interface if entry.family in families
+    ]
+    return tuple(dict.fromkeys(map(_plain, addresses)))
 
 
 def _plain(address: str) -> str:

@@ -49,9 +49,9 @@ class StateLock:
             os.close(descriptor)
             raise AlreadyRunning(self._path.parent, read_process(self._path)) from None
         self._descriptor = descriptor
-        self.note(PlaneProcess(os.getpid()))
+        self.write(PlaneProcess(os.getpid()))
 
-    def note(self, holder: PlaneProcess) -> None:
+    def write(self, holder: PlaneProcess) -> None:
         """Write down who holds the lock, for `yard status` and for people."""
         try:
             os.ftruncate(self._descriptor, 0)

@@ -24,19 +24,23 @@ def diagnose_machine() -> list[tuple[str, bool, str]]:
 
 
 def _kubectl() -> tuple[str, bool, str]:
-    found = shutil.which("kubectl")
-    return "kubectl", found is not None, found or "not in PATH; the yard command and the SDKs work without it"
+    path = shutil.which("kubectl")
+    return "kubectl", path is not None, path or "not in PATH; the yard command and the SDKs work without it"
 
 
 def _training() -> tuple[str, bool, str]:
     """The interpreter that pods of mapped images run, which is where torch must be."""
     try:
-        found = python.find()
+        interpreter = python.find()
     except YardError as error:
         return "training environment", False, str(error)
     torch = (
         "with torch"
-        if found.has_torch
+        if interpreter.has_torch
         else "without torch: `pip install torch` there, or name another: yard up --python"
     )
-    return "training environment", found.has_torch, f"Python {found.version} at {found.executable}, {torch}"
+    return (
+        "training environment",
+        interpreter.has_torch,
+        f"Python {interpreter.version} at {interpreter.executable}, {torch}",
+    )

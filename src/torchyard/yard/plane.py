@@ -73,7 +73,7 @@ log = logging.getLogger(__name__)
 
 ADMIN = User("yard-admin", groups=(MASTERS, "system:authenticated"))
 # Why nobody can be listened to at an address, and what to do about it.
-_UNHEARD = {
+_LISTEN_ERRORS = {
     errno.EADDRINUSE: ("the port is in use", "choose another with --port (0 takes a free one)"),
     errno.EADDRNOTAVAIL: ("this machine has no such address", "name one of its own with --host (0.0.0.0: all)"),
     errno.EACCES: ("the port is the system's", "choose one above 1023 with --port"),
@@ -88,8 +88,8 @@ class Plane:
         self.url = ""
         self._closing = contextlib.AsyncExitStack()
         self.agent: NodeAgent | None = None
-        self.ends_pods = False  # whether pods end with the plane, and how many did
-        self.ended_pods = 0
+        self.stops_pods = False  # whether pods end with the plane, and how many did
+        self.stopped_pods = 0
         self._failed: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Plane:
@@ -129,38 +129,38 @@ class Plane:
         context = server_context(credentials)
         port = await self._listen(front, context)
         self._closing.push_async_callback(front.stop)
-        self.url = f"https://{_authority(reached.address, port)}"
+        self.url = f"https://{_host_port(reached.address, port)}"
         definitions = [definition_object()] if "pytorchjob" in chosen else []
         definitions += queue_definitions() if "kueue" in chosen else []
         await bootstrap(self.registry, ADMIN, url=self.url, definitions=definitions)
         self._write_kubeconfig(credentials)  # from here on clients can come
-        self._run("crds", keeper.run())
-        self._run("certificates", renew_certificates(credentials, context, names=names))
-        self._run("upkeep", Compactor(self.registry).run())
+        self._start_task("crds", keeper.run())
+        self._start_task("certificates", renew_certificates(credentials, context, names=names))
+        self._start_task("upkeep", Compactor(self.registry).run())
         authority = credentials.authority.read_text()
         if "pytorchjob" in chosen:
-            self._keep_log()
+            self._serve_controller_log()
         client = self.client("torchyard-controllers")
         sign = self.server.access_control.service_account_tokens.issue_for_secret
         for name, work in controllers(client, self.registry, chosen, settings, authority=authority, sign=sign):
-            self._run(name, work)
+            self._start_task(name, work)
         if settings.node:
             from torchyard.yard.node import make_agent, node_settings  # a plane without a node need not load it
 
             node = node_settings(settings, port)
             self.agent = await make_agent(node, self.client("torchyard-node"), self.registry)
-            self._closing.push_async_callback(self._end_pods, node.root)  # after the agent has let go of them
-            self._run("node", self.agent.run())
+            self._closing.push_async_callback(self._stop_pods, node.root)  # after the agent has let go of them
+            self._start_task("node", self.agent.run())
         node_name = settings.node_name if settings.node else ""
-        lock.note(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
+        lock.write(PlaneProcess(os.getpid(), self.url, to_rfc3339(datetime.now(UTC)), node_name))
 
-    async def _end_pods(self, root: Path) -> None:
+    async def _stop_pods(self, root: Path) -> None:
         from torchyard.node.shutdown import stop_pods
 
-        if self.ends_pods:
-            self.ended_pods = await stop_pods(root)
+        if self.stops_pods:
+            self.stopped_pods = await stop_pods(root)
 
-    def _keep_log(self) -> None:
+    def _serve_controller_log(self) -> None:
         """Let the pod that stands for the controllers have their log."""
         own, controllers_log = ControllerLog(), logging.getLogger("torchyard.controllers")
         controllers_log.addHandler(own)
@@ -211,11 +211,11 @@ class Plane:
         try:
             return await front.start(settings.host, settings.port, context)
         except OSError as error:
-            where = _authority(settings.host, settings.port)
-            reason, hint = _UNHEARD.get(
+            address = _host_port(settings.host, settings.port)
+            reason, hint = _LISTEN_ERRORS.get(
                 error.errno or 0, (error.strerror or str(error), "name another --host or --port")
             )
-            raise YardError(f"cannot listen on {where}: {reason}", hint=hint, code="PortTaken") from error
+            raise YardError(f"cannot listen on {address}: {reason}", hint=hint, code="PortTaken") from error
 
     def client(self, manager: str) -> Client:
         """A client of this plane that needs no socket and may do everything."""
@@ -230,16 +230,16 @@ class Plane:
             method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = JSON
         ) -> HandlerResponse:
             bare, _, query = path.partition("?")
-            said = headers(content_type, accept)
-            request = Request(method, bare, Query(query), said, body, ADMIN, in_process=True)
+            request_headers = headers(content_type, accept)
+            request = Request(method, bare, Query(query), request_headers, body, ADMIN, in_process=True)
             response = await self.server.handle(request)
             return HandlerResponse(response.status, response.body, response.headers, response.events)
 
         return Client(LocalTransport(handle), manager=manager)
 
-    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._task_ended)
 
         async def stop() -> None:
             task.cancel()
@@ -247,7 +247,7 @@ class Plane:
 
         self._closing.push_async_callback(stop)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self._failed is None or self._failed.done():
             return
         error = task.exception() or RuntimeError("it returned")
@@ -267,15 +267,15 @@ def _check_names(settings: PlaneSettings) -> None:
         "--node-name": subdomain_problems(settings.node_name) or label_value_problems(settings.node_name),
         "--assume-gpu-product": label_value_problems(settings.gpu_product),
     }
-    for option, found in problems.items():
-        if found:
-            raise YardError(f"{option}: {found[0]}", hint="choose a name like this")
+    for option, errors in problems.items():
+        if errors:
+            raise YardError(f"{option}: {errors[0]}", hint="choose a name like this")
 
 
 def _parts(settings: PlaneSettings) -> frozenset[str]:
     """What comes with a node."""
-    found = ("node", *((LOCAL_QUEUES,) if settings.local_queues else ()))
-    return frozenset(found if settings.node else ())
+    parts = ("node", *((LOCAL_QUEUES,) if settings.local_queues else ()))
+    return frozenset(parts if settings.node else ())
 
 
 def _resources(settings: PlaneSettings, chosen: frozenset[str]) -> list[Resource]:
@@ -287,5 +287,5 @@ def _resources(settings: PlaneSettings, chosen: frozenset[str]) -> list[Resource
     return [*builtin_resources(), *extra]
 
 
-def _authority(host: str, port: int) -> str:
+def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -20,7 +20,7 @@ from torchyard.yard.lock import AlreadyRunning, PlaneProcess, running
 from torchyard.yard.settings import PlaneSettings, ensure_state_directory
 
 # When a plane that has just started looks at its memory for the first time: not while its first client waits.
-CALM_SECONDS = 2.0
+GC_DELAY_SECONDS = 2.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 5.0
 # What `yard down` sends: end, and leave the pods to whoever sent this.
@@ -46,29 +46,29 @@ async def _run(settings: PlaneSettings, ready: Callable[[str], None]) -> int:
     stop = asyncio.Event()
     plane = Plane(settings)
 
-    def told(which: signal.Signals) -> None:
-        for one in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(one)
-            signal.signal(one, signal.SIG_DFL)  # who asks again does not want to wait
-        plane.ends_pods = not settings.keep_pods and which != LEAVE_PODS
+    def on_signal(which: signal.Signals) -> None:
+        for handled in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(handled)
+            signal.signal(handled, signal.SIG_DFL)  # who asks again does not want to wait
+        plane.stops_pods = not settings.keep_pods and which != LEAVE_PODS
         stop.set()
 
-    for one in (signal.SIGINT, signal.SIGTERM, LEAVE_PODS):
-        loop.add_signal_handler(one, told, one)
+    for handled in (signal.SIGINT, signal.SIGTERM, LEAVE_PODS):
+        loop.add_signal_handler(handled, on_signal, handled)
     async with plane:
-        loop.call_later(CALM_SECONDS, tune_garbage_collector)
+        loop.call_later(GC_DELAY_SECONDS, tune_garbage_collector)
         ready(plane.url)
-        _tell_starter(plane.url)
+        _notify_parent(plane.url)
         stopped, failed = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(plane.failed())
         await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if failed.done():
             failed.result()
         failed.cancel()
-    return plane.ended_pods
+    return plane.stopped_pods
 
 
-def _tell_starter(url: str) -> None:
+def _notify_parent(url: str) -> None:
     descriptor = os.environ.pop(_READY, "")
     if descriptor:
         with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ def start_detached(settings: PlaneSettings) -> PlaneProcess:
     ensure_state_directory(settings.state)
     reader, writer = os.pipe()
     descriptor = os.open(settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    said_before = os.fstat(descriptor).st_size
+    log_size = os.fstat(descriptor).st_size
     command = [sys.executable, "-m", "torchyard.cli", "up", *_arguments(settings)]
     child = subprocess.Popen(
         command,
@@ -101,7 +101,7 @@ def start_detached(settings: PlaneSettings) -> PlaneProcess:
         url = pipe.read().decode()
     if not url:
         child.wait(STOP_SECONDS)
-        raise _last_words(settings.log, said_before)
+        raise _start_error(settings.log, log_size)
     return PlaneProcess(child.pid, url)
 
 
@@ -120,9 +120,9 @@ def _arguments(settings: PlaneSettings) -> list[str]:
     return arguments
 
 
-def _last_words(log: Path, said_before: int) -> YardError:
+def _start_error(log: Path, log_size: int) -> YardError:
     """What a plane that did not start left in its log beyond what was there: its error and hint, or its last line."""
-    lines = [line for line in log.read_bytes()[said_before:].decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in log.read_bytes()[log_size:].decode(errors="replace").splitlines() if line.strip()]
     begin = max((number for number, line in enumerate(lines) if line.startswith("error: ")), default=None)
     if begin is not None:
         error, _, hint = "\n".join(lines[begin:]).partition("\nhint: ")
@@ -182,12 +182,12 @@ async def _node(settings: PlaneSettings, name: str) -> str:
 
     try:
         async with asyncio.timeout(ANSWER_SECONDS), open_client(load(settings.kubeconfig), "yard") as client:
-            found = await client.find(NODES, name)
+            node = await client.find(NODES, name)
     except (YardError, TimeoutError) as error:
         return f"{name}; the plane does not say how it is: {str(error) or 'it does not answer'}"
-    if found is None:
+    if node is None:
         return f"{name}, not registered; if it was deleted, `yard down --keep-pods` and `yard up` bring it back"
-    return f"{name}, {'ready' if ready_status(found) == 'True' else 'not ready'}"
+    return f"{name}, {'ready' if ready_status(node) == 'True' else 'not ready'}"
 
 
 def _size(database: Path) -> int:

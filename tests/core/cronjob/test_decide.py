@@ -9,7 +9,7 @@ import pytest
 
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
-from torchyard.core.cronjob.decide import CronJobDecision, decide, note_start
+from torchyard.core.cronjob.decide import CronJobDecision, decide, record_start
 
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 MINUTE = int(NOW.timestamp()) // 60
@@ -59,7 +59,7 @@ def test_a_job_is_named_by_its_minute_and_marked_with_its_time() -> None:
 def test_what_was_started_is_not_started_again() -> None:
     assert decide(cron(last=30), [], NOW).create is None
     status: Object = {}
-    note_start(status, job(f"tick-{MINUTE}"), NOW.replace(second=0))
+    record_start(status, job(f"tick-{MINUTE}"), NOW.replace(second=0))
     assert (status["lastScheduleTime"], [one["name"] for one in status["active"]]) == (
         "2026-01-01T12:00:00Z",
         [f"tick-{MINUTE}"],
@@ -116,7 +116,13 @@ def test_only_so_many_finished_jobs_are_kept() -> None:
     jobs += [job(f"bad-{hours}", "Failed", hours=hours) for hours in range(3)]
     limits: Object = {"successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 0}
     decision = decide(cron(last=30, **limits), jobs, NOW)
-    assert [one["metadata"]["name"] for one in decision.forget] == ["good-4", "good-3", "bad-2", "bad-1", "bad-0"]
+    assert [one["metadata"]["name"] for one in decision.delete_history] == [
+        "good-4",
+        "good-3",
+        "bad-2",
+        "bad-1",
+        "bad-0",
+    ]
 
 
 def test_a_day_that_never_comes_is_told() -> None:

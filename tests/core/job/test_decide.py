@@ -8,7 +8,7 @@ import pytest
 from tests.support.jobs import NOW, at, conditions, pod, stored
 
 from torchyard.api.objects import Object
-from torchyard.core.job.backoff import NO_FAILURES, Backoff, pause
+from torchyard.core.job.backoff import NO_FAILURES, Backoff, delay_seconds
 from torchyard.core.job.decide import MOST_UNCOUNTED, JobDecision, decide
 from torchyard.core.job.ttl import seconds_left
 from torchyard.core.job.view import JobView
@@ -21,7 +21,7 @@ def look(job: Object, *pods: Object, now: float = 0, backoff: Backoff = NO_FAILU
 
 
 def test_17_the_pause_doubles_from_ten_seconds_to_ten_minutes() -> None:
-    assert [pause(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
+    assert [delay_seconds(failures) for failures in range(9)] == [0, 10, 20, 40, 80, 160, 320, 600, 600]
 
 
 def test_17_a_failed_pod_is_replaced_when_the_pause_since_its_end_is_over() -> None:
@@ -118,7 +118,7 @@ def test_an_indexed_job_gives_up_doubles_and_pods_beyond_its_completions() -> No
     assert {one.pod["metadata"]["uid"] for one in decision.delete} == {
         one["metadata"]["uid"] for one in (double, beyond, lost)
     }
-    assert all(one.is_forgotten for one in decision.delete)
+    assert all(one.is_surplus for one in decision.delete)
 
 
 def test_too_many_successes_are_told() -> None:

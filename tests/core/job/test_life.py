@@ -94,7 +94,7 @@ class JobLife(RuleBasedStateMachine):
         writes: list[Any] = []
         for one in decision.delete:
             name = one.pod["metadata"]["uid"]
-            if one.is_forgotten:
+            if one.is_surplus:
                 writes.append(lambda name=name: self._forget(name))
             writes.append(lambda name=name: self._delete(name))
         writes += [lambda pod=pod: self._create(pod) for pod in decision.create]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.core.quota.status import counted, quota_status
+from torchyard.core.quota.status import counted_resources, quota_status
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -38,7 +38,7 @@ def pod(cpu: str, **status: Any) -> Object:
     ],
 )
 def test_a_limit_tells_what_must_be_counted(limit: str, resource: tuple[str, str]) -> None:
-    assert counted(quota({limit: "1"})) == {resource}
+    assert counted_resources(quota({limit: "1"})) == {resource}
 
 
 def test_use_is_summed_over_all_that_costs() -> None:

@@ -145,7 +145,7 @@ def test_the_emptier_node_is_taken_and_a_preference_wins_over_it() -> None:
 
 
 def test_a_claim_that_is_not_bound_blocks_every_node() -> None:
-    answer = schedule_pod(pod(), views(node()), blocked="pod has unbound immediate PersistentVolumeClaims")
+    answer = schedule_pod(pod(), views(node()), pre_filter_reason="pod has unbound immediate PersistentVolumeClaims")
     assert isinstance(answer, Unschedulable)
     assert "1 pod has unbound immediate PersistentVolumeClaims" in answer.message
 

@@ -22,23 +22,23 @@ def is_for(secret: Object, account: Object | None) -> bool:
     """Whether the account is there, and not a later one of the same name."""
     if account is None:
         return False
-    wanted = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
-    return wanted in (None, "", account["metadata"]["uid"])
+    account_uid = (secret["metadata"].get("annotations") or {}).get(ACCOUNT_UID)
+    return account_uid in (None, "", account["metadata"]["uid"])
 
 
 def with_token(secret: Object, account: Object, *, authority: str, sign: Callable[[Object, str], str]) -> Object | None:
     """The secret with all it should hold; None if it has it. A token that is there stays."""
     metadata, data = secret["metadata"], secret.get("data") or {}
-    wanted = {
+    token_data = {
         "ca.crt": _encoded(authority),
         "namespace": _encoded(metadata["namespace"]),
         "token": data.get("token") or _encoded(sign(account, metadata["name"])),
     }
-    marks = metadata.get("annotations") or {}
-    if {**data, **wanted} == data and marks.get(ACCOUNT_UID) == account["metadata"]["uid"]:
+    annotations = metadata.get("annotations") or {}
+    if {**data, **token_data} == data and annotations.get(ACCOUNT_UID) == account["metadata"]["uid"]:
         return None
-    marked = {**metadata, "annotations": {**marks, ACCOUNT_UID: account["metadata"]["uid"]}}
-    return {**secret, "metadata": marked, "data": {**data, **wanted}}
+    updated_metadata = {**metadata, "annotations": {**annotations, ACCOUNT_UID: account["metadata"]["uid"]}}
+    return {**secret, "metadata": updated_metadata, "data": {**data, **token_data}}
 
 
 def _encoded(text: str) -> str:

@@ -35,72 +35,72 @@ class ScaleHistory:
 
     def recommend(self, now: datetime, count: int, keep: float) -> ScaleHistory:
         since = now - timedelta(seconds=keep)
-        recent = tuple(one for one in self.recommended if one[0] >= since)
+        recent = tuple(entry for entry in self.recommended if entry[0] >= since)
         return ScaleHistory((*recent, (now, count)), self.changed)
 
     def change(self, now: datetime, by: int, keep: float) -> ScaleHistory:
         since = now - timedelta(seconds=keep)
-        recent = tuple(one for one in self.changed if one[0] >= since)
+        recent = tuple(entry for entry in self.changed if entry[0] >= since)
         return ScaleHistory(self.recommended, (*recent, (now, by)))
 
 
 def rules(hpa: Object) -> tuple[Object, Object]:
     """Of going up, and of going down."""
-    given = hpa["spec"].get("behavior") or {}
-    up, down = given.get("scaleUp") or {}, given.get("scaleDown") or {}
+    behavior = hpa["spec"].get("behavior") or {}
+    up, down = behavior.get("scaleUp") or {}, behavior.get("scaleDown") or {}
     return ({**_UP, **_set(up)}, {**_DOWN, **_set(down)})
 
 
 def history_seconds(hpa: Object) -> float:
     """Seconds for which history matters."""
-    found = rules(hpa)
-    periods: list[float] = [one["periodSeconds"] for rule in found for one in rule.get("policies") or ()]
-    windows: list[float] = [rule["stabilizationWindowSeconds"] for rule in found]
+    scaling_rules = rules(hpa)
+    periods: list[float] = [policy["periodSeconds"] for rule in scaling_rules for policy in rule.get("policies") or ()]
+    windows: list[float] = [rule["stabilizationWindowSeconds"] for rule in scaling_rules]
     return max([15.0, *periods, *windows])
 
 
-def stabilize(hpa: Object, history: ScaleHistory, now: datetime, current: int, wanted: int) -> int:
+def stabilize(hpa: Object, history: ScaleHistory, now: datetime, current: int, desired: int) -> int:
     """No lower than anything recommended lately, no higher than everything was."""
     up, down = rules(hpa)
-    low = _recent(history, now, up["stabilizationWindowSeconds"], wanted)
-    high = _recent(history, now, down["stabilizationWindowSeconds"], wanted)
+    low = _recent(history, now, up["stabilizationWindowSeconds"], desired)
+    high = _recent(history, now, down["stabilizationWindowSeconds"], desired)
     return min(max(current, min(low)), max(high))
 
 
 def limit_rate(
-    hpa: Object, history: ScaleHistory, now: datetime, current: int, wanted: int
+    hpa: Object, history: ScaleHistory, now: datetime, current: int, desired: int
 ) -> tuple[int, Condition | None]:
     """As far towards `wanted` as the steps per period allow, and what to say if that is not all the way."""
     up, down = rules(hpa)
-    if wanted > current:
+    if desired > current:
         most = _limit(up, history, now, current, up=True)
-        return (wanted, None) if wanted <= most else (max(most, current), messages.TOO_FAST_UP)
-    if wanted < current:
+        return (desired, None) if desired <= most else (max(most, current), messages.TOO_FAST_UP)
+    if desired < current:
         least = _limit(down, history, now, current, up=False)
-        return (wanted, None) if wanted >= least else (min(least, current), messages.TOO_FAST_DOWN)
-    return wanted, None
+        return (desired, None) if desired >= least else (min(least, current), messages.TOO_FAST_DOWN)
+    return desired, None
 
 
-def _set(given: Object) -> Object:
-    return {name: value for name, value in given.items() if value is not None}
+def _set(rule: Object) -> Object:
+    return {name: value for name, value in rule.items() if value is not None}
 
 
-def _recent(history: ScaleHistory, now: datetime, seconds: float, wanted: int) -> list[int]:
+def _recent(history: ScaleHistory, now: datetime, seconds: float, desired: int) -> list[int]:
     since = now - timedelta(seconds=seconds)
-    return [wanted, *(count for at, count in history.recommended if at > since)]
+    return [desired, *(count for at, count in history.recommended if at > since)]
 
 
 def _limit(rule: Object, history: ScaleHistory, now: datetime, current: int, *, up: bool) -> int:
     if rule["selectPolicy"] == "Disabled":
         return current
-    found: list[int] = []
+    limits: list[int] = []
     for policy in rule["policies"]:
         since = now - timedelta(seconds=policy["periodSeconds"])
         done = sum(by for at, by in history.changed if at > since and (by > 0) is up)
         start, value = current - done, policy["value"]
         if policy["type"] == "Pods":
-            found.append(start + value if up else start - value)
+            limits.append(start + value if up else start - value)
         else:
-            found.append(math.ceil(start * (1 + value / 100)) if up else math.floor(start * (1 - value / 100)))
+            limits.append(math.ceil(start * (1 + value / 100)) if up else math.floor(start * (1 - value / 100)))
     furthest = rule["selectPolicy"] == "Max"
-    return max(found) if up is furthest else min(found)
+    return max(limits) if up is furthest else min(limits)

@@ -42,37 +42,39 @@ def decide(view: AutoscalerView) -> AutoscalerDecision:
     spec, current = view.hpa["spec"], view.current
     low, high = spec.get("minReplicas") or 1, spec["maxReplicas"]
     draft = _AutoscalerStatus(view)
-    draft.says(messages.ABLE, "True", *messages.READY)
+    draft.set_condition(messages.ABLE, "True", *messages.READY)
     if current == 0 and low > 0:
-        draft.says(messages.ACTIVE, "False", *messages.DISABLED)
+        draft.set_condition(messages.ACTIVE, "False", *messages.DISABLED)
         return draft.decision(0)
     if current > high:
-        return draft.rescaled(high, messages.ABOVE_LIMIT)
+        return draft.rescale(high, messages.ABOVE_LIMIT)
     if current < low:
-        return draft.rescaled(low, messages.BELOW_LIMIT)
+        return draft.rescale(low, messages.BELOW_LIMIT)
     try:
-        found = _measured(view)
+        proposals = _evaluate_metrics(view)
     except MetricUnavailable as error:
-        draft.says(messages.ACTIVE, "False", messages.NO_METRIC, messages.no_count(error.message))
-        draft.tells("Warning", messages.NO_METRIC, error.message)
+        draft.set_condition(messages.ACTIVE, "False", messages.NO_METRIC, messages.no_count(error.message))
+        draft.record_event("Warning", messages.NO_METRIC, error.message)
         return draft.decision(current)
-    asked = max(found, key=lambda one: one.replicas)
-    draft.says(messages.ACTIVE, "True", *messages.found_metric(asked.metric))
-    draft.metrics = [one.current for one in found]
-    wanted = draft.in_bounds(asked.replicas, low, high)
-    return draft.rescaled(wanted, messages.above(asked.metric) if wanted > current else messages.BELOW)
+    highest = max(proposals, key=lambda proposal: proposal.replicas)
+    draft.set_condition(messages.ACTIVE, "True", *messages.found_metric(highest.metric))
+    draft.metrics = [proposal.current for proposal in proposals]
+    desired = draft.clamp(highest.replicas, low, high)
+    return draft.rescale(desired, messages.above(highest.metric) if desired > current else messages.BELOW)
 
 
-def decide_without_scale(hpa: Object, why: str, now: datetime) -> AutoscalerDecision:
+def decide_without_scale(hpa: Object, reason: str, now: datetime) -> AutoscalerDecision:
     """The target's scale could not be read."""
     draft = _AutoscalerStatus(AutoscalerView(hpa, 0, [], {}, ScaleHistory(), now))
-    draft.says(messages.ABLE, "False", messages.NO_SCALE, messages.no_scale(why))
-    draft.tells("Warning", messages.NO_SCALE, why)
+    draft.set_condition(messages.ABLE, "False", messages.NO_SCALE, messages.no_scale(reason))
+    draft.record_event("Warning", messages.NO_SCALE, reason)
     return draft.decision(0)
 
 
-def _measured(view: AutoscalerView) -> list[MetricProposal]:
-    return [evaluate_metric(one, view.pods, view.usage, view.current) for one in view.hpa["spec"].get("metrics") or ()]
+def _evaluate_metrics(view: AutoscalerView) -> list[MetricProposal]:
+    return [
+        evaluate_metric(metric, view.pods, view.usage, view.current) for metric in view.hpa["spec"].get("metrics") or ()
+    ]
 
 
 class _AutoscalerStatus:
@@ -81,58 +83,58 @@ class _AutoscalerStatus:
     def __init__(self, view: AutoscalerView) -> None:
         self._view = view
         self._status = dict(view.hpa.get("status") or {})
-        self._conditions: list[Object] = [dict(one) for one in self._status.get("conditions") or ()]
+        self._conditions: list[Object] = [dict(condition) for condition in self._status.get("conditions") or ()]
         self._events: list[Event] = []
         self._history = view.history
         self.metrics: list[Object] = []
 
-    def says(self, kind: str, status: str, reason: str, message: str) -> None:
+    def set_condition(self, kind: str, status: str, reason: str, message: str) -> None:
         """A condition; its time is that of its last change."""
         said = {"type": kind, "status": status, "reason": reason, "message": message}
-        for one in self._conditions:
-            if one["type"] == kind:
-                if one["status"] != status:
-                    one["lastTransitionTime"] = to_rfc3339(self._view.now)
-                one.update(said)
+        for condition in self._conditions:
+            if condition["type"] == kind:
+                if condition["status"] != status:
+                    condition["lastTransitionTime"] = to_rfc3339(self._view.now)
+                condition.update(said)
                 return
         self._conditions.append({**said, "lastTransitionTime": to_rfc3339(self._view.now)})
 
-    def tells(self, kind: Any, reason: str, message: str) -> None:
+    def record_event(self, kind: Any, reason: str, message: str) -> None:
         self._events.append(Event(kind, reason, message))
 
-    def in_bounds(self, asked: int, low: int, high: int) -> int:
+    def clamp(self, proposed: int, low: int, high: int) -> int:
         """What was asked for, stabilised, at the pace that is allowed, within the limits."""
         view = self._view
         keep = behavior.history_seconds(view.hpa)
         # What there was when this began counts as the first recommendation, so that nothing shrinks at once.
         history = view.history if view.history.recommended else view.history.recommend(view.now, view.current, keep)
-        wanted = behavior.stabilize(view.hpa, history, view.now, view.current, asked)
-        self._history = history.recommend(view.now, asked, keep)
-        if wanted > asked:
-            self.says(messages.ABLE, "True", *messages.STABILIZED)
-        wanted, limited = behavior.limit_rate(view.hpa, view.history, view.now, view.current, wanted)
-        if wanted > high:
-            wanted, limited = high, messages.TOO_MANY
-        elif wanted < low:
-            wanted, limited = low, messages.TOO_FEW
-        self.says(messages.LIMITED, "True" if limited else "False", *(limited or messages.IN_RANGE))
-        return wanted
+        desired = behavior.stabilize(view.hpa, history, view.now, view.current, proposed)
+        self._history = history.recommend(view.now, proposed, keep)
+        if desired > proposed:
+            self.set_condition(messages.ABLE, "True", *messages.STABILIZED)
+        desired, limited = behavior.limit_rate(view.hpa, view.history, view.now, view.current, desired)
+        if desired > high:
+            desired, limited = high, messages.TOO_MANY
+        elif desired < low:
+            desired, limited = low, messages.TOO_FEW
+        self.set_condition(messages.LIMITED, "True" if limited else "False", *(limited or messages.IN_RANGE))
+        return desired
 
-    def rescaled(self, wanted: int, why: str) -> AutoscalerDecision:
+    def rescale(self, desired: int, reason: str) -> AutoscalerDecision:
         view = self._view
-        if wanted == view.current:
-            return self.decision(wanted)
-        self.says(messages.ABLE, "True", *messages.rescaling(wanted))
-        self.tells("Normal", messages.RESCALED, messages.rescaled(wanted, why))
+        if desired == view.current:
+            return self.decision(desired)
+        self.set_condition(messages.ABLE, "True", *messages.rescaling(desired))
+        self.record_event("Normal", messages.RESCALED, messages.rescaled(desired, reason))
         self._status["lastScaleTime"] = to_rfc3339(view.now)
-        self._history = self._history.change(view.now, wanted - view.current, behavior.history_seconds(view.hpa))
-        made = self.decision(wanted)
-        made.replicas = wanted
-        return made
+        self._history = self._history.change(view.now, desired - view.current, behavior.history_seconds(view.hpa))
+        decision = self.decision(desired)
+        decision.replicas = desired
+        return decision
 
-    def decision(self, wanted: int) -> AutoscalerDecision:
+    def decision(self, desired: int) -> AutoscalerDecision:
         view, generation = self._view, self._view.hpa["metadata"].get("generation")
-        self._status |= {"currentReplicas": view.current, "desiredReplicas": wanted, "conditions": self._conditions}
+        self._status |= {"currentReplicas": view.current, "desiredReplicas": desired, "conditions": self._conditions}
         self._status["currentMetrics"] = self.metrics or None
         if generation:
             self._status["observedGeneration"] = generation

@@ -41,49 +41,51 @@ def evaluate_metric(spec: Object, pods: list[Object], usage: Mapping[str, Object
     resource, target, container = source["name"], source["target"], source.get("container", "")
     live = [pod for pod in pods if _is_live(pod)]
     used = {pod["metadata"]["name"]: _used(pod, usage, resource, container) for pod in live}
-    known = {name: amount for name, amount in used.items() if amount is not None}
-    if not known:
+    measured = {name: amount for name, amount in used.items() if amount is not None}
+    if not measured:
         raise MetricUnavailable(
             f"unable to get metrics for resource {resource}: no metrics returned from resource metrics API"
         )
-    average = sum(known.values()) // len(known)
-    shown: Object = {"averageValue": str(Quantity(average))}
+    average = sum(measured.values()) // len(measured)
+    value: Object = {"averageValue": str(Quantity(average))}
     if target.get("averageUtilization") is not None:
-        asked = {pod["metadata"]["name"]: _requested(pod, resource, container) for pod in live}
-        wanted = {name: amount * target["averageUtilization"] / 100 for name, amount in asked.items()}
-        shown["averageUtilization"] = 100 * sum(known.values()) // sum(asked[name] for name in known)
+        requested = {pod["metadata"]["name"]: _requested(pod, resource, container) for pod in live}
+        targets = {name: amount * target["averageUtilization"] / 100 for name, amount in requested.items()}
+        value["averageUtilization"] = 100 * sum(measured.values()) // sum(requested[name] for name in measured)
         metric = messages.utilization(resource)
     else:
-        each = quantity.parse(target["averageValue"]).nano
-        wanted = {pod["metadata"]["name"]: float(each) for pod in live}
+        per_pod = quantity.parse(target["averageValue"]).nano
+        targets = {pod["metadata"]["name"]: float(per_pod) for pod in live}
         metric = messages.usage(resource)
     idle = {pod["metadata"]["name"] for pod in live if not _is_ready(pod)}
-    found: Object = {"name": resource, "current": shown}
+    status: Object = {"name": resource, "current": value}
     if container:
-        found["container"] = container
-    return MetricProposal(_replicas(used, wanted, idle, current), metric, {"type": kind, _SOURCES[kind]: found})
+        status["container"] = container
+    return MetricProposal(_replicas(used, targets, idle, current), metric, {"type": kind, _SOURCES[kind]: status})
 
 
-def _replicas(used: dict[str, int | None], wanted: dict[str, float], idle: set[str], current: int) -> int:
+def _replicas(used: dict[str, int | None], targets: dict[str, float], idle: set[str], current: int) -> int:
     """Pods that are not ready count as using nothing; those without figures in favour of staying as it is."""
     measured = {name: amount for name, amount in used.items() if amount is not None and name not in idle}
     if not measured:
         return current
-    ratio = sum(measured.values()) / sum(wanted[name] for name in measured)
+    ratio = sum(measured.values()) / sum(targets[name] for name in measured)
     missing = [name for name, amount in used.items() if amount is None and name not in idle]
     waiting = idle if ratio > 1 else set()
     if missing or waiting:
-        guesses = {name: 0.0 if ratio > 1 else wanted[name] for name in missing} | dict.fromkeys(waiting, 0.0)
-        again = (sum(measured.values()) + sum(guesses.values())) / sum(wanted[name] for name in (*measured, *guesses))
-        if (again > 1) != (ratio > 1):
+        guesses = {name: 0.0 if ratio > 1 else targets[name] for name in missing} | dict.fromkeys(waiting, 0.0)
+        adjusted = (sum(measured.values()) + sum(guesses.values())) / sum(
+            targets[name] for name in (*measured, *guesses)
+        )
+        if (adjusted > 1) != (ratio > 1):
             return current
-        ratio, count = again, len(measured) + len(guesses)
+        ratio, count = adjusted, len(measured) + len(guesses)
     else:
         count = len(measured)
     if abs(ratio - 1) <= TOLERANCE:
         return current
-    found = math.ceil(ratio * count - 1e-9)
-    return current if (ratio < 1) != (found < current) else found
+    proposed = math.ceil(ratio * count - 1e-9)
+    return current if (ratio < 1) != (proposed < current) else proposed
 
 
 def _is_live(pod: Object) -> bool:
@@ -93,30 +95,30 @@ def _is_live(pod: Object) -> bool:
 
 def _is_ready(pod: Object) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _used(pod: Object, usage: Mapping[str, Object], resource: str, container: str) -> int | None:
     """In billionths; None where nothing was measured."""
-    figures = (usage.get(pod["metadata"]["name"]) or {}).get("containers") or ()
+    usages = (usage.get(pod["metadata"]["name"]) or {}).get("containers") or ()
     amounts = [
-        quantity.parse(one["usage"][resource]).nano
-        for one in figures
-        if resource in (one.get("usage") or {}) and container in ("", one["name"])
+        quantity.parse(container_usage["usage"][resource]).nano
+        for container_usage in usages
+        if resource in (container_usage.get("usage") or {}) and container in ("", container_usage["name"])
     ]
     return sum(amounts) if amounts else None
 
 
 def _requested(pod: Object, resource: str, container: str) -> int:
     total = 0
-    for one in pod["spec"]["containers"]:
-        if container not in ("", one["name"]):
+    for spec in pod["spec"]["containers"]:
+        if container not in ("", spec["name"]):
             continue
-        asked = ((one.get("resources") or {}).get("requests") or {}).get(resource)
-        if asked is None:
-            where = f"container {one['name']} of Pod {pod['metadata']['name']}"
+        request = ((spec.get("resources") or {}).get("requests") or {}).get(resource)
+        if request is None:
+            where = f"container {spec['name']} of Pod {pod['metadata']['name']}"
             raise MetricUnavailable(f"failed to get {resource} utilization: missing request for {resource} in {where}")
-        total += quantity.parse(asked).nano
+        total += quantity.parse(request).nano
     if not total:
         raise MetricUnavailable(f"failed to get {resource} utilization: no container asks for {resource}")
     return total

@@ -15,9 +15,9 @@ from torchyard.api.times import parse_rfc3339, to_rfc3339
 from torchyard.core.cronjob.schedule import Due, latest, next_after
 from torchyard.core.events import Event
 
-_MANY = 100
+_MANY_MISSED = 100
 # Looked at a moment after its time, so that a clock that is a little behind does not see it as still to come.
-_AFTER = timedelta(milliseconds=100)
+_SCHEDULE_DELTA = timedelta(milliseconds=100)
 
 
 @dataclass(slots=True)
@@ -28,29 +28,29 @@ class CronJobDecision:
     create: Object | None = None
     scheduled: datetime | None = None  # for when `create` is
     status: Object = field(default_factory=dict)
-    forget: list[Object] = field(default_factory=list)
+    delete_history: list[Object] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     wake_after: float | None = None  # seconds
 
 
-def finished(job: Object) -> str:
+def finished_condition(job: Object) -> str:
     """The condition that ended a job; empty while it runs."""
     status = job.get("status") or {}
     return next((kind for kind in ("Complete", "Failed") if is_true(status, kind)), "")
 
 
 def decide(cron: Object, jobs: Iterable[Object], now: datetime) -> CronJobDecision:
-    known = list(jobs)
+    known_jobs = list(jobs)
     decision = CronJobDecision(status=dict(cron.get("status") or {}))
-    _review(cron, known, decision)
-    decision.forget = list(_past(cron["spec"], known))
+    _sync_active_jobs(cron, known_jobs, decision)
+    decision.delete_history = list(_jobs_over_history_limit(cron["spec"], known_jobs))
     spec = cron["spec"]
     if not cron["metadata"].get("deletionTimestamp") and not spec.get("suspend"):
         _schedule(cron, decision, now)
     return decision
 
 
-def _review(cron: Object, jobs: list[Object], decision: CronJobDecision) -> None:
+def _sync_active_jobs(cron: Object, jobs: list[Object], decision: CronJobDecision) -> None:
     """What became of the jobs that ran."""
     status = decision.status
     by_uid = {job["metadata"]["uid"]: job for job in jobs}
@@ -59,17 +59,17 @@ def _review(cron: Object, jobs: list[Object], decision: CronJobDecision) -> None
         job = by_uid.get(reference["uid"])
         if job is None:
             decision.events.append(Event("Normal", messages.MISSING, messages.missing(reference["name"])))
-        elif condition := finished(job):
-            told = messages.completed(reference["name"], condition)
-            decision.events.append(Event("Normal", messages.COMPLETED, told))
+        elif condition := finished_condition(job):
+            message = messages.completed(reference["name"], condition)
+            decision.events.append(Event("Normal", messages.COMPLETED, message))
         else:
             active.append(reference)
     listed = {reference["uid"] for reference in active}
     for uid, job in by_uid.items():
-        if uid not in listed and not finished(job):
+        if uid not in listed and not finished_condition(job):
             name = job["metadata"]["name"]
             decision.events.append(Event("Warning", messages.UNEXPECTED, messages.unexpected(name), once=(uid,)))
-    ends = [job["status"]["completionTime"] for job in jobs if finished(job) == "Complete"]
+    ends = [job["status"]["completionTime"] for job in jobs if finished_condition(job) == "Complete"]
     newest = max([*ends, status.get("lastSuccessfulTime") or ""])
     if newest:
         status["lastSuccessfulTime"] = newest
@@ -82,10 +82,12 @@ def set_active(status: Object, active: list[Object]) -> None:
         status["active"] = active
 
 
-def _past(spec: Object, jobs: list[Object]) -> Iterator[Object]:
+def _jobs_over_history_limit(spec: Object, jobs: list[Object]) -> Iterator[Object]:
     """Finished jobs beyond what is to be kept, the oldest first."""
     for condition, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
-        ended = [job for job in jobs if finished(job) == condition and not job["metadata"].get("deletionTimestamp")]
+        ended = [
+            job for job in jobs if finished_condition(job) == condition and not job["metadata"].get("deletionTimestamp")
+        ]
         ended.sort(key=lambda job: (job["status"].get("startTime") or "9", job["metadata"]["name"]))
         if spec.get(limit) is not None:
             yield from ended[: max(0, len(ended) - spec[limit])]
@@ -97,21 +99,21 @@ def _schedule(cron: Object, decision: CronJobDecision, now: datetime) -> None:
     uid = cron["metadata"]["uid"]
     coming = next_after(schedule, now, zone)
     if coming is None:
-        told = messages.never_comes(spec["schedule"])
-        decision.events.append(Event("Warning", messages.BAD_SCHEDULE, told, once=(uid, spec["schedule"])))
+        message = messages.never_comes(spec["schedule"])
+        decision.events.append(Event("Warning", messages.BAD_SCHEDULE, message, once=(uid, spec["schedule"])))
         return
     since = parse_rfc3339(status.get("lastScheduleTime") or cron["metadata"]["creationTimestamp"])
     if schedule.every is not None:  # counted from the last start, not from now
         upcoming = latest(schedule, since, now, zone)
         coming = next_after(schedule, upcoming.moment if upcoming else since, zone) or coming
-    decision.wake_after = (coming + _AFTER - now).total_seconds()
+    decision.wake_after = (coming + _SCHEDULE_DELTA - now).total_seconds()
     deadline = spec.get("startingDeadlineSeconds")
     earliest = since if deadline is None else max(since, now - timedelta(seconds=deadline))
     due = latest(schedule, earliest, now, zone)
     if due is None:
-        _tell_of_missed(decision, latest(schedule, since, now, zone), uid)
+        _record_missed(decision, latest(schedule, since, now, zone), uid)
     elif due.moment != since:
-        if due.missed > _MANY:
+        if due.missed > _MANY_MISSED:
             decision.events.append(Event("Warning", messages.TOO_MANY, messages.MISSED_MANY))
         _start(cron, decision, due.moment, zone)
 
@@ -121,7 +123,7 @@ def _zone(spec: Object) -> tzinfo:
     return ZoneInfo(spec["timeZone"]) if spec.get("timeZone") else UTC
 
 
-def _tell_of_missed(decision: CronJobDecision, missed: Due | None, uid: str) -> None:
+def _record_missed(decision: CronJobDecision, missed: Due | None, uid: str) -> None:
     if missed is not None:
         text = messages.too_late(missed.moment.strftime("%a, %d %b %Y %H:%M:%S +0000"))
         decision.events.append(Event("Warning", messages.TOO_LATE, text, once=(uid, str(missed.moment))))
@@ -143,7 +145,7 @@ def _start(cron: Object, decision: CronJobDecision, moment: datetime, zone: tzin
 
 def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
     metadata, template = cron["metadata"], cron["spec"]["jobTemplate"]
-    given = template.get("metadata") or {}
+    template_metadata = template.get("metadata") or {}
     local = moment.astimezone(zone).isoformat(timespec="seconds").replace("+00:00", "Z")
     return {
         "apiVersion": "batch/v1",
@@ -151,8 +153,8 @@ def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
         "metadata": {
             "name": f"{metadata['name']}-{int(moment.timestamp()) // 60}",
             "namespace": metadata["namespace"],
-            "labels": dict(given.get("labels") or {}),
-            "annotations": {**(given.get("annotations") or {}), messages.SCHEDULED_FOR: local},
+            "labels": dict(template_metadata.get("labels") or {}),
+            "annotations": {**(template_metadata.get("annotations") or {}), messages.SCHEDULED_FOR: local},
             "ownerReferences": [
                 {
                     "apiVersion": "batch/v1",
@@ -168,7 +170,7 @@ def make_job(cron: Object, moment: datetime, zone: tzinfo = UTC) -> Object:
     }
 
 
-def note_start(status: Object, job: Object, moment: datetime) -> None:
+def record_start(status: Object, job: Object, moment: datetime) -> None:
     """The job is there: the status says so, and for when."""
     metadata = job["metadata"]
     reference = {
@@ -179,6 +181,6 @@ def note_start(status: Object, job: Object, moment: datetime) -> None:
         "uid": metadata["uid"],
         "resourceVersion": metadata["resourceVersion"],
     }
-    others = [one for one in status.get("active") or () if one["uid"] != metadata["uid"]]
-    set_active(status, others if finished(job) else [*others, reference])
+    others = [other for other in status.get("active") or () if other["uid"] != metadata["uid"]]
+    set_active(status, others if finished_condition(job) else [*others, reference])
     status["lastScheduleTime"] = to_rfc3339(moment)

@@ -64,11 +64,11 @@ def latest(schedule: Schedule, since: datetime, now: datetime, zone: tzinfo = UT
 def _last_before(schedule: Schedule, first: datetime, now: datetime, zone: tzinfo) -> datetime:
     """Looks back further and further, so that a plane that slept for a year does not step through its minutes."""
     back = _HOUR
-    found: datetime | None = None
-    while found is None:
+    last: datetime | None = None
+    while last is None:
         start = max(first - _SECOND, now - back)
         candidate = next_after(schedule, start, zone)
         while candidate is not None and candidate <= now:
-            found, candidate = candidate, next_after(schedule, candidate, zone)
+            last, candidate = candidate, next_after(schedule, candidate, zone)
         back *= 4
-    return found
+    return last

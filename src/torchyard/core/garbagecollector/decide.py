@@ -43,14 +43,14 @@ def decide(node: GraphNode, graph: OwnerGraph, owners: Mapping[str, OwnerState])
     if node.orphaning:
         return OrphanDependents(tuple(graph.dependents(node.uid)))
     if node.foreground:
-        blocked = any(_blocks(one, node.uid) for one in graph.dependents(node.uid))
+        blocked = any(_blocks(dependent, node.uid) for dependent in graph.dependents(node.uid))
         return None if blocked else RemoveFinalizer("foregroundDeletion")
     if node.deleting or not node.owners:
         return None
-    there = [one.uid for one in node.owners if owners[one.uid] == "there"]
-    gone = [one.uid for one in node.owners if owners[one.uid] == "gone"]
-    waiting = [one.uid for one in node.owners if owners[one.uid] == "waiting"]
-    if there:
+    present = [owner.uid for owner in node.owners if owners[owner.uid] == "there"]
+    gone = [owner.uid for owner in node.owners if owners[owner.uid] == "gone"]
+    waiting = [owner.uid for owner in node.owners if owners[owner.uid] == "waiting"]
+    if present:
         return DropOwners(frozenset((*gone, *waiting))) if gone or waiting else None
     if waiting and graph.dependents(node.uid):
         return Delete("Foreground")
@@ -58,4 +58,4 @@ def decide(node: GraphNode, graph: OwnerGraph, owners: Mapping[str, OwnerState])
 
 
 def _blocks(dependent: GraphNode, owner: str) -> bool:
-    return any(one.uid == owner and one.blocks for one in dependent.owners)
+    return any(reference.uid == owner and reference.blocks for reference in dependent.owners)

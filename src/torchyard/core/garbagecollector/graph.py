@@ -38,8 +38,10 @@ def node_of(resource: Any, metadata: dict[str, Any]) -> GraphNode:
     finalizers = metadata.get("finalizers") or ()
     deleting = bool(metadata.get("deletionTimestamp"))
     owners = tuple(
-        OwnerReference(one["uid"], one["apiVersion"], one["kind"], one["name"], bool(one.get("blockOwnerDeletion")))
-        for one in metadata.get("ownerReferences") or ()
+        OwnerReference(
+            owner["uid"], owner["apiVersion"], owner["kind"], owner["name"], bool(owner.get("blockOwnerDeletion"))
+        )
+        for owner in metadata.get("ownerReferences") or ()
     )
     return GraphNode(
         metadata["uid"],
@@ -64,7 +66,7 @@ class OwnerGraph:
         return self._nodes.get(uid)
 
     def dependents(self, uid: str) -> list[GraphNode]:
-        return [self._nodes[one] for one in self._dependents.get(uid, ()) if one in self._nodes]
+        return [self._nodes[dependent] for dependent in self._dependents.get(uid, ()) if dependent in self._nodes]
 
     def dependents_of(self, uid: str) -> set[str]:
         """The uids of what an object owns, whether or not the object itself is known."""
@@ -80,7 +82,7 @@ class OwnerGraph:
             if node.owners:
                 changed.add(node.uid)
             # An owner that waits for its dependents may have one less now.
-            changed.update(one.uid for one in (before.owners if before else ()) if self._waits(one.uid))
+            changed.update(owner.uid for owner in (before.owners if before else ()) if self._waits(owner.uid))
         if node.foreground and not (before and before.foreground):
             changed.add(node.uid)
             changed.update(self._dependents.get(node.uid, ()))
@@ -95,7 +97,7 @@ class OwnerGraph:
             return set()
         self._relink(uid, node.owners, ())
         changed = set(self._dependents.get(uid, ()))
-        changed.update(one.uid for one in node.owners if self._waits(one.uid))
+        changed.update(owner.uid for owner in node.owners if self._waits(owner.uid))
         return changed
 
     def _waits(self, uid: str) -> bool:
@@ -104,10 +106,10 @@ class OwnerGraph:
 
     def _relink(self, uid: str, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
         for owner in before:
-            held = self._dependents.get(owner.uid)
-            if held is not None:
-                held.discard(uid)
-                if not held:
+            dependents = self._dependents.get(owner.uid)
+            if dependents is not None:
+                dependents.discard(uid)
+                if not dependents:
                     del self._dependents[owner.uid]
         for owner in after:
             self._dependents.setdefault(owner.uid, set()).add(uid)

@@ -11,7 +11,7 @@ from torchyard.core.job.view import is_terminating
 
 
 class Adoption(NamedTuple):
-    kept: list[Object]
+    owned: list[Object]
     adopt: list[Object]
     disown: list[Object]
 
@@ -22,14 +22,14 @@ def selector(job: Object) -> Callable[[Object], bool]:
     return lambda pod: matches(pod["metadata"].get("labels"))
 
 
-def claim(job: Object, owned: Iterable[Object], orphans: Iterable[Object]) -> Adoption:
+def match_pods(job: Object, owned: Iterable[Object], orphans: Iterable[Object]) -> Adoption:
     """A job or a pod that is on its way out makes no new ties."""
-    found, selects = Adoption([], [], []), selector(job)
+    adoption, selects = Adoption([], [], []), selector(job)
     for pod in owned:
         if selects(pod):
-            found.kept.append(pod)
+            adoption.owned.append(pod)
         elif not is_terminating(job):
-            found.disown.append(pod)
+            adoption.disown.append(pod)
     if not is_terminating(job):
-        found.adopt.extend(pod for pod in orphans if not is_terminating(pod) and selects(pod))
-    return found
+        adoption.adopt.extend(pod for pod in orphans if not is_terminating(pod) and selects(pod))
+    return adoption

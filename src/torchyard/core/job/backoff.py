@@ -13,7 +13,7 @@ FIRST_SECONDS = 10.0
 LONGEST_SECONDS = 600.0
 
 
-def pause(failures: int) -> float:
+def delay_seconds(failures: int) -> float:
     if failures <= 0:
         return 0.0
     return float(min(FIRST_SECONDS * 2 ** min(failures - 1, 30), LONGEST_SECONDS))
@@ -22,7 +22,7 @@ def pause(failures: int) -> float:
 def seconds_left(failures: int, last: datetime | None, now: datetime) -> float:
     if last is None:
         return 0.0
-    return max(0.0, pause(failures) - (now - last).total_seconds())
+    return max(0.0, delay_seconds(failures) - (now - last).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ def ended_at(pod: Object) -> datetime:
     """When a pod ended, by the best there is to know: its containers, its Ready condition, its deletion, its making."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     containers = status.get("containerStatuses") or ()
-    ends = [((one.get("state") or {}).get("terminated") or {}).get("finishedAt") for one in containers]
-    known = [parse_rfc3339(end) for end in ends if end]
-    if known and len(known) == len(ends):
-        return max(known)
-    for one in status.get("conditions") or ():
-        if one["type"] == "Ready" and one["status"] == "False" and one.get("lastTransitionTime"):
-            return parse_rfc3339(one["lastTransitionTime"])
+    ends = [((container.get("state") or {}).get("terminated") or {}).get("finishedAt") for container in containers]
+    finished = [parse_rfc3339(end) for end in ends if end]
+    if finished and len(finished) == len(ends):
+        return max(finished)
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Ready" and condition["status"] == "False" and condition.get("lastTransitionTime"):
+            return parse_rfc3339(condition["lastTransitionTime"])
     if metadata.get("deletionTimestamp"):
         grace = timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
         return parse_rfc3339(metadata["deletionTimestamp"]) - grace

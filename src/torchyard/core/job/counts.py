@@ -8,7 +8,7 @@ from torchyard.api.job import labels
 from torchyard.api.objects import Object
 from torchyard.core.job import indexes, policies
 from torchyard.core.job.backoff import ended_at
-from torchyard.core.job.pods import all_failures
+from torchyard.core.job.pods import failure_count
 from torchyard.core.job.status import JobStatus
 from torchyard.core.job.view import JobView, is_active, number, phase, uid
 
@@ -22,7 +22,7 @@ class Counts:
     completed: set[int] = field(default_factory=set)  # indexes
     failed_indexes: set[int] | None = None  # only where indexes fail on their own
     # The last failed pod of an index. It keeps its finalizer until another takes its place and its count of failures.
-    held: dict[int, Object] = field(default_factory=dict)
+    last_failed: dict[int, Object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: JobView, status: JobStatus) -> Counts:
@@ -30,16 +30,16 @@ class Counts:
         known_good, known_bad = set(status.uncounted_succeeded), set(status.uncounted_failed)
         good = [pod for pod in countable if phase(pod) == "Succeeded" and uid(pod) not in known_good | known_bad]
         bad = [pod for pod in countable if view.has_failed(pod) and uid(pod) not in known_bad]
-        found = cls(good, bad)
-        found.succeeded = status.succeeded + len(good) + len(known_good)
-        found.failed = (
+        counts = cls(good, bad)
+        counts.succeeded = status.succeeded + len(good) + len(known_good)
+        counts.failed = (
             status.failed + len(known_bad) + sum(policies.match_failure_policy(view, pod).counts for pod in bad)
         )
         if view.is_indexed:
-            found._look_at_indexes(view, countable)
-        return found
+            counts._count_indexes(view, countable)
+        return counts
 
-    def _look_at_indexes(self, view: JobView, countable: list[Object]) -> None:
+    def _count_indexes(self, view: JobView, countable: list[Object]) -> None:
         stored, completions = view.status, view.completions or 0
         ended = [pod for pod in countable if phase(pod) == "Succeeded"]
         self.completed = indexes.parse(stored.get("completedIndexes"), completions)
@@ -54,10 +54,10 @@ class Counts:
         }
         self.failed_indexes -= self.completed
         active = {view.index_of(pod) for pod in view.pods if is_active(pod)}
-        for pod in sorted(failed, key=lambda one: (all_failures(one), ended_at(one))):
+        for pod in sorted(failed, key=lambda one: (failure_count(one), ended_at(one))):
             index = view.index_of(pod)
             if index is not None and index not in self.completed | self.failed_indexes | active:
-                self.held[index] = pod
+                self.last_failed[index] = pod
 
 
 def _fails_index(view: JobView, pod: Object) -> bool:

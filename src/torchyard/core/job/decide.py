@@ -60,12 +60,12 @@ def decide(view: JobView) -> JobDecision:
     status = JobStatus(view.status, view.now)
     if status.is_finished:
         return JobDecision(release=[pod for pod in view.pods if is_tracked(pod)])
-    pass_ = _JobSync(view, status)
-    pass_.run()
-    found = status.object()
-    if found != view.status:
-        pass_.decision.status = found
-    return pass_.decision
+    sync = _JobSync(view, status)
+    sync.run()
+    new_status = status.object()
+    if new_status != view.status:
+        sync.decision.status = new_status
+    return sync.decision
 
 
 class _JobSync:
@@ -74,37 +74,37 @@ class _JobSync:
     def __init__(self, view: JobView, status: JobStatus) -> None:
         self.view, self.status = view, status
         self.decision = JobDecision()
-        self.tally = Counts.of(view, status)
-        self.decision.backoff = view.backoff.after(self.tally.new_succeeded, self.tally.new_failed)
-        self.crew = PodPlan(view, self.tally, self.decision.backoff)
+        self.counts = Counts.of(view, status)
+        self.decision.backoff = view.backoff.after(self.counts.new_succeeded, self.counts.new_failed)
+        self.pod_plan = PodPlan(view, self.counts, self.decision.backoff)
 
     def run(self) -> None:
-        view, status, crew = self.view, self.status, self.crew
+        view, status, pod_plan = self.view, self.status, self.pod_plan
         if not view.is_suspended and status.start_time is None:
             status.start()
         ending = self._ending()
         if ending is not None:
-            crew.dismiss()
+            pod_plan.delete_all()
         else:
             if not is_terminating(view.job):
-                crew.keep()
+                pod_plan.sync()
             if self._is_complete():
                 ending = FinishedCondition(
                     messages.SUCCESS_CRITERIA_MET, messages.COMPLETIONS_REACHED, messages.REACHED
                 )
             elif not is_terminating(view.job):
-                self._note_suspension()
-        self.decision.create, self.decision.delete = crew.create, crew.delete
-        if crew.wait is not None:
-            self.decision.wake(crew.wait)
-        status.active, status.ready, status.terminating = crew.active, crew.ready, crew.terminating
+                self._sync_suspension()
+        self.decision.create, self.decision.delete = pod_plan.create, pod_plan.delete
+        if pod_plan.retry_after is not None:
+            self.decision.wake(pod_plan.retry_after)
+        status.active, status.ready, status.terminating = pod_plan.active, pod_plan.ready, pod_plan.terminating
         self._account(ending)
         if ending is not None:
             self._end(ending)
 
     def _ending(self) -> FinishedCondition | None:
         """Whether the job ends, by upstream's order: what was decided before, failures, then the success policy."""
-        view, tally, status = self.view, self.tally, self.status
+        view, counts, status = self.view, self.counts, self.status
         for kind in (messages.SUCCESS_CRITERIA_MET, messages.FAILURE_TARGET):
             decided = status.condition(kind)
             if decided is not None:
@@ -112,23 +112,23 @@ class _JobSync:
         failure = self._failure()
         if failure is not None:
             return FinishedCondition(messages.FAILURE_TARGET, *failure)
-        rule = policies.match_success_policy(view, tally.completed) if view.is_indexed else ""
+        rule = policies.match_success_policy(view, counts.completed) if view.is_indexed else ""
         return FinishedCondition(messages.SUCCESS_CRITERIA_MET, messages.SUCCESS_POLICY, rule) if rule else None
 
     def _failure(self) -> tuple[str, str] | None:
-        view, tally = self.view, self.tally
+        view, counts = self.view, self.counts
         for pod in view.pods:
             if view.has_failed(pod) and (message := policies.match_failure_policy(view, pod).message):
                 return messages.POD_FAILURE_POLICY, message
-        if tally.failed > view.spec["backoffLimit"] or self._restarts_too_often():
+        if counts.failed > view.spec["backoffLimit"] or self._restarts_too_often():
             return messages.BACKOFF_LIMIT_EXCEEDED, messages.PAST_BACKOFF
         if self._is_past_deadline():
             return messages.DEADLINE_EXCEEDED, messages.PAST_DEADLINE
-        if tally.failed_indexes:
+        if counts.failed_indexes:
             most = view.spec.get("maxFailedIndexes")
-            if most is not None and len(tally.failed_indexes) > most:
+            if most is not None and len(counts.failed_indexes) > most:
                 return messages.MAX_FAILED_INDEXES_EXCEEDED, messages.TOO_MANY_FAILED
-            if len(tally.failed_indexes) + len(tally.completed) >= (view.completions or 0):
+            if len(counts.failed_indexes) + len(counts.completed) >= (view.completions or 0):
                 return messages.FAILED_INDEXES, messages.HAS_FAILED_INDEXES
         return None
 
@@ -144,17 +144,17 @@ class _JobSync:
         limit, start = self.view.spec.get("activeDeadlineSeconds"), self.status.start_time
         if limit is None or start is None or self.view.is_suspended:
             return False
-        left = limit - (self.view.now - start).total_seconds()
-        if left > 0:
-            self.decision.wake(left)
-        return bool(left <= 0)
+        seconds_left = limit - (self.view.now - start).total_seconds()
+        if seconds_left > 0:
+            self.decision.wake(seconds_left)
+        return bool(seconds_left <= 0)
 
     def _is_complete(self) -> bool:
-        wanted = self.view.completions
-        enough = self.tally.succeeded > 0 if wanted is None else self.tally.succeeded >= wanted
-        return enough and self.crew.active == 0
+        completions = self.view.completions
+        enough = self.counts.succeeded > 0 if completions is None else self.counts.succeeded >= completions
+        return enough and self.pod_plan.active == 0
 
-    def _note_suspension(self) -> None:
+    def _sync_suspension(self) -> None:
         status = self.status
         if self.view.is_suspended:
             if status.set(messages.SUSPENDED, messages.JOB_SUSPENDED, messages.IS_SUSPENDED):
@@ -166,28 +166,28 @@ class _JobSync:
     def _account(self, ending: FinishedCondition | None) -> None:
         """Count what has lost its finalizer, note what has ended, and let go of it."""
         view, status = self.view, self.status
-        forgotten = {uid(one.pod) for one in self.crew.delete if one.is_forgotten}
+        forgotten = {uid(deletion.pod) for deletion in self.pod_plan.delete if deletion.is_surplus}
         tracked = [pod for pod in view.pods if is_tracked(pod) and uid(pod) not in forgotten]
         status.count_released(uid(pod) for pod in tracked)
         for pod in tracked:
             if len(status.uncounted_succeeded) + len(status.uncounted_failed) >= MOST_UNCOUNTED:
                 break
-            if self._may_go(pod, ending):
-                self._note_end(pod, ending)
+            if self._may_release(pod, ending):
+                self._record_end(pod, ending)
                 self.decision.release.append(pod)
         if view.is_indexed:
-            status.succeeded = len(self.tally.completed)
-            status.completed_indexes = indexes.compressed(self.tally.completed)
-            if self.tally.failed_indexes is not None:
-                status.failed_indexes = indexes.compressed(self.tally.failed_indexes)
+            status.succeeded = len(self.counts.completed)
+            status.completed_indexes = indexes.format_indexes(self.counts.completed)
+            if self.counts.failed_indexes is not None:
+                status.failed_indexes = indexes.format_indexes(self.counts.failed_indexes)
 
-    def _may_go(self, pod: Object, ending: FinishedCondition | None) -> bool:
+    def _may_release(self, pod: Object, ending: FinishedCondition | None) -> bool:
         if ending is not None or is_terminating(self.view.job) or phase(pod) == "Succeeded":
             return True
-        is_held = any(uid(one) == uid(pod) for one in self.tally.held.values())
+        is_held = any(uid(held_pod) == uid(pod) for held_pod in self.counts.last_failed.values())
         return self.view.has_failed(pod) and not is_held
 
-    def _note_end(self, pod: Object, ending: FinishedCondition | None) -> None:
+    def _record_end(self, pod: Object, ending: FinishedCondition | None) -> None:
         """Of a failing job's pods those that still run have failed with it; of a successful one's they do not count."""
         view, status, name = self.view, self.status, uid(pod)
         if name in status.uncounted_failed or name in status.uncounted_succeeded:

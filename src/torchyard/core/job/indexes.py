@@ -11,17 +11,17 @@ _ANY = 2**31
 
 def parse(text: str | None, completions: int) -> set[int]:
     """The indexes below `completions` that a text such as `1,3-5,7` names; what is no interval is passed over."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in (text or "").split(",") if text else ():
         try:
             first, last = parse_interval(part, _ANY)
         except IndexesError:
             continue
-        found.update(range(first, min(last + 1, completions)))
-    return found
+        indexes.update(range(first, min(last + 1, completions)))
+    return indexes
 
 
-def compressed(indexes: Iterable[int]) -> str:
+def format_indexes(indexes: Iterable[int]) -> str:
     """Ascending; three or more in a row as an interval, two as two: `1,3-5,7,8`."""
     runs: list[tuple[int, int]] = []
     for index in sorted(indexes):
@@ -29,10 +29,10 @@ def compressed(indexes: Iterable[int]) -> str:
             runs[-1] = runs[-1][0], index
         else:
             runs.append((index, index))
-    return ",".join(_written(first, last) for first, last in runs)
+    return ",".join(_format_interval(first, last) for first, last in runs)
 
 
-def _written(first: int, last: int) -> str:
+def _format_interval(first: int, last: int) -> str:
     if first == last:
         return str(first)
     return f"{first},{last}" if last == first + 1 else f"{first}-{last}"
@@ -40,10 +40,10 @@ def _written(first: int, last: int) -> str:
 
 def first_free(taken: set[int], count: int, completions: int) -> list[int]:
     """The lowest indexes that nobody has."""
-    found: list[int] = []
+    free: list[int] = []
     candidate = 0
-    while candidate < completions and len(found) < count:
+    while candidate < completions and len(free) < count:
         if candidate not in taken:
-            found.append(candidate)
+            free.append(candidate)
         candidate += 1
-    return found
+    return free

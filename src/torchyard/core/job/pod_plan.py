@@ -9,101 +9,101 @@ from torchyard.core.job import backoff
 from torchyard.core.job.backoff import Backoff, ended_at
 from torchyard.core.job.counts import Counts
 from torchyard.core.job.indexes import first_free
-from torchyard.core.job.pods import all_failures, make_pod
-from torchyard.core.job.view import JobView, first_leaving, is_active, is_on_its_way_out, is_ready
+from torchyard.core.job.pods import failure_count, make_pod
+from torchyard.core.job.view import JobView, deletion_order, is_active, is_ready, is_terminating_active
 
 _MOST_AT_ONCE = 500
 
 
 class PodDeletion(NamedTuple):
     pod: Object
-    is_forgotten: bool = False  # it goes because it is not needed: its finalizer goes first, and it counts nowhere
+    is_surplus: bool = False  # it goes because it is not needed: its finalizer goes first, and it counts nowhere
 
 
 class PodPlan:
     """Filled by `keep` or `dismiss`: pods to create and to delete, and what is left to count then."""
 
-    def __init__(self, view: JobView, tally: Counts, pause: Backoff) -> None:
-        self._view, self._tally, self._pause = view, tally, pause
-        self._there = [pod for pod in view.pods if is_active(pod)]
-        self._leaving = [pod for pod in view.pods if is_on_its_way_out(pod)]
+    def __init__(self, view: JobView, counts: Counts, job_backoff: Backoff) -> None:
+        self._view, self._counts, self._backoff = view, counts, job_backoff
+        self._active_pods = [pod for pod in view.pods if is_active(pod)]
+        self._terminating_pods = [pod for pod in view.pods if is_terminating_active(pod)]
         self.create: list[Object] = []
         self.delete: list[PodDeletion] = []
-        self.wait: float | None = None  # seconds until a pod may be replaced
+        self.retry_after: float | None = None  # seconds until a pod may be replaced
 
     @property
     def active(self) -> int:
-        return len(self._there) - len(self.delete) + len(self.create)
+        return len(self._active_pods) - len(self.delete) + len(self.create)
 
     @property
     def ready(self) -> int:
-        return sum(map(is_ready, self._there)) - sum(is_ready(one.pod) for one in self.delete)
+        return sum(map(is_ready, self._active_pods)) - sum(is_ready(deletion.pod) for deletion in self.delete)
 
     @property
     def terminating(self) -> int:
-        return len(self._leaving) + len(self.delete)
+        return len(self._terminating_pods) + len(self.delete)
 
-    def dismiss(self) -> None:
+    def delete_all(self) -> None:
         """The job ends: everybody goes, and is counted on the way."""
-        self.delete = [PodDeletion(pod) for pod in self._there]
+        self.delete = [PodDeletion(pod) for pod in self._active_pods]
 
-    def keep(self) -> None:
+    def sync(self) -> None:
         """Either give up some or make some, never both at once, as upstream does."""
-        wanted = self._wanted()
-        surplus = self._surplus(len(self._there) - wanted)
+        desired = self._desired()
+        surplus = self._surplus(len(self._active_pods) - desired)
         if surplus:
-            self.delete = [PodDeletion(pod, is_forgotten=True) for pod in surplus[:_MOST_AT_ONCE]]
+            self.delete = [PodDeletion(pod, is_surplus=True) for pod in surplus[:_MOST_AT_ONCE]]
             return
-        leaving = len(self._leaving) if self._view.waits_for_the_end else 0
-        missing = min(wanted - leaving - len(self._there), _MOST_AT_ONCE)
+        leaving = len(self._terminating_pods) if self._view.replaces_only_ended else 0
+        missing = min(desired - leaving - len(self._active_pods), _MOST_AT_ONCE)
         if missing > 0:
-            self._hire(missing)
+            self._create_missing(missing)
 
-    def _wanted(self) -> int:
-        view, succeeded = self._view, self._tally.succeeded
+    def _desired(self) -> int:
+        view, succeeded = self._view, self._counts.succeeded
         if view.is_suspended:
             return 0
         if view.completions is None:
             # A work queue: once one has found nothing left to do, those that run finish and no more come.
-            return len(self._there) if succeeded else view.parallelism
+            return len(self._active_pods) if succeeded else view.parallelism
         return max(0, min(view.parallelism, view.completions - succeeded))
 
     def _surplus(self, count: int) -> list[Object]:
-        gone: list[Object] = []
-        left = self._there
+        surplus: list[Object] = []
+        remaining = self._active_pods
         if self._view.is_indexed:
             by_index: dict[int | None, list[Object]] = {}
-            for pod in self._there:
+            for pod in self._active_pods:
                 by_index.setdefault(self._view.index_of(pod), []).append(pod)
-            gone = by_index.pop(None, [])
-            left = []
+            surplus = by_index.pop(None, [])
+            remaining = []
             for pods in by_index.values():
-                *others, keeper = first_leaving(pods)
-                gone += others
-                left.append(keeper)
-        return gone + first_leaving(left)[: max(0, count - len(gone))]
+                *others, survivor = deletion_order(pods)
+                surplus += others
+                remaining.append(survivor)
+        return surplus + deletion_order(remaining)[: max(0, count - len(surplus))]
 
-    def _hire(self, missing: int) -> None:
-        view, tally = self._view, self._tally
-        if view.limit_per_index is None and (left := self._pause.seconds_left(view.now)) > 0:
-            self.wait = left
+    def _create_missing(self, missing: int) -> None:
+        view, counts = self._view, self._counts
+        if view.limit_per_index is None and (seconds_left := self._backoff.seconds_left(view.now)) > 0:
+            self.retry_after = seconds_left
         elif view.is_indexed:
             for index in first_free(self._taken_indexes(), missing, view.completions or 0):
-                if (left := self._seconds_left(index)) > 0:
-                    self.wait = left if self.wait is None else min(self.wait, left)
+                if (seconds_left := self._seconds_left(index)) > 0:
+                    self.retry_after = seconds_left if self.retry_after is None else min(self.retry_after, seconds_left)
                 else:
-                    self.create.append(make_pod(view, index, tally.held.get(index)))
+                    self.create.append(make_pod(view, index, counts.last_failed.get(index)))
         else:
             self.create = [make_pod(view) for _ in range(missing)]
 
     def _taken_indexes(self) -> set[int]:
-        view, tally = self._view, self._tally
-        pods = [*self._there, *(self._leaving if view.waits_for_the_end else ())]
-        held = {index for pod in pods if (index := view.index_of(pod)) is not None}
-        return held | tally.completed | (tally.failed_indexes or set())
+        view, counts = self._view, self._counts
+        pods = [*self._active_pods, *(self._terminating_pods if view.replaces_only_ended else ())]
+        used = {index for pod in pods if (index := view.index_of(pod)) is not None}
+        return used | counts.completed | (counts.failed_indexes or set())
 
     def _seconds_left(self, index: int) -> float:
-        failed = self._tally.held.get(index)
+        failed = self._counts.last_failed.get(index)
         if failed is None:
             return 0.0
-        return backoff.seconds_left(all_failures(failed) + 1, ended_at(failed), self._view.now)
+        return backoff.seconds_left(failure_count(failed) + 1, ended_at(failed), self._view.now)

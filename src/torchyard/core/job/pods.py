@@ -25,15 +25,15 @@ def owner_reference(job: Object) -> Object:
 def make_pod(view: JobView, index: int | None = None, replaced: Object | None = None) -> Object:
     """`replaced` is the failed pod of the same index, whose count of failures goes on."""
     template = view.spec["template"]
-    given = template.get("metadata") or {}
-    finalizers = list(given.get("finalizers") or ())
+    template_metadata = template.get("metadata") or {}
+    finalizers = list(template_metadata.get("finalizers") or ())
     if labels.TRACKING_FINALIZER not in finalizers:
         finalizers.append(labels.TRACKING_FINALIZER)
     metadata: Object = {
         "generateName": f"{view.name}-",
         "namespace": view.namespace,
-        "labels": dict(given.get("labels") or {}),
-        "annotations": dict(given.get("annotations") or {}),
+        "labels": dict(template_metadata.get("labels") or {}),
+        "annotations": dict(template_metadata.get("annotations") or {}),
         "finalizers": finalizers,
         "ownerReferences": [owner_reference(view.job)],
     }
@@ -58,11 +58,11 @@ def _mark_index(view: JobView, pod: Object, index: int) -> None:
 
 
 def _with_index(container: Object) -> Object:
-    given = list(container.get("env") or ())
-    if any(one["name"] == INDEX_VARIABLE for one in given):
+    environment = list(container.get("env") or ())
+    if any(variable["name"] == INDEX_VARIABLE for variable in environment):
         return container
     source = {"fieldRef": {"fieldPath": f"metadata.labels['{labels.COMPLETION_INDEX}']"}}
-    return {**container, "env": [*given, {"name": INDEX_VARIABLE, "valueFrom": source}]}
+    return {**container, "env": [*environment, {"name": INDEX_VARIABLE, "valueFrom": source}]}
 
 
 def _failure_counts(view: JobView, replaced: Object | None) -> dict[str, str]:
@@ -74,10 +74,10 @@ def _failure_counts(view: JobView, replaced: Object | None) -> dict[str, str]:
         counted += 1
     else:
         ignored += 1
-    found = {labels.INDEX_FAILURE_COUNT: str(counted)}
-    return {**found, labels.INDEX_IGNORED_FAILURE_COUNT: str(ignored)} if ignored else found
+    annotations = {labels.INDEX_FAILURE_COUNT: str(counted)}
+    return {**annotations, labels.INDEX_IGNORED_FAILURE_COUNT: str(ignored)} if ignored else annotations
 
 
-def all_failures(pod: Object) -> int:
+def failure_count(pod: Object) -> int:
     """How often the index of a failed pod had failed before, whatever was made of it."""
     return number(pod, labels.INDEX_FAILURE_COUNT) + number(pod, labels.INDEX_IGNORED_FAILURE_COUNT)

@@ -40,27 +40,27 @@ def _match(rule: Object, pod: Object, number: int) -> str:
             if ended and _has_exit_code(rule["onExitCodes"], container["name"], int(ended.get("exitCode") or 0)):
                 return messages.exit_code_matched(container["name"], name, int(ended["exitCode"]), number)
         return ""
-    patterns = {(one["type"], one.get("status", "True")) for one in rule.get("onPodConditions") or ()}
+    patterns = {(pattern["type"], pattern.get("status", "True")) for pattern in rule.get("onPodConditions") or ()}
     for condition in status.get("conditions") or ():
         if (condition["type"], condition["status"]) in patterns:
             return messages.condition_matched(name, condition["type"], number)
     return ""
 
 
-def _has_exit_code(wanted: Object, container: str, code: int) -> bool:
-    if code == 0 or wanted.get("containerName") not in (None, container):
+def _has_exit_code(requirement: Object, container: str, code: int) -> bool:
+    if code == 0 or requirement.get("containerName") not in (None, container):
         return False
-    is_listed = code in wanted["values"]
-    return is_listed if wanted["operator"] == "In" else not is_listed
+    is_listed = code in requirement["values"]
+    return is_listed if requirement["operator"] == "In" else not is_listed
 
 
 def match_success_policy(view: JobView, succeeded: set[int]) -> str:
     """The message of the first success rule that is met; empty where none is."""
     for number, rule in enumerate((view.spec.get("successPolicy") or {}).get("rules") or ()):
-        counted, wanted = len(succeeded), rule.get("succeededCount")
+        counted, required = len(succeeded), rule.get("succeededCount")
         if rule.get("succeededIndexes") is not None:
             named = indexes.parse(rule["succeededIndexes"], view.completions or 0)
-            counted, wanted = len(named & succeeded), len(named) if wanted is None else wanted
-        if wanted is not None and counted >= wanted:
+            counted, required = len(named & succeeded), len(named) if required is None else required
+        if required is not None and counted >= required:
             return messages.matched_success_rule(number)
     return ""

@@ -16,7 +16,7 @@ class JobStatus:
     def __init__(self, stored: Object, now: datetime) -> None:
         self._rest = dict(stored)
         self._now = to_rfc3339(now)
-        self.conditions: list[Object] = [dict(one) for one in stored.get("conditions") or ()]
+        self.conditions: list[Object] = [dict(condition) for condition in stored.get("conditions") or ()]
         uncounted = stored.get("uncountedTerminatedPods") or {}
         self.succeeded, self.failed = int(stored.get("succeeded") or 0), int(stored.get("failed") or 0)
         # Pods by uid that have ended, lose their finalizer now, and are counted when it is seen to be gone.
@@ -29,7 +29,7 @@ class JobStatus:
     def object(self) -> Object:
         """As upstream writes it: plain counters only where there is something to count."""
         uncounted = {"succeeded": self.uncounted_succeeded, "failed": self.uncounted_failed}
-        made = {
+        status = {
             **self._rest,
             "active": self.active,
             "succeeded": self.succeeded,
@@ -37,16 +37,19 @@ class JobStatus:
             "completedIndexes": self.completed_indexes,
             "conditions": self.conditions,
         }
-        made = {key: value for key, value in made.items() if value or key not in _LEFT_OUT_WHEN_EMPTY}
-        made |= {"ready": self.ready, "terminating": self.terminating}
-        made["uncountedTerminatedPods"] = {key: value for key, value in uncounted.items() if value}
+        status = {key: value for key, value in status.items() if value or key not in _OMIT_EMPTY}
+        status |= {"ready": self.ready, "terminating": self.terminating}
+        status["uncountedTerminatedPods"] = {key: value for key, value in uncounted.items() if value}
         if self.failed_indexes is not None:
-            made["failedIndexes"] = self.failed_indexes
-        return made
+            status["failedIndexes"] = self.failed_indexes
+        return status
 
     def condition(self, kind: str) -> Object | None:
         """A condition that is true."""
-        return next((one for one in self.conditions if one["type"] == kind and one["status"] == "True"), None)
+        return next(
+            (condition for condition in self.conditions if condition["type"] == kind and condition["status"] == "True"),
+            None,
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -65,17 +68,17 @@ class JobStatus:
 
     def set(self, kind: str, reason: str, message: str, *, holds: bool = True) -> bool:
         """Add or change a condition; that something never was is not said. Answers whether anything changed."""
-        known = next((one for one in self.conditions if one["type"] == kind), None)
-        if known is None and not holds:
+        previous = next((condition for condition in self.conditions if condition["type"] == kind), None)
+        if previous is None and not holds:
             return False
         new = {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
-        if known is not None and all(known.get(key) == value for key, value in new.items()):
+        if previous is not None and all(previous.get(key) == value for key, value in new.items()):
             return False
         new |= {"lastProbeTime": self._now, "lastTransitionTime": self._now}
-        if known is None:
+        if previous is None:
             self.conditions.append(new)
         else:
-            self.conditions[self.conditions.index(known)] = new
+            self.conditions[self.conditions.index(previous)] = new
         return True
 
     @property
@@ -84,15 +87,15 @@ class JobStatus:
 
     def count_released(self, tracked: Iterable[str]) -> None:
         """Count the uncounted pods that have lost their finalizer, so that none is counted twice or forgotten."""
-        held = set(tracked)
-        succeeded = [one for one in self.uncounted_succeeded if one in held]
-        failed = [one for one in self.uncounted_failed if one in held]
+        still_tracked = set(tracked)
+        succeeded = [pod_uid for pod_uid in self.uncounted_succeeded if pod_uid in still_tracked]
+        failed = [pod_uid for pod_uid in self.uncounted_failed if pod_uid in still_tracked]
         self.succeeded += len(self.uncounted_succeeded) - len(succeeded)
         self.failed += len(self.uncounted_failed) - len(failed)
         self.uncounted_succeeded, self.uncounted_failed = succeeded, failed
 
 
-_LEFT_OUT_WHEN_EMPTY = ("active", "succeeded", "failed", "completedIndexes", "conditions")
+_OMIT_EMPTY = ("active", "succeeded", "failed", "completedIndexes", "conditions")
 
 
 def with_fewer_active(status: Object, missing: int) -> Object:

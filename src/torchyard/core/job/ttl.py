@@ -12,7 +12,11 @@ from torchyard.api.times import parse_rfc3339
 def seconds_left(job: Object, now: datetime) -> float | None:
     """Until its time to live is over, counted from the condition that ended it; None where it has none."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
-    for one in (job.get("status") or {}).get("conditions") or ():
-        if ttl is not None and one["type"] in (messages.COMPLETE, messages.FAILED) and one["status"] == "True":
-            return float(ttl) - (now - parse_rfc3339(one["lastTransitionTime"])).total_seconds()
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if (
+            ttl is not None
+            and condition["type"] in (messages.COMPLETE, messages.FAILED)
+            and condition["status"] == "True"
+        ):
+            return float(ttl) - (now - parse_rfc3339(condition["lastTransitionTime"])).total_seconds()
     return None

@@ -32,8 +32,8 @@ class JobView:
 
     @property
     def spec(self) -> Object:
-        found: Object = self.job["spec"]
-        return found
+        spec: Object = self.job["spec"]
+        return spec
 
     @property
     def status(self) -> Object:
@@ -45,8 +45,8 @@ class JobView:
 
     @property
     def completions(self) -> int | None:
-        found = self.spec.get("completions")
-        return None if found is None else int(found)
+        completions = self.spec.get("completions")
+        return None if completions is None else int(completions)
 
     @property
     def parallelism(self) -> int:
@@ -58,11 +58,11 @@ class JobView:
 
     @property
     def limit_per_index(self) -> int | None:
-        found = self.spec.get("backoffLimitPerIndex")
-        return None if found is None else int(found)
+        limit = self.spec.get("backoffLimitPerIndex")
+        return None if limit is None else int(limit)
 
     @property
-    def waits_for_the_end(self) -> bool:
+    def replaces_only_ended(self) -> bool:
         """Whether a pod on its way out is replaced, and counted, only when it has ended."""
         return self.spec.get("podReplacementPolicy") == "Failed" or self.spec.get("podFailurePolicy") is not None
 
@@ -70,7 +70,7 @@ class JobView:
         """A pod that is deleted counts as failed at once, since one on a lost node never gets to say so."""
         if phase(pod) == "Failed":
             return True
-        return not self.waits_for_the_end and is_terminating(pod) and phase(pod) != "Succeeded"
+        return not self.replaces_only_ended and is_terminating(pod) and phase(pod) != "Succeeded"
 
     def index_of(self, pod: Object) -> int | None:
         """The completion index of an Indexed job's pod, if it is one that the job has."""
@@ -104,7 +104,7 @@ def is_active(pod: Object) -> bool:
     return not has_ended(pod) and not is_terminating(pod)
 
 
-def is_on_its_way_out(pod: Object) -> bool:
+def is_terminating_active(pod: Object) -> bool:
     return not has_ended(pod) and is_terminating(pod)
 
 
@@ -122,8 +122,8 @@ def uid(obj: Object) -> str:
 
 def restarts(pod: Object) -> int:
     status = pod.get("status") or {}
-    each = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return sum(int(one.get("restartCount") or 0) for one in each)
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return sum(int(container.get("restartCount") or 0) for container in containers)
 
 
 def number(pod: Object, name: str) -> int:
@@ -132,7 +132,7 @@ def number(pod: Object, name: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
-def first_leaving(pods: Iterable[Object]) -> list[Object]:
+def deletion_order(pods: Iterable[Object]) -> list[Object]:
     """In the order in which pods are given up: the ones that have come least far first."""
     return sorted(pods, key=_progress)
 
@@ -140,7 +140,7 @@ def first_leaving(pods: Iterable[Object]) -> list[Object]:
 def _progress(pod: Object) -> tuple[Any, ...]:
     spec = pod.get("spec") or {}
     stage = {"Pending": 0, "Unknown": 1, "Running": 2}.get(phase(pod), 0)
-    made = pod["metadata"].get("creationTimestamp") or ""
+    created = pod["metadata"].get("creationTimestamp") or ""
     # Of two that are alike the younger goes; times are texts of one length, so their characters are turned round.
-    youngest_first = tuple(-ord(letter) for letter in made)
+    youngest_first = tuple(-ord(letter) for letter in created)
     return bool(spec.get("nodeName")), stage, is_ready(pod), -restarts(pod), youngest_first

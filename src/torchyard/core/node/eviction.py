@@ -19,10 +19,16 @@ def eviction_time(pod: Object, taints: Iterable[Object], now: datetime) -> datet
     for taint in taints:
         if taint["effect"] != "NoExecute":
             continue
-        tolerations = [one for one in pod["spec"].get("tolerations") or () if _tolerates(one, taint)]
+        tolerations = [
+            toleration for toleration in pod["spec"].get("tolerations") or () if _tolerates(toleration, taint)
+        ]
         if not tolerations:
             return now
-        limits = [one["tolerationSeconds"] for one in tolerations if one.get("tolerationSeconds") is not None]
+        limits = [
+            toleration["tolerationSeconds"]
+            for toleration in tolerations
+            if toleration.get("tolerationSeconds") is not None
+        ]
         if limits:
             since = parse_rfc3339(taint["timeAdded"]) if taint.get("timeAdded") else now
             moments.append(since + timedelta(seconds=max(0, min(limits))))
@@ -49,10 +55,10 @@ def terminating_unscheduled(pods: Iterable[Object]) -> list[Object]:
     return [pod for pod in pods if pod["metadata"].get("deletionTimestamp") and not pod["spec"].get("nodeName")]
 
 
-def terminated_beyond(pods: Iterable[Object], kept: int = TERMINATED_POD_THRESHOLD) -> list[Object]:
+def terminated_beyond(pods: Iterable[Object], threshold: int = TERMINATED_POD_THRESHOLD) -> list[Object]:
     """The oldest ended pods beyond the number that is kept."""
-    ended = [pod for pod in pods if (pod.get("status") or {}).get("phase") in _ENDED]
-    return sorted(ended, key=_age)[: max(0, len(ended) - kept)]
+    terminated = [pod for pod in pods if (pod.get("status") or {}).get("phase") in _ENDED]
+    return sorted(terminated, key=_age)[: max(0, len(terminated) - threshold)]
 
 
 def _age(pod: Object) -> tuple[str, str]:

@@ -14,7 +14,7 @@ _BY_CONDITION = {
     ("PIDPressure", "True"): f"{_PREFIX}pid-pressure",
     ("NetworkUnavailable", "True"): f"{_PREFIX}network-unavailable",
 }
-_OURS = frozenset((_UNSCHEDULABLE, *_BY_CONDITION.values()))
+_MANAGED_KEYS = frozenset((_UNSCHEDULABLE, *_BY_CONDITION.values()))
 
 
 def taints(node: Object) -> list[Object]:
@@ -24,15 +24,17 @@ def taints(node: Object) -> list[Object]:
     """
     spec, conditions = node.get("spec") or {}, (node.get("status") or {}).get("conditions") or []
     present = spec.get("taints") or []
-    if not any(one.get("type") == "Ready" for one in conditions):
+    if not any(condition.get("type") == "Ready" for condition in conditions):
         return list(present)
-    wanted = [key for one in conditions if (key := _BY_CONDITION.get((one.get("type"), one.get("status"))))]
+    desired_keys = [
+        key for condition in conditions if (key := _BY_CONDITION.get((condition.get("type"), condition.get("status"))))
+    ]
     if spec.get("unschedulable"):
-        wanted.append(_UNSCHEDULABLE)
-    kept = [one for one in present if not _is_ours(one) or one["key"] in wanted]
-    known = {one["key"] for one in kept if _is_ours(one)}
-    return kept + [{"key": key, "effect": "NoSchedule"} for key in wanted if key not in known]
+        desired_keys.append(_UNSCHEDULABLE)
+    result = [taint for taint in present if not _is_managed(taint) or taint["key"] in desired_keys]
+    present_keys = {taint["key"] for taint in result if _is_managed(taint)}
+    return result + [{"key": key, "effect": "NoSchedule"} for key in desired_keys if key not in present_keys]
 
 
-def _is_ours(taint: Object) -> bool:
-    return bool(taint.get("effect") == "NoSchedule" and taint.get("key") in _OURS)
+def _is_managed(taint: Object) -> bool:
+    return bool(taint.get("effect") == "NoSchedule" and taint.get("key") in _MANAGED_KEYS)

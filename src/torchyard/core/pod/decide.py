@@ -57,14 +57,14 @@ def decide(pod: Object, view: PodView, *, now: float) -> PodActions:
 
 def _initialize(pod: Object, view: PodView, draft: _ActionsBuilder, now: float) -> bool:
     """Init containers one after the other, sidecars kept up; True when the main containers may run."""
-    begun = any(view.of(one["name"]).attempts for one in main_containers(pod))
+    main_started = any(view.of(main["name"]).attempts for main in main_containers(pod))
     for container in init_containers(pod):
         seen = view.of(container["name"])
         if is_sidecar(container):
             _start_or_restart(pod, container, view, draft, now)
-            if not begun and not (seen.running and seen.started):
+            if not main_started and not (seen.running and seen.started):
                 return False
-        elif not begun and not (seen.last and seen.last.succeeded):
+        elif not main_started and not (seen.last and seen.last.succeeded):
             _start_or_restart(pod, container, view, draft, now)
             return False
     return True
@@ -125,7 +125,7 @@ def is_over(pod: Object, view: PodView) -> bool:
             and not restarts(pod, container, last)
         ):
             return True
-    return all(_ended_for_good(pod, one, view) for one in main_containers(pod))
+    return all(_ended_for_good(pod, main, view) for main in main_containers(pod))
 
 
 def _ended_for_good(pod: Object, container: Object, view: PodView) -> bool:
@@ -135,12 +135,12 @@ def _ended_for_good(pod: Object, container: Object, view: PodView) -> bool:
 
 def _stop_containers(pod: Object, view: PodView) -> PodActions:
     """Main and ephemeral containers first, all at once; then sidecars, the last one started first."""
-    ordinary = [one["name"] for one in [*main_containers(pod), *ephemeral_containers(pod)]]
-    ordinary += [one["name"] for one in init_containers(pod) if not is_sidecar(one)]
+    ordinary = [container["name"] for container in [*main_containers(pod), *ephemeral_containers(pod)]]
+    ordinary += [container["name"] for container in init_containers(pod) if not is_sidecar(container)]
     alive = tuple(name for name in ordinary if _alive(view.of(name)))
     if alive:
         return PodActions(stop=alive)
-    sidecars = [one["name"] for one in init_containers(pod) if is_sidecar(one)]
+    sidecars = [container["name"] for container in init_containers(pod) if is_sidecar(container)]
     for name in reversed(sidecars):
         if _alive(view.of(name)):
             return PodActions(stop=(name,))

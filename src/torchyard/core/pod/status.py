@@ -24,21 +24,21 @@ NODE_SHUTDOWN = ("Terminated", "Pod was terminated in response to imminent node 
 BY_KUBELET = "TerminationByKubelet"
 
 
-def moment(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     return to_rfc3339(datetime.fromtimestamp(seconds, UTC))
 
 
 def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
     """The whole status. What others wrote into it (the scheduler's condition, the QoS class) is kept."""
     before: Object = pod.get("status") or {}
-    status: Object = {key: value for key, value in before.items() if key not in _OURS}
-    inits = [container_status(pod, one, view, before, now=now) for one in init_containers(pod)]
-    mains = [container_status(pod, one, view, before, now=now) for one in main_containers(pod)]
+    status: Object = {key: value for key, value in before.items() if key not in _KUBELET_FIELDS}
+    inits = [container_status(pod, container, view, before, now=now) for container in init_containers(pod)]
+    mains = [container_status(pod, container, view, before, now=now) for container in main_containers(pod)]
     phase = _phase(pod, view, before, inits, mains)
     # a pod deleted before its containers began has failed, though its conditions still tell how far it came
     status["phase"] = "Failed" if phase == "Pending" and _is_stopped(pod, [*inits, *mains]) else phase
-    if phase == "Failed" and (words := view.ended or (NODE_SHUTDOWN if _fell_with_node(view) else None)):
-        status["reason"], status["message"] = words
+    if phase == "Failed" and (termination := view.ended or (NODE_SHUTDOWN if _ended_with_node(view) else None)):
+        status["reason"], status["message"] = termination
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
     if view.host_ip:
@@ -48,18 +48,18 @@ def pod_status(pod: Object, view: PodView, *, now: float) -> Object:
         status["podIP"] = view.ip
         status["podIPs"] = [{"ip": view.ip}]
     if view.started is not None:
-        status["startTime"] = before.get("startTime") or moment(view.started)
+        status["startTime"] = before.get("startTime") or format_time(view.started)
     if inits:
         status["initContainerStatuses"] = inits
     status["containerStatuses"] = sorted(mains, key=lambda one: str(one["name"]))
-    ephemeral = [container_status(pod, one, view, before, now=now) for one in ephemeral_containers(pod)]
+    ephemeral = [container_status(pod, container, view, before, now=now) for container in ephemeral_containers(pod)]
     if ephemeral:
         status["ephemeralContainerStatuses"] = ephemeral
     status["conditions"] = _conditions(pod, view, phase, inits=inits, mains=mains, now=now)
     return status
 
 
-_OURS = {
+_KUBELET_FIELDS = {
     "phase", "conditions", "containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "reason",
     "message", "observedGeneration", "hostIP", "hostIPs", "podIP", "podIPs",
 }  # fmt: skip
@@ -125,7 +125,7 @@ def _state(pod: Object, container: Object, view: PodView, seen: ContainerView, *
             )
         return {"waiting": waiting}
     if last.running:
-        return {"running": {"startedAt": moment(last.started or last.created)}}
+        return {"running": {"startedAt": format_time(last.started or last.created)}}
     if over or not restarts(pod, container, last):
         return {"terminated": terminated(last)}
     if seen.waiting:
@@ -155,8 +155,8 @@ def terminated(attempt: Attempt) -> Object:
     if attempt.message:
         state["message"] = attempt.message
     # a container that never came up has no start; the kubelet shows the epoch
-    state["startedAt"] = moment(attempt.started or 0)
-    state["finishedAt"] = moment(attempt.finished or attempt.created)
+    state["startedAt"] = format_time(attempt.started or 0)
+    state["finishedAt"] = format_time(attempt.finished or attempt.created)
     if attempt.id:
         state["containerID"] = f"torchyard://{attempt.id}"
     return state
@@ -176,10 +176,10 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     for container, status in zip(init_containers(pod), inits, strict=True):
         ended = status["state"].get("terminated")
         if is_sidecar(container):
-            waiting_for_init += not status["started"] and not _begun(mains)
+            waiting_for_init += not status["started"] and not _any_started(mains)
         elif ended:
             failed_init += ended["exitCode"] != 0
-        elif not _begun(mains):
+        elif not _any_started(mains):
             waiting_for_init += 1
     if failed_init and policy == "Never":
         return "Failed"
@@ -201,16 +201,21 @@ def _phase(pod: Object, view: PodView, before: Object, inits: list[Object], main
     return "Failed" if policy == "Never" else "Running"
 
 
-def _fell_with_node(view: PodView) -> bool:
-    return any(one.last and one.last.node_stopped for one in view.containers.values())
+def _ended_with_node(view: PodView) -> bool:
+    return any(container.last and container.last.node_stopped for container in view.containers.values())
 
 
 def _is_stopped(pod: Object, statuses: list[Object]) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp")) and not any("running" in one["state"] for one in statuses)
+    return bool(pod["metadata"].get("deletionTimestamp")) and not any(
+        "running" in status["state"] for status in statuses
+    )
 
 
-def _begun(mains: list[Object]) -> bool:
-    return any("running" in one["state"] or "terminated" in one["state"] or one["lastState"] for one in mains)
+def _any_started(mains: list[Object]) -> bool:
+    return any(
+        "running" in container["state"] or "terminated" in container["state"] or container["lastState"]
+        for container in mains
+    )
 
 
 def _conditions(
@@ -224,23 +229,23 @@ def _conditions(
 ) -> list[Object]:
     before: Object = pod.get("status") or {}
     sandbox = view.sandbox and phase in ("Pending", "Running")
-    wanted: dict[str, tuple[bool, str, str]] = {
+    desired: dict[str, tuple[bool, str, str]] = {
         "PodReadyToStartContainers": (sandbox, "", ""),
         "Initialized": _initialized(pod, phase, inits),
     }
     ready = _containers_ready(
         phase, mains, [one for one, spec in zip(inits, init_containers(pod), strict=True) if is_sidecar(spec)]
     )
-    wanted["Ready"] = _gates(pod, before) or ready if ready[0] else ready
-    wanted["ContainersReady"] = ready
-    wanted["PodScheduled"] = (True, "", "")
-    if phase == "Failed" and not view.ended and _fell_with_node(view):
-        wanted["DisruptionTarget"] = (True, BY_KUBELET, NODE_SHUTDOWN[1])
-    known: Mapping[str, Object] = {one["type"]: one for one in before.get("conditions") or ()}
+    desired["Ready"] = _gates(pod, before) or ready if ready[0] else ready
+    desired["ContainersReady"] = ready
+    desired["PodScheduled"] = (True, "", "")
+    if phase == "Failed" and not view.ended and _ended_with_node(view):
+        desired["DisruptionTarget"] = (True, BY_KUBELET, NODE_SHUTDOWN[1])
+    previous: Mapping[str, Object] = {one["type"]: one for one in before.get("conditions") or ()}
     generation = pod["metadata"].get("generation")
-    conditions = [one for kind, one in known.items() if kind not in wanted]
-    for kind, (holds, reason, message) in wanted.items():
-        condition = _condition(kind, holds, known.get(kind), generation=generation, now=now)
+    conditions = [one for kind, one in previous.items() if kind not in desired]
+    for kind, (holds, reason, message) in desired.items():
+        condition = _condition(kind, holds, previous.get(kind), generation=generation, now=now)
         condition |= ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
         conditions.append(condition)
     return conditions
@@ -248,7 +253,7 @@ def _conditions(
 
 def _condition(kind: str, holds: bool, before: Object | None, *, generation: Any, now: float) -> Object:
     text = "True" if holds else "False"
-    changed = moment(now)
+    changed = format_time(now)
     if before and before.get("status") == text:
         changed = before.get("lastTransitionTime") or changed
     condition: Object = {"type": kind}
@@ -263,9 +268,9 @@ def _initialized(pod: Object, phase: str, inits: list[Object]) -> tuple[bool, st
         return True, "PodCompleted", ""
     specs = init_containers(pod)
     pending = [
-        one["name"]
-        for one, spec in zip(inits, specs, strict=True)
-        if not (one["started"] if is_sidecar(spec) else one["ready"])
+        init["name"]
+        for init, spec in zip(inits, specs, strict=True)
+        if not (init["started"] if is_sidecar(spec) else init["ready"])
     ]
     if pending and phase in ("Pending", "Failed"):
         return False, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(pending)}]"
@@ -277,7 +282,7 @@ def _containers_ready(phase: str, mains: list[Object], sidecars: list[Object]) -
         return False, "PodCompleted", ""
     if phase == "Failed":
         return False, "PodFailed", ""
-    unready = [one["name"] for one in [*sidecars, *mains] if not one["ready"]]
+    unready = [container["name"] for container in [*sidecars, *mains] if not container["ready"]]
     if unready:
         return False, "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     return True, "", ""
@@ -285,11 +290,11 @@ def _containers_ready(phase: str, mains: list[Object], sidecars: list[Object]) -
 
 def _gates(pod: Object, before: Object) -> tuple[bool, str, str] | None:
     """Readiness gates: conditions that somebody else must set before the pod counts as ready."""
-    known = {one["type"]: one.get("status") for one in before.get("conditions") or ()}
+    statuses = {condition["type"]: condition.get("status") for condition in before.get("conditions") or ()}
     for gate in pod["spec"].get("readinessGates") or ():
         kind = gate["conditionType"]
-        if known.get(kind) != "True":
+        if statuses.get(kind) != "True":
             missing = "corresponding condition of pod readiness gate"
-            verb = "does not exist" if kind not in known else 'is not "True"'
+            verb = "does not exist" if kind not in statuses else 'is not "True"'
             return False, "ReadinessGatesNotReady", f'{missing} "{kind}" {verb}.'
     return None

@@ -52,12 +52,12 @@ def is_managed_here(job: Object) -> bool:
 def decide(view: PyTorchJobView, settings: PyTorchJobSettings) -> PyTorchJobDecision:
     if not is_managed_here(view.job) or is_terminating(view.job):
         return PyTorchJobDecision()
-    pass_ = _PyTorchJobSync(view, settings)
-    pass_.run()
-    status = pass_.status.object()
+    sync = _PyTorchJobSync(view, settings)
+    sync.run()
+    status = sync.status.object()
     if status != (view.job.get("status") or {}):
-        pass_.decision.status = status
-    return pass_.decision
+        sync.decision.status = status
+    return sync.decision
 
 
 class _PyTorchJobSync:
@@ -71,45 +71,45 @@ class _PyTorchJobSync:
     def run(self) -> None:
         view, status = self.view, self.status
         status.set(messages.CREATED, messages.IS_CREATED, messages.created(view.name))
-        self._take_from_lost_nodes()
+        self._force_delete_lost_pods()
         if status.finished:
-            self._tidy()
+            self._clean_up()
         elif view.run_policy.get("suspend"):
             self._suspend()
-        elif not self._is_refused() and view.replicas:
+        elif not self._is_invalid() and view.replicas:
             self._resume()
-            self._proceed()
+            self._sync_active_job()
 
-    def _is_refused(self) -> bool:
+    def _is_invalid(self) -> bool:
         """Where no webhook guards the API, a job can be there that no replica could be made of; it stays as it is."""
         if self.view.pods:
             return False
-        found = validate(self.view.job)
-        if found:
+        errs = validate(self.view.job)
+        if errs:
             metadata = self.view.job["metadata"]
             once = (metadata["uid"], str(metadata.get("generation")), messages.NOT_VALID)
-            self.decision.events.append(Event("Warning", messages.NOT_VALID, messages.not_valid(found), once))
-        return bool(found)
+            self.decision.events.append(Event("Warning", messages.NOT_VALID, messages.not_valid(errs), once))
+        return bool(errs)
 
-    def _tell(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+    def _record_event(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         self.decision.events.append(Event(kind, reason, message))
 
-    def _tidy(self) -> None:
+    def _clean_up(self) -> None:
         if self.status.holds(messages.SUCCEEDED):
-            self.status.settle()
+            self.status.count_active_as_succeeded()
         policy = self.view.run_policy["cleanPodPolicy"]
         for slot, pod in self.view.pods.items():
             if policy == names.CLEAN_ALL or (policy == names.CLEAN_RUNNING and phase(pod) in ("Running", "Pending")):
                 self._remove(slot)
         if policy != names.CLEAN_NONE and self.status.holds(messages.FAILED):
-            self.status.rest()
+            self.status.clear_active()
         self._remove_pod_group()
         ttl, ended = self.view.run_policy.get("ttlSecondsAfterFinished"), self.status.completion_time
         if ttl is None or ended is None or self.view.run_policy.get("suspend"):
             return
-        left = (ended + timedelta(seconds=ttl) - self.view.now).total_seconds()
-        if left > 0:
-            self.decision.wake(left)
+        seconds_left = (ended + timedelta(seconds=ttl) - self.view.now).total_seconds()
+        if seconds_left > 0:
+            self.decision.wake(seconds_left)
         else:
             self.decision.delete_job = True
 
@@ -123,16 +123,16 @@ class _PyTorchJobSync:
         message = messages.suspended(view.name)
         if status.holds(messages.RUNNING):
             status.set(messages.RUNNING, messages.IS_SUSPENDED, message, status="False")
-        status.rest()
+        status.clear_active()
         if status.set(messages.SUSPENDED, messages.IS_SUSPENDED, message):
-            self._tell("Normal", messages.IS_SUSPENDED, message)
+            self._record_event("Normal", messages.IS_SUSPENDED, message)
 
     def _resume(self) -> None:
         view, status = self.view, self.status
         if status.holds(messages.SUSPENDED):
             message = messages.resumed(view.name)
             status.set(messages.SUSPENDED, messages.IS_RESUMED, message, status="False")
-            self._tell("Normal", messages.IS_RESUMED, message)
+            self._record_event("Normal", messages.IS_RESUMED, message)
             status.start()
 
     def _remove(self, slot: Slot) -> None:
@@ -148,38 +148,38 @@ class _PyTorchJobSync:
     def _remove_pod_group(self) -> None:
         group = self.view.pod_group
         if group is not None and not is_terminating(group):
-            self._tell("Normal", messages.TERMINATED, messages.POD_GROUP_GOES)
+            self._record_event("Normal", messages.TERMINATED, messages.POD_GROUP_GOES)
             self._delete(group)
 
-    def _take_from_lost_nodes(self) -> None:
+    def _force_delete_lost_pods(self) -> None:
         """A pod whose time is long over sits on a node that is gone; its place is needed."""
         for pod in self.view.pods.values():
             if not is_terminating(pod) or pod["metadata"].get("finalizers"):
                 continue
             due = parse_rfc3339(pod["metadata"]["deletionTimestamp"]).timestamp() + self.settings.lost_after_seconds
-            left = due - self.view.now.timestamp()
-            if left > 0:
-                self.decision.wake(left)
+            seconds_left = due - self.view.now.timestamp()
+            if seconds_left > 0:
+                self.decision.wake(seconds_left)
             else:
                 self.decision.delete.append(ChildDeletion(pod, force=True))
 
-    def _proceed(self) -> None:
+    def _sync_active_job(self) -> None:
         view, status, settings = self.view, self.status, self.settings
         self.decision.events += failure_events.events(view)
-        self._keep_autoscaler()
+        self._sync_autoscaler()
         if settings.uses_pod_groups:
-            self._keep_pod_group()
+            self._sync_pod_group()
             if gang.is_waiting(view, settings) and not view.pods:
-                status.note_wait()
+                status.set_reconcile_time()
                 return
         if status.start_time is None:
             status.start(view.pods.values())
         status.count(view)
-        self._conclude()
+        self._update_conditions()
         if not status.finished:
-            self._keep_replicas()
+            self._sync_replicas()
 
-    def _conclude(self) -> None:
+    def _update_conditions(self) -> None:
         """Has it succeeded, has it failed, does it run, does it restart: in this order, Master before Worker."""
         view, status = self.view, self.status
         if self._has_succeeded():
@@ -196,8 +196,8 @@ class _PyTorchJobSync:
         if is_past_backoff(view, failures):
             self._fail(messages.past_backoff(view.name))
             return
-        self._report_progress()
-        if not status.finished and failures.again:
+        self._set_running_or_restarting()
+        if not status.finished and failures.retryable:
             self._restart(failures)
 
     def _has_succeeded(self) -> bool:
@@ -212,39 +212,39 @@ class _PyTorchJobSync:
         limit, start = self.view.run_policy.get("activeDeadlineSeconds"), self.status.start_time
         if limit is None or start is None:
             return False
-        left = limit - (self.view.now - start).total_seconds()
-        if left > 0:
-            self.decision.wake(left)
-        return bool(left <= 0)
+        seconds_left = limit - (self.view.now - start).total_seconds()
+        if seconds_left > 0:
+            self.decision.wake(seconds_left)
+        return bool(seconds_left <= 0)
 
-    def _report_progress(self) -> None:
+    def _set_running_or_restarting(self) -> None:
         view, status = self.view, self.status
         decisive = names.MASTER if view.has_master else names.WORKER
-        there = sum(status.number(kind, one) for kind in view.replicas for one in ("active", "succeeded"))
+        up = sum(status.number(kind, counter) for kind in view.replicas for counter in ("active", "succeeded"))
         # Once restarting, it runs again when every replica does: no flicker while a new pod is on its way.
-        if status.number(decisive, "active") and (not status.holds(messages.RESTARTING) or there >= view.total):
+        if status.number(decisive, "active") and (not status.holds(messages.RESTARTING) or up >= view.total):
             message = messages.running(view.name, view.namespace, with_master=view.has_master)
             status.set(messages.RUNNING, messages.IS_RUNNING, message)
         for kind, spec in view.replicas.items():
             failed = status.number(kind, "failed")
-            standing = status.number(kind, "succeeded") + status.number(kind, "active")
-            if not failed or int(spec["replicas"]) <= standing:
+            healthy = status.number(kind, "succeeded") + status.number(kind, "active")
+            if not failed or int(spec["replicas"]) <= healthy:
                 continue
             if spec["restartPolicy"] == names.NEVER:
                 self._fail(messages.replicas_failed(view.name, kind, failed))
                 return
-            if kind not in Failures.of(view).again:
+            if kind not in Failures.of(view).retryable:
                 message = messages.replicas_restarting(view.name, kind, failed)
                 if status.set(messages.RESTARTING, messages.IS_RESTARTING, message):
-                    self._tell("Warning", messages.IS_RESTARTING, message)
+                    self._record_event("Warning", messages.IS_RESTARTING, message)
 
     def _restart(self, failures: Failures) -> None:
         view = self.view
         self.decision.restarts = failures.counted(view)
-        message = messages.restarting(view.name, next(iter(failures.again)))
+        message = messages.restarting(view.name, next(iter(failures.retryable)))
         self.status.set(messages.RESTARTING, messages.IS_RESTARTING, message)
         if self.decision.restarts is not None:
-            self._tell("Warning", messages.IS_RESTARTING, message)
+            self._record_event("Warning", messages.IS_RESTARTING, message)
         going = view.pods.values() if view.restarts_whole else failures.pods()
         for pod in going:
             self._delete(pod)
@@ -254,58 +254,58 @@ class _PyTorchJobSync:
 
     def _end(self, condition: str, reason: str, message: str, *, kind: Literal["Normal", "Warning"] = "Normal") -> None:
         if self.status.set(condition, reason, message):
-            self._tell(kind, reason, message)
+            self._record_event(kind, reason, message)
 
-    def _keep_replicas(self) -> None:
+    def _sync_replicas(self) -> None:
         view = self.view
         for slot in sorted({*view.pods, *view.services}, key=lambda one: (one[0], -one[1])):
-            if not view.wanted(slot):
+            if not view.has_slot(slot):
                 self._remove(slot)
-        marks = gang.gang_annotations(view, self.settings)
+        gang_annotations = gang.gang_annotations(view, self.settings)
         for kind, spec in view.replicas.items():
             for index in range(int(spec["replicas"])):
-                self._keep_replica((kind, index), marks)
+                self._sync_replica((kind, index), gang_annotations)
 
-    def _keep_replica(self, slot: Slot, marks: dict[str, str]) -> None:
+    def _sync_replica(self, slot: Slot, gang_annotations: dict[str, str]) -> None:
         view, kind = self.view, slot[0]
         pod = view.pods.get(slot)
         if pod is None:
             self.decision.create.append(make_pod(view, slot, self.settings))
             if view.replicas[kind]["template"]["spec"].get("restartPolicy"):
-                self._tell("Warning", messages.RESTART_POLICY_SET, messages.RESTART_POLICY_OVERWRITTEN)
+                self._record_event("Warning", messages.RESTART_POLICY_SET, messages.RESTART_POLICY_OVERWRITTEN)
             if gang.has_other_scheduler(view, kind, self.settings):
-                self._tell("Warning", messages.SCHEDULER_SET, messages.OTHER_SCHEDULER)
-        elif marks and not pod["spec"].get("nodeName"):
-            known = pod["metadata"].get("annotations") or {}
-            if any(known.get(key) != value for key, value in marks.items()):
-                self.decision.annotate.append((pod, marks))
+                self._record_event("Warning", messages.SCHEDULER_SET, messages.OTHER_SCHEDULER)
+        elif gang_annotations and not pod["spec"].get("nodeName"):
+            annotations = pod["metadata"].get("annotations") or {}
+            if any(annotations.get(key) != value for key, value in gang_annotations.items()):
+                self.decision.annotate.append((pod, gang_annotations))
         if slot not in view.services:
             self.decision.create.append(make_service(view, slot))
 
-    def _keep_autoscaler(self) -> None:
-        wanted, there = desired_autoscaler(self.view, owner_reference(self.view.job)), self.view.autoscaler
-        self._keep(wanted, there)
-        if wanted is None and there is not None:
-            self._delete(there)
+    def _sync_autoscaler(self) -> None:
+        desired, current = desired_autoscaler(self.view, owner_reference(self.view.job)), self.view.autoscaler
+        self._create_or_update(desired, current)
+        if desired is None and current is not None:
+            self._delete(current)
 
-    def _keep_pod_group(self) -> None:
-        wanted = gang.pod_group(self.view, owner_reference(self.view.job), self.settings)
-        self._keep(wanted, self.view.pod_group)
+    def _sync_pod_group(self) -> None:
+        desired = gang.pod_group(self.view, owner_reference(self.view.job), self.settings)
+        self._create_or_update(desired, self.view.pod_group)
 
-    def _keep(self, wanted: Object | None, there: Object | None) -> None:
-        if wanted is None:
+    def _create_or_update(self, desired: Object | None, current: Object | None) -> None:
+        if desired is None:
             return
-        if there is None:
-            self.decision.create.append(wanted)
-        elif not covers(there["spec"], wanted["spec"]):
-            self.decision.update.append({**there, "spec": {**there["spec"], **wanted["spec"]}})
+        if current is None:
+            self.decision.create.append(desired)
+        elif not covers(current["spec"], desired["spec"]):
+            self.decision.update.append({**current, "spec": {**current["spec"], **desired["spec"]}})
 
 
-def covers(there: Any, wanted: Any) -> bool:
+def covers(current: Any, desired: Any) -> bool:
     """Whether everything wanted is there; what a server added by default does not count as a difference."""
-    if isinstance(wanted, dict):
-        return isinstance(there, dict) and all(covers(there.get(key), value) for key, value in wanted.items())
-    if isinstance(wanted, list):
-        same_length = isinstance(there, list) and len(there) == len(wanted)
-        return same_length and all(covers(*pair) for pair in zip(there, wanted, strict=True))
-    return bool(there == wanted)
+    if isinstance(desired, dict):
+        return isinstance(current, dict) and all(covers(current.get(key), value) for key, value in desired.items())
+    if isinstance(desired, list):
+        same_length = isinstance(current, list) and len(current) == len(desired)
+        return same_length and all(covers(*pair) for pair in zip(current, desired, strict=True))
+    return bool(current == desired)

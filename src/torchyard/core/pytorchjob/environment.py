@@ -14,18 +14,18 @@ TORCHYARD = "torchyard"
 
 def environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
     """What is appended to the environment of every container of a replica."""
-    found: list[Variable] = [("PYTHONUNBUFFERED", "1")]
+    variables: list[Variable] = [("PYTHONUNBUFFERED", "1")]
     if view.has_master or view.ranks_workers:
-        found += _meeting(view, replica_type, index)
+        variables += _rendezvous(view, replica_type, index)
     if view.spec.get("nprocPerNode") is not None:
-        found.append(("PET_NPROC_PER_NODE", view.spec["nprocPerNode"]))
+        variables.append(("PET_NPROC_PER_NODE", view.spec["nprocPerNode"]))
     if view.elastic is None:
-        found.append(("PET_NNODES", str(view.total)))
+        variables.append(("PET_NNODES", str(view.total)))
     elif view.elastic["rdzvBackend"] == TORCHYARD:
-        found += runtime_environment(view, replica_type, index)
+        variables += runtime_environment(view, replica_type, index)
     else:
-        found += elastic_environment(view)
-    return found
+        variables += elastic_environment(view)
+    return variables
 
 
 def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
@@ -35,7 +35,7 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
     own, first = names.replica_name(view.name, replica_type, index), names.replica_name(view.name, lead, 0)
     port = str(policy.get("rdzvPort") or job_port(view.replicas[lead]))
     metadata = view.job["metadata"]
-    found: list[Variable] = [
+    variables: list[Variable] = [
         ("TORCHYARD_ELASTIC_COORDINATOR", f"{policy.get('rdzvHost') or first}:{port}"),
         ("TORCHYARD_ELASTIC_JOB", f"{metadata.get('namespace', '')}/{view.name}"),
         # Nobody can guess it, and whoever can read the job can reach its pods anyway.
@@ -45,11 +45,11 @@ def runtime_environment(view: PyTorchJobView, replica_type: str, index: int) -> 
     ]
     if own == first and not policy.get("rdzvHost"):
         world = f"{policy['minReplicas']}:{view.total}:{policy['maxReplicas']}"
-        found += [("TORCHYARD_ELASTIC_SERVE", port), ("TORCHYARD_ELASTIC_WORLD", world)]
-    return found
+        variables += [("TORCHYARD_ELASTIC_SERVE", port), ("TORCHYARD_ELASTIC_WORLD", world)]
+    return variables
 
 
-def _meeting(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
+def _rendezvous(view: PyTorchJobView, replica_type: str, index: int) -> list[Variable]:
     """Who leads, how many take part, and which one this is. RANK is upstream's: one per replica, not per process."""
     lead = names.MASTER if view.has_master else names.WORKER
     port = str(job_port(view.replicas[lead]))
@@ -81,20 +81,20 @@ def elastic_environment(view: PyTorchJobView) -> list[Variable]:
     port = policy.get("rdzvPort")
     if port is None:
         port = job_port(view.replicas[names.WORKER])
-    found: list[Variable] = [
+    variables: list[Variable] = [
         ("PET_RDZV_ENDPOINT", f"{host}:{port}"),
         ("PET_RDZV_BACKEND", policy["rdzvBackend"]),
         ("PET_NNODES", f"{policy['minReplicas']}:{policy['maxReplicas']}"),
     ]
     if policy.get("maxRestarts") is not None:
-        found.append(("PET_MAX_RESTARTS", str(policy["maxRestarts"])))
+        variables.append(("PET_MAX_RESTARTS", str(policy["maxRestarts"])))
     if policy.get("nProcPerNode") is not None:
-        found.append(("PET_NPROC_PER_NODE", str(policy["nProcPerNode"])))
+        variables.append(("PET_NPROC_PER_NODE", str(policy["nProcPerNode"])))
     if policy.get("rdzvId") is not None:
-        found.append(("PET_RDZV_ID", policy["rdzvId"]))
+        variables.append(("PET_RDZV_ID", policy["rdzvId"]))
     if policy.get("rdzvConf"):
-        pairs = (f"{one.get('key', '')}={one.get('value', '')}" for one in policy["rdzvConf"])
-        found.append(("PET_RDZV_CONF", ",".join(pairs)))
+        pairs = (f"{setting.get('key', '')}={setting.get('value', '')}" for setting in policy["rdzvConf"])
+        variables.append(("PET_RDZV_CONF", ",".join(pairs)))
     if policy.get("standalone"):
-        found.append(("PET_STANDALONE", ""))
-    return found
+        variables.append(("PET_STANDALONE", ""))
+    return variables

@@ -11,24 +11,24 @@ from torchyard.core.pytorchjob.view import PyTorchJobView, container_restarts, e
 
 
 def events(view: PyTorchJobView) -> list[Event]:
-    found = _size(view)
+    result = _out_of_range(view)
     for pod in view.pods.values():
         metadata = pod["metadata"]
         code = exit_code(pod)
         if code is not None:
             once = (metadata["uid"], str(container_restarts(pod)), messages.EXITED)
-            found.append(
+            result.append(
                 Event("Normal", messages.EXITED, messages.exited(view.namespace, metadata["name"], code), once)
             )
         if phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod):
-            found += [
+            result += [
                 Event("Warning", reason, message, (metadata["uid"], reason, message))
-                for reason, message in _hindrances(pod)
+                for reason, message in _pending_reasons(pod)
             ]
-    return found
+    return result
 
 
-def _size(view: PyTorchJobView) -> list[Event]:
+def _out_of_range(view: PyTorchJobView) -> list[Event]:
     """Upstream takes any number of workers, `kubectl scale` included, and leaves it to the rendezvous; so do we."""
     policy = view.elastic
     workers = int((view.replicas.get(names.WORKER) or {}).get("replicas") or 0)
@@ -40,7 +40,7 @@ def _size(view: PyTorchJobView) -> list[Event]:
     ]
 
 
-def _hindrances(pod: Object) -> Iterator[tuple[str, str]]:
+def _pending_reasons(pod: Object) -> Iterator[tuple[str, str]]:
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     for container in containers:

@@ -23,31 +23,31 @@ def is_retryable(code: int | None) -> bool:
 
 @dataclass(slots=True)
 class Failures:
-    again: dict[str, list[Object]] = field(default_factory=dict)  # by replica type: failed pods to be made anew
+    retryable: dict[str, list[Object]] = field(default_factory=dict)  # by replica type: failed pods to be made anew
     permanent: str = ""  # the replica type that failed for good
 
     @classmethod
     def of(cls, view: PyTorchJobView) -> Failures:
-        found = cls()
+        failures = cls()
         for slot, pod in view.pods.items():
             kind = slot[0]
-            if phase(pod) != "Failed" or is_terminating(pod) or not view.wanted(slot):
+            if phase(pod) != "Failed" or is_terminating(pod) or not view.has_slot(slot):
                 continue
             policy = view.replicas[kind]["restartPolicy"]
             if policy == names.NEVER:
                 continue
             if policy == names.EXIT_CODE and not is_retryable(exit_code(pod)):
-                found.permanent = found.permanent or kind
+                failures.permanent = failures.permanent or kind
             else:
-                found.again.setdefault(kind, []).append(pod)
-        return found
+                failures.retryable.setdefault(kind, []).append(pod)
+        return failures
 
     def pods(self) -> list[Object]:
-        return [pod for pods in self.again.values() for pod in pods]
+        return [pod for pods in self.retryable.values() for pod in pods]
 
     def _new(self, view: PyTorchJobView) -> list[Object]:
-        known = Restarts.of(view.job).pods
-        return [pod for pod in self.pods() if pod["metadata"]["uid"] not in known]
+        counted = Restarts.of(view.job).pods
+        return [pod for pod in self.pods() if pod["metadata"]["uid"] not in counted]
 
     def counted(self, view: PyTorchJobView) -> Restarts | None:
         """The job's memory with the new failures in it; None where there are none.
@@ -59,8 +59,8 @@ class Failures:
         if not new:
             return None
         before = Restarts.of(view.job)
-        there = {pod["metadata"]["uid"] for pod in view.pods.values()}
-        pods = [uid for uid in before.pods if uid in there] + [pod["metadata"]["uid"] for pod in new]
+        existing = {pod["metadata"]["uid"] for pod in view.pods.values()}
+        pods = [uid for uid in before.pods if uid in existing] + [pod["metadata"]["uid"] for pod in new]
         return Restarts(before.count + self.cost(view), tuple(pods))
 
     def cost(self, view: PyTorchJobView) -> int:
@@ -81,7 +81,7 @@ def is_past_backoff(view: PyTorchJobView, failures: Failures) -> bool:
     in_place = sum(
         container_restarts(pod)
         for (kind, index), pod in view.pods.items()
-        if view.wanted((kind, index))
+        if view.has_slot((kind, index))
         and phase(pod) in ("Running", "Pending")
         and view.replicas[kind]["restartPolicy"] != names.NEVER
     )

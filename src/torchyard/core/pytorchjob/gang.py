@@ -61,8 +61,8 @@ def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings)
     policy = _policy(view)
     spec: Object = {"minMember": size(view), "minResources": policy.get("minResources") or _resources(view)}
     if is_volcano(settings):
-        known = ((view.pod_group or {}).get("spec") or {}).get("queue")
-        spec["queue"] = known or policy.get("queue") or "default"
+        current_queue = ((view.pod_group or {}).get("spec") or {}).get("queue")
+        spec["queue"] = current_queue or policy.get("queue") or "default"
         if policy.get("priorityClass"):
             spec["priorityClassName"] = policy["priorityClass"]
     elif policy.get("scheduleTimeoutSeconds") is not None:
@@ -81,17 +81,17 @@ def pod_group(view: PyTorchJobView, owner: Object, settings: PyTorchJobSettings)
 
 def _resources(view: PyTorchJobView) -> dict[str, str]:
     """What the first `size` replicas ask for together, Master first. Init containers do not count (upstream's rule)."""
-    each = [spec for spec in view.replicas.values() for _ in range(int(spec["replicas"]))]
+    replica_specs = [spec for spec in view.replicas.values() for _ in range(int(spec["replicas"]))]
     total: dict[str, int] = {}
-    for spec in each[: size(view)]:
+    for spec in replica_specs[: size(view)]:
         for container in spec["template"]["spec"]["containers"]:
             resources = container.get("resources") or {}
             for name, amount in (resources.get("requests") or resources.get("limits") or {}).items():
                 total[name] = total.get(name, 0) + quantity.parse(str(amount)).milli
-    return {name: _shown(milli) for name, milli in sorted(total.items())}
+    return {name: _format_milli(milli) for name, milli in sorted(total.items())}
 
 
-def _shown(milli: int) -> str:
+def _format_milli(milli: int) -> str:
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
 
 

@@ -25,19 +25,21 @@ def make_pod(view: PyTorchJobView, slot: Slot, settings: PyTorchJobSettings) -> 
     kind, index = slot
     replica = view.replicas[kind]
     template = replica["template"]
-    given = template.get("metadata") or {}
+    template_metadata = template.get("metadata") or {}
     metadata: Object = {
         "name": names.replica_name(view.name, kind, index),
         "namespace": view.namespace,
-        "labels": {**(given.get("labels") or {}), **_pod_labels(view, slot)},
-        "annotations": dict(given.get("annotations") or {}),
+        "labels": {**(template_metadata.get("labels") or {}), **_pod_labels(view, slot)},
+        "annotations": dict(template_metadata.get("annotations") or {}),
         "ownerReferences": [owner_reference(view.job)],
     }
-    if given.get("finalizers"):
-        metadata["finalizers"] = list(given["finalizers"])
+    if template_metadata.get("finalizers"):
+        metadata["finalizers"] = list(template_metadata["finalizers"])
     spec = dict(template["spec"])
     variables = [{"name": name, "value": value} for name, value in environment(view, kind, index)]
-    spec["containers"] = [{**one, "env": [*(one.get("env") or ()), *variables]} for one in spec["containers"]]
+    spec["containers"] = [
+        {**container, "env": [*(container.get("env") or ()), *variables]} for container in spec["containers"]
+    ]
     if kind == names.WORKER and view.waits_for_master:
         spec["initContainers"] = [*(spec.get("initContainers") or ()), _wait_for_master(view, settings)]
     spec["restartPolicy"] = pod_restart_policy(view, replica["restartPolicy"])
@@ -99,12 +101,12 @@ def make_service(view: PyTorchJobView, slot: Slot) -> Object:
 
 def _service_ports(view: PyTorchJobView, kind: str) -> list[Object]:
     """Every port of the container `pytorch`. One without a name gets one: a service with several ports needs them."""
-    found: dict[str, Object] = {}
+    ports: dict[str, Object] = {}
     for port in main_container(view.replicas[kind]["template"]["spec"]["containers"])["ports"]:
         number = port["containerPort"]
         name = port.get("name") or f"port-{number}"
-        made = {"name": name, "port": number, "targetPort": number}
+        service_port = {"name": name, "port": number, "targetPort": number}
         if port.get("protocol"):
-            made["protocol"] = port["protocol"]
-        found.setdefault(name, made)
-    return list(found.values())
+            service_port["protocol"] = port["protocol"]
+        ports.setdefault(name, service_port)
+    return list(ports.values())

@@ -21,18 +21,18 @@ class PyTorchJobStatus:
         stored = stored or {}
         self._rest = dict(stored)
         self._now = to_rfc3339(now)
-        self.conditions: list[Object] = [dict(one) for one in stored.get("conditions") or ()]
+        self.conditions: list[Object] = [dict(condition) for condition in stored.get("conditions") or ()]
         self.replicas: dict[str, Object] = {
-            kind: dict(one or {}) for kind, one in (stored.get("replicaStatuses") or {}).items()
+            kind: dict(counts or {}) for kind, counts in (stored.get("replicaStatuses") or {}).items()
         }
 
     def object(self) -> Object:
-        made = dict(self._rest)
+        status = dict(self._rest)
         if self.conditions:
-            made["conditions"] = self.conditions
+            status["conditions"] = self.conditions
         if self.replicas:
-            made["replicaStatuses"] = self.replicas
-        return made
+            status["replicaStatuses"] = self.replicas
+        return status
 
     def holds(self, kind: str) -> bool:
         return is_true(self.conditions, kind)
@@ -48,15 +48,19 @@ class PyTorchJobStatus:
     @property
     def completion_time(self) -> datetime | None:
         """When the job ended; a status written by upstream may lack it, then its last condition knows."""
-        ended = [one.get("lastTransitionTime") for one in self.conditions if one["type"] in messages.TERMINAL]
+        ended = [
+            condition.get("lastTransitionTime")
+            for condition in self.conditions
+            if condition["type"] in messages.TERMINAL
+        ]
         return _time(self._rest.get("completionTime") or (ended[-1] if ended else None))
 
     def start(self, pods: Iterable[Object] = ()) -> None:
         """Now; or with the first of these pods, if it was made before anybody wrote down that the job begins."""
-        made = (pod["metadata"].get("creationTimestamp") for pod in pods)
-        self._rest["startTime"] = min([self._now, *(one for one in made if one)])
+        creation_times = (pod["metadata"].get("creationTimestamp") for pod in pods)
+        self._rest["startTime"] = min([self._now, *(created for created in creation_times if created)])
 
-    def note_wait(self) -> None:
+    def set_reconcile_time(self) -> None:
         """Upstream writes this only while Volcano makes room; once says as much as at every look."""
         self._rest.setdefault("lastReconcileTime", self._now)
 
@@ -64,17 +68,17 @@ class PyTorchJobStatus:
         """Add a condition by upstream's rules, with terminal ones final. Answers whether it says something new."""
         if self.finished:
             return False
-        known = next((one for one in self.conditions if one["type"] == kind), None)
-        if known is not None and (known["status"], known.get("reason")) == (status, reason):
+        previous = next((one for one in self.conditions if one["type"] == kind), None)
+        if previous is not None and (previous["status"], previous.get("reason")) == (status, reason):
             return False
-        is_same_status = known is not None and known["status"] == status
-        since = known.get("lastTransitionTime", self._now) if known is not None and is_same_status else self._now
+        is_same_status = previous is not None and previous["status"] == status
+        since = previous.get("lastTransitionTime", self._now) if previous is not None and is_same_status else self._now
         dropped = (kind, _EXCLUSIVE.get(kind))
-        self.conditions = [one for one in self.conditions if one["type"] not in dropped]
+        self.conditions = [condition for condition in self.conditions if condition["type"] not in dropped]
         if kind in messages.TERMINAL:
-            for one in self.conditions:
-                if one["type"] == messages.RUNNING:
-                    one["status"] = "False"
+            for condition in self.conditions:
+                if condition["type"] == messages.RUNNING:
+                    condition["status"] = "False"
             self._rest["completionTime"] = self._now
         self.conditions.append(
             {
@@ -103,24 +107,24 @@ class PyTorchJobStatus:
                     for pod in pods
                 ),
             }
-            shown: Object = {name: number for name, number in counts.items() if number}
-            shown["selector"] = names.selector_text(names.identity_labels(view.name, kind))
-            self.replicas[kind] = shown
+            replica_status: Object = {name: number for name, number in counts.items() if number}
+            replica_status["selector"] = names.selector_text(names.identity_labels(view.name, kind))
+            self.replicas[kind] = replica_status
 
     def _is_leftover(self, pod: Object) -> bool:
         """Whether a pod is from before the job was resumed: it goes because it was told to, and failed at nothing."""
-        made, start = pod["metadata"].get("creationTimestamp"), self._rest.get("startTime")
-        return bool(made and start and made < start)
+        created, start = pod["metadata"].get("creationTimestamp"), self._rest.get("startTime")
+        return bool(created and start and created < start)
 
     def number(self, kind: str, counter: str) -> int:
         return int((self.replicas.get(kind) or {}).get(counter) or 0)
 
-    def rest(self) -> None:
+    def clear_active(self) -> None:
         """No replica is active any more."""
         for counts in self.replicas.values():
             counts.pop("active", None)
 
-    def settle(self) -> None:
+    def count_active_as_succeeded(self) -> None:
         """After success: replicas that still run are no longer needed, and count as succeeded."""
         for counts in self.replicas.values():
             active = int(counts.pop("active", 0) or 0)

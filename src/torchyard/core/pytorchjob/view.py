@@ -46,7 +46,7 @@ class Restarts:
         text = (job["metadata"].get("annotations") or {}).get(names.RESTARTS, "")
         try:
             read = json.loads(text) if text else {}
-            return cls(int(read.get("count", 0)), tuple(str(one) for one in read.get("pods", ())))
+            return cls(int(read.get("count", 0)), tuple(str(pod) for pod in read.get("pods", ())))
         except (ValueError, TypeError, AttributeError):
             return cls()  # somebody else wrote there: begin to count anew
 
@@ -86,19 +86,19 @@ class PyTorchJobView:
 
     @property
     def spec(self) -> Object:
-        found: Object = self.job["spec"]
-        return found
+        spec: Object = self.job["spec"]
+        return spec
 
     @property
     def run_policy(self) -> Object:
-        found: Object = self.spec["runPolicy"]
-        return found
+        policy: Object = self.spec["runPolicy"]
+        return policy
 
     @property
     def replicas(self) -> Mapping[str, Object]:
         """Replica specs by type, Master first."""
-        found: Mapping[str, Object] = self.spec["pytorchReplicaSpecs"]
-        return found
+        specs: Mapping[str, Object] = self.spec["pytorchReplicaSpecs"]
+        return specs
 
     @property
     def has_master(self) -> bool:
@@ -106,8 +106,8 @@ class PyTorchJobView:
 
     @property
     def elastic(self) -> Object | None:
-        found: Object | None = self.spec.get("elasticPolicy")
-        return found
+        policy: Object | None = self.spec.get("elasticPolicy")
+        return policy
 
     @property
     def total(self) -> int:
@@ -128,7 +128,7 @@ class PyTorchJobView:
     def _annotation(self, name: str) -> str:
         return str((self.job["metadata"].get("annotations") or {}).get(name, ""))
 
-    def wanted(self, slot: Slot) -> bool:
+    def has_slot(self, slot: Slot) -> bool:
         kind, index = slot
         return kind in self.replicas and index < int(self.replicas[kind]["replicas"])
 
@@ -137,12 +137,12 @@ class PyTorchJobView:
 
 
 def _by_slot(objects: Iterable[Object]) -> dict[Slot, Object]:
-    found: dict[Slot, Object] = {}
+    by_slot: dict[Slot, Object] = {}
     for obj in objects:
         slot = slot_of(obj)
         if slot is not None:
-            found[slot] = obj
-    return {slot: found[slot] for slot in sorted(found)}
+            by_slot[slot] = obj
+    return {slot: by_slot[slot] for slot in sorted(by_slot)}
 
 
 def slot_of(obj: Object) -> Slot | None:
@@ -172,5 +172,5 @@ def exit_code(pod: Object) -> int | None:
 
 def container_restarts(pod: Object) -> int:
     status = pod.get("status") or {}
-    each = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    return sum(int(one.get("restartCount") or 0) for one in each)
+    containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return sum(int(container.get("restartCount") or 0) for container in containers)

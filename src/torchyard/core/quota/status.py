@@ -23,10 +23,10 @@ _BY_NAME = {
     "persistentvolumeclaims": "persistentvolumeclaims",
     "requests.storage": "persistentvolumeclaims",
 }
-_OF_A_CLASS = ".storageclass.storage.k8s.io/"
+_STORAGE_CLASS_INFIX = ".storageclass.storage.k8s.io/"
 
 
-def counted(quota: Object) -> set[Resource]:
+def counted_resources(quota: Object) -> set[Resource]:
     """The resources whose objects cost something a quota limits."""
     return {_resource(name) for name in (quota.get("spec") or {}).get("hard") or {}}
 
@@ -35,7 +35,7 @@ def _resource(limit: str) -> Resource:
     if limit.startswith("count/"):
         plural, _, group = limit.removeprefix("count/").partition(".")
         return group, plural
-    if _OF_A_CLASS in limit:
+    if _STORAGE_CLASS_INFIX in limit:
         return "", "persistentvolumeclaims"
     return "", _BY_NAME.get(limit, "pods")
 
@@ -45,7 +45,7 @@ def quota_status(quota: Object, objects: Mapping[Resource, Iterable[Object]], no
     spec = quota.get("spec") or {}
     hard: dict[str, str] = spec.get("hard") or {}
     used: Amounts = dict.fromkeys(hard, ZERO)
-    for (group, plural), found in objects.items():
-        cost = total_usage(spec, group, plural, found, now=now)
+    for (group, plural), listed in objects.items():
+        cost = total_usage(spec, group, plural, listed, now=now)
         add(used, {name: amount for name, amount in cost.items() if name in hard})
     return {"hard": dict(hard), "used": {name: str(amount) for name, amount in used.items()}}

@@ -8,7 +8,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.names import JOB_NAME
 
 RUNNABLE = ("PyTorchJob", "Job", "Pod")
-_ENDS = {"Succeeded": True, "Complete": True, "Failed": False}
+_TERMINAL_STATES = {"Succeeded": True, "Complete": True, "Failed": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,20 @@ def run_state(obj: Object) -> RunState:
     status = obj.get("status") or {}
     if obj["kind"] == "Pod":
         phase = status.get("phase") or "Pending"
-        return RunState(phase, phase in _ENDS, phase == "Succeeded", status.get("message") or "")
-    held = [one for one in status.get("conditions") or () if one.get("status") == "True"]
-    for one in held:
-        if one["type"] in _ENDS:
-            return RunState(one["type"], True, _ENDS[one["type"]], one.get("message") or "")
-    if any(one["type"] == "Suspended" for one in held):
+        return RunState(phase, phase in _TERMINAL_STATES, phase == "Succeeded", status.get("message") or "")
+    true_conditions = [condition for condition in status.get("conditions") or () if condition.get("status") == "True"]
+    for condition in true_conditions:
+        if condition["type"] in _TERMINAL_STATES:
+            return RunState(
+                condition["type"], True, _TERMINAL_STATES[condition["type"]], condition.get("message") or ""
+            )
+    if any(condition["type"] == "Suspended" for condition in true_conditions):
         return RunState("Suspended")
     if obj["kind"] == "Job":
         return RunState("Running" if status.get("active") else "Pending")
-    words = [one for one in held if one["type"] in ("Running", "Restarting")]
-    if words:
-        return RunState(words[-1]["type"], message=words[-1].get("message") or "")
+    progress = [condition for condition in true_conditions if condition["type"] in ("Running", "Restarting")]
+    if progress:
+        return RunState(progress[-1]["type"], message=progress[-1].get("message") or "")
     return RunState("Pending")
 
 
@@ -60,8 +62,8 @@ def pods_of(obj: Object) -> tuple[str, str]:
         return "", f"metadata.name={metadata['name']}"
     if obj["kind"] == "PyTorchJob":
         return f"{JOB_NAME}={metadata['name']}", ""
-    wanted = obj["spec"]["selector"]["matchLabels"]
-    return ",".join(f"{name}={value}" for name, value in sorted(wanted.items())), ""
+    labels = obj["spec"]["selector"]["matchLabels"]
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items())), ""
 
 
 def short_name(pod: str, owner: str) -> str:
@@ -71,17 +73,23 @@ def short_name(pod: str, owner: str) -> str:
 
 def first_failure(pods: list[Object]) -> ContainerFailure | None:
     """The container whose failure came first; the others usually only follow it."""
-    found = []
+    failures = []
     for pod in pods:
-        for one in (pod.get("status") or {}).get("containerStatuses") or ():
-            for state in (one.get("state"), one.get("lastState")):
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            for state in (container.get("state"), container.get("lastState")):
                 ended = (state or {}).get("terminated")
                 if ended and ended.get("exitCode"):
-                    at, why, said = ended.get("finishedAt") or "", ended.get("reason") or "", ended.get("message") or ""
-                    found.append(
-                        ContainerFailure(pod["metadata"]["name"], one["name"], ended["exitCode"], why, at, said)
+                    at, reason, message = (
+                        ended.get("finishedAt") or "",
+                        ended.get("reason") or "",
+                        ended.get("message") or "",
                     )
-    return min(found, key=lambda one: one.at, default=None)
+                    failures.append(
+                        ContainerFailure(
+                            pod["metadata"]["name"], container["name"], ended["exitCode"], reason, at, message
+                        )
+                    )
+    return min(failures, key=lambda failure: failure.at, default=None)
 
 
 def exit_code(result: RunState, failure: ContainerFailure | None) -> int:
@@ -97,8 +105,8 @@ def pending_reason(pod: Object) -> str:
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason") or "")
-    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        waiting = (one.get("state") or {}).get("waiting") or {}
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("message"):
             return f"{waiting.get('reason')}: {waiting['message']}"
     return ""

@@ -16,70 +16,74 @@ POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
-def filter_reasons(pod: Object, view: NodeInfo, every: Iterable[NodeInfo]) -> list[str]:
+def filter_reasons(pod: Object, node_info: NodeInfo, all_nodes: Iterable[NodeInfo]) -> list[str]:
     """Empty: it fits. A filter that fails ends the search, as upstream; resources are told all at once."""
     for check in (_unschedulable, _taints, _node_affinity, _ports):
-        said = check(pod, view)
-        if said:
-            return [said]
-    lacking = insufficient_resources(pod, view)
-    if lacking:
-        return [f"Insufficient {name}" if name != PODS else "Too many pods" for name in lacking]
-    said = _pod_affinity(pod, view, list(every))
-    return [said] if said else []
+        reason = check(pod, node_info)
+        if reason:
+            return [reason]
+    missing = insufficient_resources(pod, node_info)
+    if missing:
+        return [f"Insufficient {name}" if name != PODS else "Too many pods" for name in missing]
+    reason = _pod_affinity(pod, node_info, list(all_nodes))
+    return [reason] if reason else []
 
 
-def _unschedulable(pod: Object, view: NodeInfo) -> str:
-    if not view.node["spec"].get("unschedulable"):
+def _unschedulable(pod: Object, node_info: NodeInfo) -> str:
+    if not node_info.node["spec"].get("unschedulable"):
         return ""
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     return "" if _tolerated(pod, cordon) else UNSCHEDULABLE
 
 
-def _taints(pod: Object, view: NodeInfo) -> str:
-    return "node(s) had untolerated taint(s)" if untolerated_taint(pod, view) else ""
+def _taints(pod: Object, node_info: NodeInfo) -> str:
+    return "node(s) had untolerated taint(s)" if untolerated_taint(pod, node_info) else ""
 
 
-def untolerated_taint(pod: Object, view: NodeInfo) -> Object | None:
+def untolerated_taint(pod: Object, node_info: NodeInfo) -> Object | None:
     """The first taint of a node that keeps the pod away."""
-    taints: list[Object] = view.node["spec"].get("taints") or []
-    keeping = (one for one in taints if one["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(pod, one))
+    taints: list[Object] = node_info.node["spec"].get("taints") or []
+    keeping = (
+        taint for taint in taints if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(pod, taint)
+    )
     return next(keeping, None)
 
 
 def _tolerated(pod: Object, taint: Object) -> bool:
-    for one in pod["spec"].get("tolerations") or ():
-        if one.get("effect") and one["effect"] != taint["effect"]:
+    for toleration in pod["spec"].get("tolerations") or ():
+        if toleration.get("effect") and toleration["effect"] != taint["effect"]:
             continue
-        if one.get("key") and one["key"] != taint["key"]:
+        if toleration.get("key") and toleration["key"] != taint["key"]:
             continue
-        if (one.get("operator") or "Equal") == "Exists":
+        if (toleration.get("operator") or "Equal") == "Exists":
             return True
-        if one.get("key") and (one.get("value") or "") == (taint.get("value") or ""):
+        if toleration.get("key") and (toleration.get("value") or "") == (taint.get("value") or ""):
             return True
     return False
 
 
-def _node_affinity(pod: Object, view: NodeInfo) -> str:
+def _node_affinity(pod: Object, node_info: NodeInfo) -> str:
     spec = pod["spec"]
-    wanted = spec.get("nodeSelector") or {}
-    if any(view.labels.get(key) != value for key, value in wanted.items()):
+    selector = spec.get("nodeSelector") or {}
+    if any(node_info.labels.get(key) != value for key, value in selector.items()):
         return AFFINITY
-    needed = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
-    if needed and not any(matches_term(view, term) for term in needed.get("nodeSelectorTerms") or ()):
+    if required and not any(matches_term(node_info, term) for term in required.get("nodeSelectorTerms") or ()):
         return AFFINITY
     return ""
 
 
-def matches_term(view: NodeInfo, term: Object) -> bool:
+def matches_term(node_info: NodeInfo, term: Object) -> bool:
     """All expressions of one term; an empty term matches nothing."""
     labels, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not labels and not fields:
         return False
-    names = {"metadata.name": view.name}
-    return all(_matches(view.labels, one) for one in labels) and all(_matches(names, one) for one in fields)
+    names = {"metadata.name": node_info.name}
+    return all(_matches(node_info.labels, expression) for expression in labels) and all(
+        _matches(names, expression) for expression in fields
+    )
 
 
 def _matches(labels: Mapping[str, str], expression: Object) -> bool:
@@ -101,48 +105,53 @@ def _matches(labels: Mapping[str, str], expression: Object) -> bool:
     return int(number) > int(bound) if operator == "Gt" else int(number) < int(bound)
 
 
-def _ports(pod: Object, view: NodeInfo) -> str:
-    wanted = host_ports(pod)
-    return PORTS if wanted and any(wanted & host_ports(other) for other in view.pods) else ""
+def _ports(pod: Object, node_info: NodeInfo) -> str:
+    ports = host_ports(pod)
+    return PORTS if ports and any(ports & host_ports(other) for other in node_info.pods) else ""
 
 
-def insufficient_resources(pod: Object, view: NodeInfo) -> list[str]:
+def insufficient_resources(pod: Object, node_info: NodeInfo) -> list[str]:
     """Resources the node has too little of left, in the order the scheduler tells them."""
-    free, asked = view.free(), requests(pod)
-    order = sorted(asked, key=lambda name: (name != PODS, name != "cpu", name != "memory", name))
-    return [name for name in order if asked[name] > free.get(name, 0)]
+    free, requested = node_info.free(), requests(pod)
+    order = sorted(requested, key=lambda name: (name != PODS, name != "cpu", name != "memory", name))
+    return [name for name in order if requested[name] > free.get(name, 0)]
 
 
-def _pod_affinity(pod: Object, view: NodeInfo, every: list[NodeInfo]) -> str:
+def _pod_affinity(pod: Object, node_info: NodeInfo, all_nodes: list[NodeInfo]) -> str:
     affinity = pod["spec"].get("affinity") or {}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     for term in (affinity.get("podAffinity") or {}).get(required) or ():
-        if not _has_peer(pod, term, view, every) and not _is_first_of_its_kind(pod, term, every):
+        if not _has_peer(pod, term, node_info, all_nodes) and not _is_first_of_its_kind(pod, term, all_nodes):
             return POD_AFFINITY
     for term in (affinity.get("podAntiAffinity") or {}).get(required) or ():
-        if _has_peer(pod, term, view, every):
+        if _has_peer(pod, term, node_info, all_nodes):
             return POD_ANTI_AFFINITY
-    for other in every:
-        for holder in other.pods:
-            theirs = (holder["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+    for other in all_nodes:
+        for existing in other.pods:
+            theirs = (existing["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
             for term in theirs.get(required) or ():
-                if _same_topology(term, view, other) and _selected(term, pod, holder["metadata"].get("namespace", "")):
+                if _same_topology(term, node_info, other) and _selected(
+                    term, pod, existing["metadata"].get("namespace", "")
+                ):
                     return EXISTING_ANTI_AFFINITY
     return ""
 
 
-def _has_peer(pod: Object, term: Object, view: NodeInfo, every: list[NodeInfo]) -> bool:
+def _has_peer(pod: Object, term: Object, node_info: NodeInfo, all_nodes: list[NodeInfo]) -> bool:
     namespace = pod["metadata"].get("namespace", "")
     return any(
-        _selected(term, peer, namespace) for other in every if _same_topology(term, view, other) for peer in other.pods
+        _selected(term, peer, namespace)
+        for other in all_nodes
+        if _same_topology(term, node_info, other)
+        for peer in other.pods
     )
 
 
-def _is_first_of_its_kind(pod: Object, term: Object, every: list[NodeInfo]) -> bool:
+def _is_first_of_its_kind(pod: Object, term: Object, all_nodes: list[NodeInfo]) -> bool:
     """A pod that matches its own affinity may be the first; else none could ever start."""
     namespace = pod["metadata"].get("namespace", "")
-    nobody = not any(_selected(term, peer, namespace) for other in every for peer in other.pods)
-    return nobody and _selected(term, pod, namespace)
+    no_peer = not any(_selected(term, peer, namespace) for other in all_nodes for peer in other.pods)
+    return no_peer and _selected(term, pod, namespace)
 
 
 def _same_topology(term: Object, left: NodeInfo, right: NodeInfo) -> bool:

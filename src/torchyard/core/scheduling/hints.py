@@ -14,16 +14,20 @@ def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:
     """One sentence for the first reason that has a remedy; empty if none is known."""
     for reason in reasons:
         if reason.startswith(_INSUFFICIENT):
-            lacking = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
-            return _amount(pod, nodes, lacking)
+            missing = [
+                reason_text.removeprefix(_INSUFFICIENT)
+                for reason_text in reasons
+                if reason_text.startswith(_INSUFFICIENT)
+            ]
+            return _resource_hint(pod, nodes, missing)
         if reason == "Too many pods":
             return "Delete pods that have ended, or give the node a larger limit."
         if "untolerated taint" in reason:
-            taint = next(filter(None, (untolerated_taint(pod, view) for view in nodes)))
+            taint = next(filter(None, (untolerated_taint(pod, node_info) for node_info in nodes)))
             named = f"{{{taint['key']}: {taint.get('value') or ''}}}"
             return f"Add a toleration for the {named} taint, or remove it from the node."
         if "affinity/selector" in reason:
-            return _labels(pod, nodes)
+            return _affinity_hint(pod, nodes)
         if "unschedulable" in reason:
             return f"Allow pods again: kubectl uncordon {nodes[0].name}."
         if "free ports" in reason:
@@ -37,23 +41,23 @@ def hint(pod: Object, nodes: list[NodeInfo], reasons: list[str]) -> str:
     return ""
 
 
-def _amount(pod: Object, nodes: list[NodeInfo], lacking: list[str]) -> str:
+def _resource_hint(pod: Object, nodes: list[NodeInfo], missing: list[str]) -> str:
     """For what no node will ever have, if there is such a thing; else for what others hold.
 
     How much is free at the moment stays out: each change of it would be news for every pod that waits.
     """
-    asked = requests(pod)
-    whole = {name: max(view.allocatable.get(name, 0) for view in nodes) for name in lacking}
-    name = max(lacking, key=lambda one: asked.get(one, 0) > whole[one])
-    if whole[name] == 0:
+    requested = requests(pod)
+    largest = {name: max(node_info.allocatable.get(name, 0) for node_info in nodes) for name in missing}
+    name = max(missing, key=lambda resource: requested.get(resource, 0) > largest[resource])
+    if largest[name] == 0:
         return f"No node has any {name}: remove the request, or start the node on a machine that has it."
-    most, wanted = _written(name, whole[name]), _written(name, asked.get(name, 0))
-    if asked.get(name, 0) > whole[name]:
-        return f"No node has more than {most} of {name} in all: it asks for {wanted}."
-    return f"It asks for {wanted} of {name}; others hold too much of the {most}: wait, end something, or ask for less."
+    most, request = _format_amount(name, largest[name]), _format_amount(name, requested.get(name, 0))
+    if requested.get(name, 0) > largest[name]:
+        return f"No node has more than {most} of {name} in all: it asks for {request}."
+    return f"It asks for {request} of {name}; others hold too much of the {most}: wait, end something, or ask for less."
 
 
-def _written(name: str, milli: int) -> str:
+def _format_amount(name: str, milli: int) -> str:
     if name in ("memory", "ephemeral-storage"):
         return str(Quantity(milli * 10**6, Format.BINARY))
     if name == PODS:
@@ -61,11 +65,11 @@ def _written(name: str, milli: int) -> str:
     return str(Quantity(milli * 10**6))
 
 
-def _labels(pod: Object, nodes: list[NodeInfo]) -> str:
-    wanted = pod["spec"].get("nodeSelector") or {}
-    for view in nodes:
-        lacking = {key: value for key, value in wanted.items() if view.labels.get(key) != value}
-        if lacking:
-            pairs = " ".join(f"{key}={value}" for key, value in sorted(lacking.items()))
-            return f"Label a node that should take it: kubectl label node {view.name} {pairs}."
+def _affinity_hint(pod: Object, nodes: list[NodeInfo]) -> str:
+    selector = pod["spec"].get("nodeSelector") or {}
+    for node_info in nodes:
+        missing = {key: value for key, value in selector.items() if node_info.labels.get(key) != value}
+        if missing:
+            pairs = " ".join(f"{key}={value}" for key, value in sorted(missing.items()))
+            return f"Label a node that should take it: kubectl label node {node_info.name} {pairs}."
     return "Change the node affinity, or label a node so that it matches."

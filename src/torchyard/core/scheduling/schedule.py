@@ -27,81 +27,93 @@ class Unschedulable:
         return f"{self.message} {self.hint}".rstrip()
 
 
-def _nothing(_pod: Object, _node: NodeInfo) -> str:
+def _no_volume_filter(_pod: Object, _node: NodeInfo) -> str:
     return ""
 
 
 def schedule_pod(
-    pod: Object, nodes: list[NodeInfo], *, blocked: str = "", unreachable: Callable[[Object, NodeInfo], str] = _nothing
+    pod: Object,
+    nodes: list[NodeInfo],
+    *,
+    pre_filter_reason: str = "",
+    volume_filter: Callable[[Object, NodeInfo], str] = _no_volume_filter,
 ) -> str | Unschedulable:
     """The best node's name. `blocked` is a reason that holds whatever the node: an unbound claim, say; `unreachable`
     says why the pod's volumes cannot be had on a node."""
     if not nodes:
         remedy = "A plane makes its node when it starts: yard down, then yard up without --no-node."
         return Unschedulable("no nodes available to schedule pods.", remedy)
-    if blocked:
+    if pre_filter_reason:
         return Unschedulable(
-            _sentence(Counter({blocked: len(nodes)}), len(nodes), helped=0), hint(pod, nodes, [blocked])
+            _unschedulable_message(Counter({pre_filter_reason: len(nodes)}), len(nodes), preemptable=0),
+            hint(pod, nodes, [pre_filter_reason]),
         )
     counted: Counter[str] = Counter()
     candidates = []
-    helped = 0  # nodes where it would fit if others went
-    for view in nodes:
-        said = filters.filter_reasons(pod, view, nodes)
-        if not said and (why := unreachable(pod, view)):
-            said = [why]
-        counted.update(said)
-        helped += _would_preemption_help(pod, view, said)
-        if not said:
-            candidates.append(view)
+    preemptable = 0  # nodes where it would fit if others went
+    for node_info in nodes:
+        reasons = filters.filter_reasons(pod, node_info, nodes)
+        if not reasons and (reason := volume_filter(pod, node_info)):
+            reasons = [reason]
+        counted.update(reasons)
+        preemptable += _is_preemptable(pod, node_info, reasons)
+        if not reasons:
+            candidates.append(node_info)
     if not candidates:
-        return Unschedulable(_sentence(counted, len(nodes), helped=helped), hint(pod, nodes, list(counted)))
-    return max(candidates, key=lambda view: (_preference(pod, view), _room(pod, view), view.name)).name
+        return Unschedulable(
+            _unschedulable_message(counted, len(nodes), preemptable=preemptable), hint(pod, nodes, list(counted))
+        )
+    return max(
+        candidates,
+        key=lambda node_info: (_preference(pod, node_info), _least_allocated_score(pod, node_info), node_info.name),
+    ).name
 
 
-def _never_fits(pod: Object, view: NodeInfo) -> bool:
-    whole = view.allocatable
-    return any(amount > whole.get(name, 0) for name, amount in requests(pod).items())
+def _never_fits(pod: Object, node_info: NodeInfo) -> bool:
+    allocatable = node_info.allocatable
+    return any(amount > allocatable.get(name, 0) for name, amount in requests(pod).items())
 
 
-def _would_preemption_help(pod: Object, view: NodeInfo, said: list[str]) -> bool:
+def _is_preemptable(pod: Object, node_info: NodeInfo, reasons: list[str]) -> bool:
     """Upstream's Unschedulable, as against UnschedulableAndUnresolvable."""
-    if any(reason.startswith(("Insufficient", "Too many pods")) for reason in said):
-        return not _never_fits(pod, view)
-    return any("free ports" in reason or "anti-affinity" in reason for reason in said)
+    if any(reason.startswith(("Insufficient", "Too many pods")) for reason in reasons):
+        return not _never_fits(pod, node_info)
+    return any("free ports" in reason or "anti-affinity" in reason for reason in reasons)
 
 
-def _sentence(counted: Counter[str], total: int, *, helped: int) -> str:
+def _unschedulable_message(counted: Counter[str], total: int, *, preemptable: int) -> str:
     """As kube-scheduler 1.34 puts it, dynamic resources and all."""
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-    victims = {"No preemption victims found for incoming pod": helped}
-    victims["Preemption is not helpful for scheduling"] = total - helped
-    why = ", ".join(f"{count} {words}" for words, count in victims.items() if count)
-    said = f"0/{total} nodes are available: {listed}."
-    return f"{said} no new claims to deallocate, preemption: 0/{total} nodes are available: {why}."
+    victims = {"No preemption victims found for incoming pod": preemptable}
+    victims["Preemption is not helpful for scheduling"] = total - preemptable
+    preemption = ", ".join(f"{count} {reason}" for reason, count in victims.items() if count)
+    summary = f"0/{total} nodes are available: {listed}."
+    return f"{summary} no new claims to deallocate, preemption: 0/{total} nodes are available: {preemption}."
 
 
-def _preference(pod: Object, view: NodeInfo) -> int:
-    wanted = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+def _preference(pod: Object, node_info: NodeInfo) -> int:
+    terms = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
         "preferredDuringSchedulingIgnoredDuringExecution"
     )
-    return sum(int(one["weight"]) for one in wanted or () if filters.matches_term(view, one["preference"]))
+    return sum(int(term["weight"]) for term in terms or () if filters.matches_term(node_info, term["preference"]))
 
 
-def _room(pod: Object, view: NodeInfo) -> float:
+def _least_allocated_score(pod: Object, node_info: NodeInfo) -> float:
     """The emptier node, as upstream's LeastAllocated scores it: the mean free share after the pod is there."""
-    asked, whole, free = requests(pod), view.allocatable, view.free()
-    shares = [(free[name] - asked.get(name, 0)) / whole[name] for name in ("cpu", "memory") if whole.get(name)]
+    requested, allocatable, free = requests(pod), node_info.allocatable, node_info.free()
+    shares = [
+        (free[name] - requested.get(name, 0)) / allocatable[name] for name in ("cpu", "memory") if allocatable.get(name)
+    ]
     return sum(shares) / len(shares) if shares else 0.0
 
 
 def gang_of(pod: Object) -> tuple[str, str] | None:
     """(namespace, name) of the gang a pod belongs to."""
     metadata = pod["metadata"]
-    marks = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+    labels = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
     for key in (GANG_NAME, *_GANG_LABELS):
-        if marks.get(key):
-            return metadata.get("namespace", ""), marks[key]
+        if labels.get(key):
+            return metadata.get("namespace", ""), labels[key]
     return None
 
 
@@ -119,20 +131,20 @@ def schedule_gang(
     *,
     size: int,
     placed: int = 0,
-    unreachable: Callable[[Object, NodeInfo], str] = _nothing,
+    volume_filter: Callable[[Object, NodeInfo], str] = _no_volume_filter,
 ) -> dict[str, str] | Unschedulable:
     """A node for every pod of a gang (by uid), or the reason why the whole gang waits."""
     missing = size - placed - len(pods)
     if missing > 0:
-        there = placed + len(pods)
-        return Unschedulable(f"gang has {there} of {size} pods.", f"It starts when {missing} more are created.")
-    trial = [view.copy() for view in nodes]
+        existing = placed + len(pods)
+        return Unschedulable(f"gang has {existing} of {size} pods.", f"It starts when {missing} more are created.")
+    trial = [node_info.copy() for node_info in nodes]
     chosen: dict[str, str] = {}
     for pod in sorted(pods, key=lambda one: (-sum(requests(one).values()), one["metadata"]["name"])):
-        answer = schedule_pod(pod, trial, unreachable=unreachable)
+        answer = schedule_pod(pod, trial, volume_filter=volume_filter)
         if isinstance(answer, Unschedulable):
             fits = len(chosen) + placed
             return Unschedulable(f"gang of {size} fits only {fits} at once: {answer.message}", answer.hint)
-        next(view for view in trial if view.name == answer).assume(pod)
+        next(node_info for node_info in trial if node_info.name == answer).assume(pod)
         chosen[pod["metadata"]["uid"]] = answer
     return chosen

@@ -22,15 +22,17 @@ def desired_endpoints(service: Object, pods: Iterable[Object]) -> Object:
     labels.pop(HEADLESS, None)
     if spec.get("clusterIP") == "None":
         labels[HEADLESS] = ""
-    behind = sorted((pod for pod in pods if _is_shown(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
-    made: Object = {"metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "labels": labels}}
-    if len(behind) > LIMIT:
-        made["metadata"]["annotations"] = {OVER_CAPACITY: "truncated"}
-    subsets = _subsets(service, behind[:LIMIT])
-    return {**made, "subsets": subsets} if subsets else made
+    backends = sorted(
+        (pod for pod in pods if _is_published(service, pod)), key=lambda pod: str(pod["metadata"]["name"])
+    )
+    endpoints: Object = {"metadata": {"name": metadata["name"], "namespace": metadata["namespace"], "labels": labels}}
+    if len(backends) > LIMIT:
+        endpoints["metadata"]["annotations"] = {OVER_CAPACITY: "truncated"}
+    subsets = _subsets(service, backends[:LIMIT])
+    return {**endpoints, "subsets": subsets} if subsets else endpoints
 
 
-def _is_shown(service: Object, pod: Object) -> bool:
+def _is_published(service: Object, pod: Object) -> bool:
     """Ending pods are left out, except where even pods that are not ready are published."""
     ending = bool(pod["metadata"].get("deletionTimestamp"))
     return is_backend(service, pod) and (not ending or bool(service["spec"].get("publishNotReadyAddresses")))
@@ -38,23 +40,23 @@ def _is_shown(service: Object, pod: Object) -> bool:
 
 def _subsets(service: Object, pods: list[Object]) -> list[Object]:
     """Ports with the same pods behind them, and equally ready, share a subset."""
-    behind: dict[Port, list[tuple[int, bool]]] = {}
-    everybody = bool(service["spec"].get("publishNotReadyAddresses"))
+    backends: dict[Port, list[tuple[int, bool]]] = {}
+    all_ready = bool(service["spec"].get("publishNotReadyAddresses"))
     for number, pod in enumerate(pods):
         for port in _ports(service, pod):
-            behind.setdefault(port, []).append((number, everybody or is_ready(pod)))
+            backends.setdefault(port, []).append((number, all_ready or is_ready(pod)))
     shared: dict[tuple[tuple[int, bool], ...], list[Port]] = {}
-    for port, found in behind.items():
-        shared.setdefault(tuple(found), []).append(port)
-    return [_subset(service, pods, found, ports) for found, ports in shared.items()]
+    for port, members in backends.items():
+        shared.setdefault(tuple(members), []).append(port)
+    return [_subset(service, pods, members, ports) for members, ports in shared.items()]
 
 
-def _subset(service: Object, pods: list[Object], found: Iterable[tuple[int, bool]], ports: list[Port]) -> Object:
-    made: Object = {}
-    for number, ready in found:
-        made.setdefault("addresses" if ready else "notReadyAddresses", []).append(_address(service, pods[number]))
+def _subset(service: Object, pods: list[Object], members: Iterable[tuple[int, bool]], ports: list[Port]) -> Object:
+    subset: Object = {}
+    for number, ready in members:
+        subset.setdefault("addresses" if ready else "notReadyAddresses", []).append(_address(service, pods[number]))
     listed = [_port(port) for port in sorted(ports) if port[1]]
-    return {**made, "ports": listed} if listed else made
+    return {**subset, "ports": listed} if listed else subset
 
 
 def _ports(service: Object, pod: Object) -> Iterator[Port]:
@@ -70,16 +72,20 @@ def _ports(service: Object, pod: Object) -> Iterator[Port]:
 
 def _port(port: Port) -> Object:
     name, number, protocol, application = port
-    made: Object = {"port": number, "protocol": protocol}
-    return {**({"name": name} if name else {}), **made, **({"appProtocol": application} if application else {})}
+    endpoint_port: Object = {"port": number, "protocol": protocol}
+    return {
+        **({"name": name} if name else {}),
+        **endpoint_port,
+        **({"appProtocol": application} if application else {}),
+    }
 
 
 def _address(service: Object, pod: Object) -> Object:
     metadata, spec = pod["metadata"], pod["spec"]
     target = {"kind": "Pod", "namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}
-    made: Object = {"ip": pod["status"]["podIP"], "targetRef": target}
+    address: Object = {"ip": pod["status"]["podIP"], "targetRef": target}
     if spec.get("nodeName"):
-        made["nodeName"] = spec["nodeName"]
+        address["nodeName"] = spec["nodeName"]
     if spec.get("hostname") and spec.get("subdomain") == service["metadata"]["name"]:
-        made["hostname"] = spec["hostname"]
-    return made
+        address["hostname"] = spec["hostname"]
+    return address

@@ -23,8 +23,8 @@ def has_slices(service: Object) -> bool:
 
 def desired_slices(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The slices a service should have; one, though empty, where it selects no pod."""
-    there = sorted((pod for pod in pods if is_backend(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
-    chunks = [there[start : start + SLICE_SIZE] for start in range(0, len(there), SLICE_SIZE)] or [[]]
+    backends = sorted((pod for pod in pods if is_backend(service, pod)), key=lambda pod: str(pod["metadata"]["name"]))
+    chunks = [backends[start : start + SLICE_SIZE] for start in range(0, len(backends), SLICE_SIZE)] or [[]]
     return [_slice(service, chunk, number) for number, chunk in enumerate(chunks)]
 
 
@@ -37,7 +37,7 @@ def is_backend(service: Object, pod: Object) -> bool:
 
 def _slice(service: Object, pods: list[Object], number: int) -> Object:
     metadata, spec = service["metadata"], service["spec"]
-    mark = hashlib.sha256(f"{metadata['uid']}/{number}".encode()).hexdigest()[:5]
+    suffix = hashlib.sha256(f"{metadata['uid']}/{number}".encode()).hexdigest()[:5]
     labels = {**(metadata.get("labels") or {}), SERVICE_NAME: metadata["name"], MANAGED_BY: MANAGER}
     if spec.get("clusterIP") == "None":
         labels[HEADLESS] = ""
@@ -53,7 +53,7 @@ def _slice(service: Object, pods: list[Object], number: int) -> Object:
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": f"{metadata['name'][:240]}-{mark}",
+            "name": f"{metadata['name'][:240]}-{suffix}",
             "namespace": metadata["namespace"],
             "labels": labels,
             "ownerReferences": [owner],
@@ -68,7 +68,7 @@ def _endpoint(service: Object, pod: Object) -> Object:
     metadata, spec = pod["metadata"], pod["spec"]
     terminating = bool(metadata.get("deletionTimestamp"))
     serving = is_ready(pod) or bool(service["spec"].get("publishNotReadyAddresses"))
-    made: Object = {
+    endpoint: Object = {
         "addresses": [pod["status"]["podIP"]],
         "conditions": {"ready": serving and not terminating, "serving": serving, "terminating": terminating},
         "targetRef": {
@@ -79,16 +79,16 @@ def _endpoint(service: Object, pod: Object) -> Object:
         },
     }
     if spec.get("nodeName"):
-        made["nodeName"] = spec["nodeName"]
+        endpoint["nodeName"] = spec["nodeName"]
     if spec.get("hostname") and spec.get("subdomain") == service["metadata"]["name"]:
-        made["hostname"] = spec["hostname"]
-    return made
+        endpoint["hostname"] = spec["hostname"]
+    return endpoint
 
 
 def _ports(service: Object, pods: list[Object]) -> Iterator[Object]:
     """A port named by name is looked up in the first pod that has it."""
     for port in service["spec"].get("ports") or ():
-        number = next((found for pod in pods if (found := target_port(port, pod))), None)
+        number = next((container_port for pod in pods if (container_port := target_port(port, pod))), None)
         if number is None and not isinstance(port.get("targetPort"), str):
             number = port.get("targetPort", port["port"])
         if number is not None:
@@ -101,10 +101,10 @@ def target_port(port: Object, pod: Object) -> int | None:
     if isinstance(target, int):
         return target
     named = (
-        one["containerPort"]
+        container_port["containerPort"]
         for container in pod["spec"]["containers"]
-        for one in container.get("ports") or ()
-        if one.get("name") == target
+        for container_port in container.get("ports") or ()
+        if container_port.get("name") == target
     )
     return next(named, None)
 

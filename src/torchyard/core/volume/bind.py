@@ -22,7 +22,7 @@ def bind(volume: Object, claim: Object, decision: VolumeDecision) -> None:
     if referring is not volume:
         decision.writes.append(Write(VOLUME, referring))
     set_volume_phase(volume, "Bound", decision)
-    named = _naming(claim, volume)
+    named = _with_volume_name(claim, volume)
     if named is not claim:
         decision.writes.append(Write(CLAIM, named))
     status = _bound_status(claim, volume)
@@ -44,20 +44,20 @@ def reserve(volume: Object, claim: Object) -> Object:
         "resourceVersion": metadata["resourceVersion"],
     }
     changed = {**volume, "spec": {**volume["spec"], "claimRef": complete}}
-    return changed if reference else _marked(changed, messages.BOUND_BY_CONTROLLER)
+    return changed if reference else _annotate(changed, messages.BOUND_BY_CONTROLLER)
 
 
-def _naming(claim: Object, volume: Object) -> Object:
+def _with_volume_name(claim: Object, volume: Object) -> Object:
     changed, name = claim, volume["metadata"]["name"]
     if claim["spec"].get("volumeName") != name:
-        changed = _marked({**claim, "spec": {**claim["spec"], "volumeName": name}}, messages.BOUND_BY_CONTROLLER)
+        changed = _annotate({**claim, "spec": {**claim["spec"], "volumeName": name}}, messages.BOUND_BY_CONTROLLER)
     if messages.BIND_COMPLETED not in annotations_of(claim):
-        changed = _marked(changed, messages.BIND_COMPLETED)
+        changed = _annotate(changed, messages.BIND_COMPLETED)
     return changed
 
 
-def _marked(obj: Object, mark: str) -> Object:
-    return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations_of(obj), mark: messages.YES}}}
+def _annotate(obj: Object, annotation: str) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations_of(obj), annotation: messages.YES}}}
 
 
 def _bound_status(claim: Object, volume: Object) -> Object:
@@ -71,21 +71,21 @@ def _bound_status(claim: Object, volume: Object) -> Object:
     return status
 
 
-def set_claim_phase(claim: Object, wanted: str, decision: VolumeDecision, event: Event | None = None) -> None:
+def set_claim_phase(claim: Object, new_phase: str, decision: VolumeDecision, event: Event | None = None) -> None:
     """Pending or Lost: it has no modes and no capacity. The event is told when the phase changes."""
     before = claim.get("status") or {}
     status = {name: value for name, value in before.items() if name not in ("accessModes", "capacity")}
-    status["phase"] = wanted
+    status["phase"] = new_phase
     if status != before:
         decision.writes.append(Write(CLAIM, claim, status))
-    if event is not None and phase(claim) != wanted:
+    if event is not None and phase(claim) != new_phase:
         decision.events.append(event)
 
 
-def set_volume_phase(volume: Object, wanted: str, decision: VolumeDecision, message: str = "") -> None:
+def set_volume_phase(volume: Object, new_phase: str, decision: VolumeDecision, message: str = "") -> None:
     before = volume.get("status") or {}
     status = {name: value for name, value in before.items() if name not in ("message", "reason")}
-    status["phase"] = wanted
+    status["phase"] = new_phase
     if message:
         status["message"] = message
     if status != before:

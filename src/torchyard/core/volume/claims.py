@@ -73,8 +73,8 @@ def _bind_named(view: ClaimView, decision: VolumeDecision) -> None:
     name = volume["metadata"]["name"]
     if volume["spec"].get("claimRef"):
         decision.events.append(Event("Warning", messages.FAILED_BINDING, messages.taken(name)))
-    elif why := mismatch(volume, claim):
-        decision.events.append(Event("Warning", messages.MISMATCH, messages.mismatch(name, why)))
+    elif reason := mismatch(volume, claim):
+        decision.events.append(Event("Warning", messages.MISMATCH, messages.mismatch(name, reason)))
     else:
         bind(volume, claim, decision)
         return
@@ -83,8 +83,8 @@ def _bind_named(view: ClaimView, decision: VolumeDecision) -> None:
 
 def _find_volume(view: ClaimView, decision: VolumeDecision) -> None:
     claim = view.claim
-    found, by_alias = storage_class(class_of(claim), view.classes)
-    delayed = waits_for_consumer(found)
+    storage_class_object, by_alias = storage_class(class_of(claim), view.classes)
+    delayed = waits_for_consumer(storage_class_object)
     volume = best_volume(claim, view.volumes, delayed=delayed)
     if volume is not None:
         bind(volume, claim, decision)
@@ -96,28 +96,30 @@ def _find_volume(view: ClaimView, decision: VolumeDecision) -> None:
     if delayed and messages.SELECTED_NODE not in annotations_of(claim):
         decision.events.append(Event("Normal", *messages.waiting(view.waiting_pods)))
     elif class_of(claim):
-        _ask_provisioner(claim, found, decision, by_alias=by_alias)
+        _ask_provisioner(claim, storage_class_object, decision, by_alias=by_alias)
     else:
         decision.events.append(Event("Normal", messages.FAILED_BINDING, messages.NO_VOLUME))
     set_claim_phase(claim, "Pending", decision)
 
 
-def _ask_provisioner(claim: Object, found: Object | None, decision: VolumeDecision, *, by_alias: bool) -> None:
+def _ask_provisioner(
+    claim: Object, storage_class_object: Object | None, decision: VolumeDecision, *, by_alias: bool
+) -> None:
     """Write on the claim who shall make its volume; that one acts by itself."""
     name = class_of(claim)
-    if found is None:
+    if storage_class_object is None:
         decision.events.append(Event("Warning", messages.PROVISIONING_FAILED, messages.no_class(name)))
         return
-    provisioner = found["provisioner"]
+    provisioner = storage_class_object["provisioner"]
     if provisioner == messages.NO_PROVISIONER:
         decision.events.append(Event("Warning", messages.PROVISIONING_FAILED, messages.no_provisioner(provisioner)))
         return
-    marks = annotations_of(claim)
-    if marks.get(messages.PROVISIONER) != provisioner:
+    annotations = annotations_of(claim)
+    if annotations.get(messages.PROVISIONER) != provisioner:
         both = {messages.PROVISIONER: provisioner, messages.OLD_PROVISIONER: provisioner}
-        metadata = {**claim["metadata"], "annotations": {**marks, **both}}
+        metadata = {**claim["metadata"], "annotations": {**annotations, **both}}
         decision.writes.append(Write(CLAIM, {**claim, "metadata": metadata}))
         if by_alias:
-            stands_for = found["metadata"]["name"]
+            stands_for = storage_class_object["metadata"]["name"]
             decision.events.append(Event("Normal", messages.ALIAS_USED, messages.alias_used(name, stands_for)))
     decision.events.append(Event("Normal", *messages.external(provisioner)))

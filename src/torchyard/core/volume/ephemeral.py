@@ -18,18 +18,18 @@ def ephemeral_claims(pod: Object) -> list[Object]:
         "blockOwnerDeletion": True,
     }
     names = claims_of(pod)
-    found = []
+    claims = []
     for volume in pod["spec"].get("volumes") or ():
         template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
         if template:
-            given = template.get("metadata") or {}
-            copied = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
+            template_metadata = template.get("metadata") or {}
+            copied = {key: template_metadata[key] for key in ("labels", "annotations") if template_metadata.get(key)}
             own = {"name": names[volume["name"]], "namespace": metadata["namespace"], "ownerReferences": [owner]}
-            found.append({"apiVersion": "v1", "kind": CLAIM, "metadata": {**copied, **own}, "spec": template["spec"]})
-    return found
+            claims.append({"apiVersion": "v1", "kind": CLAIM, "metadata": {**copied, **own}, "spec": template["spec"]})
+    return claims
 
 
 def is_made_for(claim: Object, pod: Object) -> bool:
     """Whether a claim was made for this pod, and does not only have the name."""
     owners = claim["metadata"].get("ownerReferences") or ()
-    return any(one["uid"] == pod["metadata"]["uid"] and one.get("controller") for one in owners)
+    return any(owner["uid"] == pod["metadata"]["uid"] and owner.get("controller") for owner in owners)

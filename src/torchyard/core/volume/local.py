@@ -12,7 +12,7 @@ from torchyard.core.volume.view import CLAIM, VOLUME, annotations_of, class_of, 
 PROVISIONER = "local.torchyard.dev/dir"
 HOSTNAME = "kubernetes.io/hostname"
 # Names of classes that manifests written for other clusters ask for.
-KNOWN_ELSEWHERE = (
+CLASS_ALIASES = (
     "csi-cephfs-sc",
     "k8s-storage-policy",
     "standard",
@@ -26,11 +26,11 @@ KNOWN_ELSEWHERE = (
 
 def local_class() -> Object:
     """The class of this machine's own volumes. It binds at once: with one node there is nothing to wait for."""
-    marks = {DEFAULT_CLASS: "true", messages.ALIASES: ",".join(KNOWN_ELSEWHERE)}
+    annotations = {DEFAULT_CLASS: "true", messages.ALIASES: ",".join(CLASS_ALIASES)}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {"name": "local", "annotations": marks},
+        "metadata": {"name": "local", "annotations": annotations},
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "Immediate",
@@ -38,12 +38,16 @@ def local_class() -> Object:
     }
 
 
-def is_asked_for(claim: Object, node: str) -> bool:
+def is_requested(claim: Object, node: str) -> bool:
     """Whether the binder has left this claim to us, and, where a pod decided, to this node."""
-    marks = annotations_of(claim)
-    if marks.get(messages.PROVISIONER) != PROVISIONER or claim["spec"].get("volumeName") or phase(claim) == "Bound":
+    annotations = annotations_of(claim)
+    if (
+        annotations.get(messages.PROVISIONER) != PROVISIONER
+        or claim["spec"].get("volumeName")
+        or phase(claim) == "Bound"
+    ):
         return False
-    return not claim["metadata"].get("deletionTimestamp") and marks.get(messages.SELECTED_NODE, node) == node
+    return not claim["metadata"].get("deletionTimestamp") and annotations.get(messages.SELECTED_NODE, node) == node
 
 
 def unsupported_reason(claim: Object) -> str:
@@ -71,7 +75,7 @@ def directory_name(volume: Object) -> str:
 def local_volume(claim: Object, storage_class: Object, *, root: Path, node: str) -> Object:
     spec, metadata = claim["spec"], claim["metadata"]
     reference = {"apiVersion": "v1", "kind": CLAIM, "namespace": metadata["namespace"], "name": metadata["name"]}
-    here = {"key": HOSTNAME, "operator": "In", "values": [node]}
+    this_node = {"key": HOSTNAME, "operator": "In", "values": [node]}
     volume: Object = {
         "apiVersion": "v1",
         "kind": VOLUME,
@@ -87,7 +91,7 @@ def local_volume(claim: Object, storage_class: Object, *, root: Path, node: str)
             "storageClassName": class_of(claim),
             "volumeMode": "Filesystem",
             "claimRef": {**reference, "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [this_node]}]}},
         },
     }
     if name := spec.get("volumeAttributesClassName"):
@@ -109,7 +113,7 @@ def is_to_delete(volume: Object) -> bool:
     )
 
 
-def is_to_forget(volume: Object) -> bool:
+def is_retained(volume: Object) -> bool:
     """A volume of ours that somebody deletes, and whose data stay: nobody's finalizer need hold it."""
     spec = volume["spec"]
     return (
@@ -121,10 +125,10 @@ def is_to_forget(volume: Object) -> bool:
     )
 
 
-def expand(claim: Object, volume: Object, wanted: str) -> tuple[Object, Object]:
+def expand(claim: Object, volume: Object, requested: str) -> tuple[Object, Object]:
     """The volume and the claim's status after the claim has grown: a directory holds whatever it is said to hold."""
-    capacity = {**(volume["spec"].get("capacity") or {}), "storage": wanted}
+    capacity = {**(volume["spec"].get("capacity") or {}), "storage": requested}
     larger = {**volume, "spec": {**volume["spec"], "capacity": capacity}}
     status = {**(claim.get("status") or {})}
-    status["capacity"] = {**(status.get("capacity") or {}), "storage": wanted}
+    status["capacity"] = {**(status.get("capacity") or {}), "storage": requested}
     return larger, status

@@ -28,11 +28,11 @@ def best_volume(
     reachable: Callable[[Object], bool] = lambda _: True,
 ) -> Object | None:
     """A volume reserved for the claim wins; of a class that waits for a consumer only such a one is taken."""
-    usable = [one for one in volumes if _could_serve(one, claim)]
-    reserved = sorted((one for one in usable if is_for(one, claim)), key=_order)
+    usable = [volume for volume in volumes if _could_serve(volume, claim)]
+    reserved = sorted((volume for volume in usable if is_for(volume, claim)), key=_order)
     if reserved or delayed:
         return reserved[0] if reserved else None
-    free = [one for one in usable if _is_free_for(one, claim) and reachable(one)]
+    free = [volume for volume in usable if _is_free_for(volume, claim) and reachable(volume)]
     return min(free, key=_order, default=None)
 
 

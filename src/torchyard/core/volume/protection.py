@@ -29,7 +29,7 @@ def unprotect_volume(volume: Object) -> Object | None:
 
 
 def _without(obj: Object, finalizer: str) -> Object | None:
-    left = [one for one in obj["metadata"].get("finalizers") or () if one != finalizer]
-    if len(left) == len(obj["metadata"].get("finalizers") or ()):
+    remaining = [name for name in obj["metadata"].get("finalizers") or () if name != finalizer]
+    if len(remaining) == len(obj["metadata"].get("finalizers") or ()):
         return None
-    return {**obj, "metadata": {**obj["metadata"], "finalizers": left}}
+    return {**obj, "metadata": {**obj["metadata"], "finalizers": remaining}}

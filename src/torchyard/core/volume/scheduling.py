@@ -38,15 +38,15 @@ class VolumeBinding:
     classes: Callable[[], list[Object]]
     users: Callable[[str, str], Iterable[Object]]  # pods of a claim, by namespace and name
 
-    def blocked(self, pod: Object) -> str:
+    def pre_filter(self, pod: Object) -> str:
         """A reason that holds whatever the node."""
         namespace = pod["metadata"]["namespace"]
-        brought = {one["metadata"]["name"] for one in ephemeral_claims(pod)}
+        ephemeral = {claim_object["metadata"]["name"] for claim_object in ephemeral_claims(pod)}
         for name in claims_of(pod).values():
             claim = self.claim(namespace, name)
             if claim is None:
                 return messages.claim_missing(name)
-            if name in brought and not is_made_for(claim, pod):
+            if name in ephemeral and not is_made_for(claim, pod):
                 return messages.not_the_pods(f"{namespace}/{name}", f"{namespace}/{pod['metadata']['name']}")
             if is_terminating(claim):
                 return messages.claim_going(name)
@@ -58,14 +58,14 @@ class VolumeBinding:
                 return messages.ONE_POD
         return ""
 
-    def waits(self, pod: Object) -> bool:
+    def is_binding(self, pod: Object) -> bool:
         """Whether a node was chosen already and the volumes for it are on their way."""
         return any(
-            messages.SELECTED_NODE in annotations_of(claim) or any(is_for(one, claim) for one in self.volumes())
+            messages.SELECTED_NODE in annotations_of(claim) or any(is_for(volume, claim) for volume in self.volumes())
             for claim in self._unbound(pod)
         )
 
-    def unreachable(self, pod: Object, node: NodeInfo) -> str:
+    def filter(self, pod: Object, node: NodeInfo) -> str:
         """Why the pod's volumes cannot be had on a node."""
         namespace = pod["metadata"]["namespace"]
         for name in claims_of(pod).values():
@@ -78,7 +78,7 @@ class VolumeBinding:
                 return messages.NONE_ON_NODE
         return ""
 
-    def choices(self, pod: Object, node: NodeInfo) -> list[Write]:
+    def pre_bind_writes(self, pod: Object, node: NodeInfo) -> list[Write]:
         """A volume reserved for each claim that waits for its consumer, or the node told to its provisioner."""
         writes = []
         for claim in self._unbound(pod):
@@ -86,8 +86,8 @@ class VolumeBinding:
             if volume is not None:
                 writes.append(Write(VOLUME, reserve(volume, claim)))
             else:
-                marks = {**annotations_of(claim), messages.SELECTED_NODE: node.name}
-                writes.append(Write(CLAIM, {**claim, "metadata": {**claim["metadata"], "annotations": marks}}))
+                annotations = {**annotations_of(claim), messages.SELECTED_NODE: node.name}
+                writes.append(Write(CLAIM, {**claim, "metadata": {**claim["metadata"], "annotations": annotations}}))
         return writes
 
     def _unbound(self, pod: Object) -> Iterator[Object]:
@@ -97,12 +97,12 @@ class VolumeBinding:
                 yield claim
 
     def _is_delayed(self, claim: Object) -> bool:
-        found, _ = storage_class(class_of(claim), self.classes())
-        return not claim["spec"].get("volumeName") and waits_for_consumer(found)
+        storage_class_object, _ = storage_class(class_of(claim), self.classes())
+        return not claim["spec"].get("volumeName") and waits_for_consumer(storage_class_object)
 
     def _provisioner(self, claim: Object) -> str:
-        found, _ = storage_class(class_of(claim), self.classes())
-        name = str((found or {}).get("provisioner") or "")
+        storage_class_object, _ = storage_class(class_of(claim), self.classes())
+        name = str((storage_class_object or {}).get("provisioner") or "")
         return "" if name == messages.NO_PROVISIONER else name
 
     def _static(self, claim: Object, node: NodeInfo) -> Object | None:

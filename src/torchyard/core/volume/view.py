@@ -91,27 +91,27 @@ def is_for(volume: Object, claim: Object) -> bool:
 
 def storage_class(name: str, classes: Iterable[Object]) -> tuple[Object | None, bool]:
     """The class of a name, and whether the name is only an alias: one class may say which names it stands for."""
-    known = sorted(classes, key=lambda one: str(one["metadata"]["name"]))
-    for one in known:
-        if one["metadata"]["name"] == name:
-            return one, False
-    for one in known:
-        aliases = {alias.strip() for alias in annotations_of(one).get(messages.ALIASES, "").split(",")}
+    by_name = sorted(classes, key=lambda candidate: str(candidate["metadata"]["name"]))
+    for candidate in by_name:
+        if candidate["metadata"]["name"] == name:
+            return candidate, False
+    for candidate in by_name:
+        aliases = {alias.strip() for alias in annotations_of(candidate).get(messages.ALIASES, "").split(",")}
         if name and (name in aliases or "*" in aliases):
-            return one, True
+            return candidate, True
     return None, False
 
 
-def waits_for_consumer(found: Object | None) -> bool:
-    return found is not None and found.get("volumeBindingMode") == "WaitForFirstConsumer"
+def waits_for_consumer(storage_class_object: Object | None) -> bool:
+    return storage_class_object is not None and storage_class_object.get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def claims_of(pod: Object) -> dict[str, str]:
     """The claims a pod uses, by the names of its volumes; an ephemeral volume's is named after the pod."""
-    found = {}
+    claims = {}
     for volume in pod["spec"].get("volumes") or ():
         if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
-            found[volume["name"]] = claim
+            claims[volume["name"]] = claim
         elif volume.get("ephemeral"):
-            found[volume["name"]] = f"{pod['metadata']['name']}-{volume['name']}"
-    return found
+            claims[volume["name"]] = f"{pod['metadata']['name']}-{volume['name']}"
+    return claims

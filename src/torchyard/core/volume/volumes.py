@@ -30,21 +30,21 @@ def decide_volume(view: VolumeView) -> VolumeDecision:
         pass  # half bound: the claim's own pass completes it
     elif claim["spec"]["volumeName"] == volume["metadata"]["name"]:
         set_volume_phase(volume, "Bound", decision)
-    elif messages.PROVISIONED_BY in annotations_of(volume) and _policy(volume) == "Delete":
+    elif messages.PROVISIONED_BY in annotations_of(volume) and _reclaim_policy(volume) == "Delete":
         _release(volume, decision)  # made for a claim that got another one meanwhile
     else:
         _unbind(volume, decision)
     return decision
 
 
-def _policy(volume: Object) -> str:
+def _reclaim_policy(volume: Object) -> str:
     return volume["spec"].get("persistentVolumeReclaimPolicy") or "Retain"
 
 
 def _release(volume: Object, decision: VolumeDecision) -> None:
     if phase(volume) == "Failed":
         return
-    policy, message = _policy(volume), ""
+    policy, message = _reclaim_policy(volume), ""
     if policy == "Delete" and messages.PROVISIONED_BY not in annotations_of(volume):
         message = messages.no_deleter(volume["metadata"]["name"])
         event = Event("Warning", "VolumeFailedDelete", message)
@@ -63,9 +63,9 @@ def _unbind(volume: Object, decision: VolumeDecision) -> None:
     spec, metadata = dict(volume["spec"]), dict(volume["metadata"])
     if messages.BOUND_BY_CONTROLLER in annotations_of(volume):
         del spec["claimRef"]
-        marks = dict(annotations_of(volume))
-        del marks[messages.BOUND_BY_CONTROLLER]
-        metadata["annotations"] = marks
+        annotations = dict(annotations_of(volume))
+        del annotations[messages.BOUND_BY_CONTROLLER]
+        metadata["annotations"] = annotations
     else:
         spec["claimRef"] = {
             key: value for key, value in spec["claimRef"].items() if key not in ("uid", "resourceVersion")
