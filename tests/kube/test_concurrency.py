@@ -1,4 +1,4 @@
-"""How many requests are under way at once: never more than the window, fewer after a complaint, more again later."""
+"""The adaptive limit on concurrent requests."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ import asyncio
 from torchyard.kube.concurrency import ConcurrencyLimiter
 
 
-async def test_no_more_than_the_window_are_under_way() -> None:
-    limiter, under_way, most = ConcurrencyLimiter(maximum=3), 0, 0
+async def test_concurrent_requests_never_exceed_the_window() -> None:
+    limiter, in_flight, peak = ConcurrencyLimiter(maximum=3), 0, 0
 
     async def request() -> None:
-        nonlocal under_way, most
+        nonlocal in_flight, peak
         async with limiter:
-            under_way += 1
-            most = max(most, under_way)
+            in_flight += 1
+            peak = max(peak, in_flight)
             await asyncio.sleep(0)
-            under_way -= 1
+            in_flight -= 1
 
     await asyncio.gather(*(request() for _ in range(20)))
-    assert most == 3
+    assert peak == 3
 
 
-async def test_a_complaint_halves_the_window_once_and_pauses_everybody() -> None:
+async def test_back_off_halves_the_window_once_and_pauses_all_requests() -> None:
     limiter = ConcurrencyLimiter(maximum=8)
     limiter.back_off(0.05)
-    limiter.back_off(0.05)  # the others that were under way complain of the same
+    limiter.back_off(0.05)  # other requests in flight get the same response
     assert limiter.window == 4.0
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def request() -> None:
         async with limiter:
-            begun.set()
+            started.set()
 
     task = asyncio.create_task(request())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert not begun.is_set()
+    assert not started.is_set()
     await task
-    assert begun.is_set()
+    assert started.is_set()
 
 
-async def test_answers_widen_the_window_up_to_its_most() -> None:
+async def test_responses_widen_the_window_up_to_its_maximum() -> None:
     limiter = ConcurrencyLimiter(maximum=4)
     limiter.window = 1.0
     for _ in range(50):
@@ -50,7 +50,7 @@ async def test_answers_widen_the_window_up_to_its_most() -> None:
     assert limiter.window == 4.0
 
 
-async def test_who_gives_up_waiting_takes_nobodys_turn() -> None:
+async def test_a_cancelled_waiter_does_not_use_up_a_slot() -> None:
     limiter = ConcurrencyLimiter(maximum=1)
     async with limiter:
         waiting = [asyncio.create_task(_use(limiter)) for _ in range(2)]

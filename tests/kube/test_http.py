@@ -1,4 +1,4 @@
-"""The HTTP transport against a server of our own: credentials that change while requests and watches are under way."""
+"""The HTTP transport against an embedded server: credentials that change during requests and watches."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from torchyard.yard.settings import PlaneSettings
 
 @pytest.fixture
 async def connection(tmp_path: Path) -> AsyncIterator[Connection]:
-    """Of a pod, as it were: with a token that lies in a file and may change."""
+    """A connection with a token file, as pods have."""
     settings = PlaneSettings(state=tmp_path / "state", port=0, controllers="-*", node=False)
     async with Plane(settings):
-        found = load(settings.kubeconfig)
+        loaded = load(settings.kubeconfig)
         token = tmp_path / "token"
-        token.write_text(found.token)
-        yield replace(found, token="", token_file=token)
+        token.write_text(loaded.token)
+        yield replace(loaded, token="", token_file=token)
 
 
-async def test_a_watch_goes_on_when_the_token_is_read_again(connection: Connection) -> None:
+async def test_a_watch_continues_after_the_token_is_renewed(connection: Connection) -> None:
     transport = HttpTransport(connection, user_agent="test")
     client = Client(transport, manager="test")
     stream = client.watch(CONFIG_MAPS, "default", initial=True)
-    while (await anext(stream)).change != "BOOKMARK":
+    while (await anext(stream)).type != "BOOKMARK":
         pass
     await transport._credentials.current(renew=True)
     await client.create(CONFIG_MAPS, {"metadata": {"name": "news"}}, "default")
@@ -41,10 +41,10 @@ async def test_a_watch_goes_on_when_the_token_is_read_again(connection: Connecti
     assert event.object["metadata"]["name"] == "news"
     await stream.aclose()
     await client.close()
-    await asyncio.sleep(0.25)  # as aiohttp asks: TLS connections take a moment to close
+    await asyncio.sleep(0.25)  # aiohttp recommends this: TLS connections take a moment to close
 
 
-async def test_requests_at_the_same_moment_share_one_session(connection: Connection) -> None:
+async def test_concurrent_requests_share_one_session(connection: Connection) -> None:
     transport = HttpTransport(connection, user_agent="test")
     client = Client(transport, manager="test")
     await asyncio.gather(*(client.list(CONFIG_MAPS, "default") for _ in range(8)))

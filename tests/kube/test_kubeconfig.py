@@ -1,4 +1,4 @@
-"""Kubeconfigs, read: merging, contexts, certificates, in-cluster; what is wrong is said in plain words."""
+"""Reading kubeconfigs: merging, contexts, certificates, service accounts, errors."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ def put(path: Path, content: Config | str) -> Path:
 
 
 def environ(*files: Path, home: Path | None = None) -> dict[str, str]:
-    found = {"HOME": str(home)} if home else {}
-    return {**found, "KUBECONFIG": os.pathsep.join(str(one) for one in files)} if files else found
+    variables = {"HOME": str(home)} if home else {}
+    return {**variables, "KUBECONFIG": os.pathsep.join(map(str, files))} if files else variables
 
 
 def test_the_current_context_is_used_unless_another_is_named(tmp_path: Path) -> None:
-    one, two = put(tmp_path / "one", config("a", namespace="team")), put(tmp_path / "two", config("b"))
-    found = load(environ=environ(one, two))
-    assert (found.server, found.namespace, found.token) == ("https://a.example:6443", "team", "token-a")
-    other = load(context="b", environ=environ(one, two))
+    first, second = put(tmp_path / "1", config("a", namespace="team")), put(tmp_path / "2", config("b"))
+    current = load(environ=environ(first, second))
+    assert (current.server, current.namespace, current.token) == ("https://a.example:6443", "team", "token-a")
+    other = load(context="b", environ=environ(first, second))
     assert (other.server, other.namespace) == ("https://b.example:6443", "default")
 
 
-def test_the_first_file_to_say_something_wins_and_missing_files_are_passed_over(tmp_path: Path) -> None:
+def test_the_first_file_wins_and_missing_files_are_skipped(tmp_path: Path) -> None:
     first = put(tmp_path / "first", {**config("a", cluster={"server": "https://first"}), "current-context": ""})
     second = put(tmp_path / "second", {**config("a", cluster={"server": "https://second"})})
     assert load(environ=environ(tmp_path / "missing", first, second)).server == "https://first"
 
 
-def test_without_kubeconfig_the_home_directory_counts(tmp_path: Path) -> None:
+def test_without_kubeconfig_the_file_in_the_home_directory_is_used(tmp_path: Path) -> None:
     put(tmp_path / ".kube" / "config", config("home"))
     assert load(environ=environ(home=tmp_path)).server == "https://home.example:6443"
 
 
 def test_certificates_are_inline_or_in_files_beside_the_config(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_bytes(b"authority")
-    (tmp_path / "key.pem").write_bytes(b"ignored: the inline one wins")
+    (tmp_path / "key.pem").write_bytes(b"ignored: inline data takes precedence")
     user = {
         "client-certificate-data": base64.b64encode(b"certificate").decode(),
         "client-key-data": base64.b64encode(b"key").decode(),
@@ -70,8 +70,8 @@ def test_certificates_are_inline_or_in_files_beside_the_config(tmp_path: Path) -
     path = put(
         tmp_path / "config", config(cluster={"server": "https://x/", "certificate-authority": "ca.pem"}, user=user)
     )
-    found = load(path)
-    assert (found.server, found.authority, found.certificate, found.key) == (
+    connection = load(path)
+    assert (connection.server, connection.authority, connection.certificate, connection.key) == (
         "https://x",
         b"authority",
         b"certificate",
@@ -79,7 +79,7 @@ def test_certificates_are_inline_or_in_files_beside_the_config(tmp_path: Path) -
     )
 
 
-def test_everything_else_a_context_can_say(tmp_path: Path) -> None:
+def test_all_other_fields_of_a_context(tmp_path: Path) -> None:
     cluster = {
         "server": "https://x",
         "insecure-skip-tls-verify": True,
@@ -87,8 +87,8 @@ def test_everything_else_a_context_can_say(tmp_path: Path) -> None:
         "proxy-url": "http://proxy:3128",
     }
     user = {"tokenFile": "token", "as": "bob", "as-groups": ["g1", "g2"], "as-user-extra": {"scopes": ["s"]}}
-    found = load(put(tmp_path / "config", config(cluster=cluster, user=user)))
-    assert found == Connection(
+    connection = load(put(tmp_path / "config", config(cluster=cluster, user=user)))
+    assert connection == Connection(
         server="https://x",
         insecure=True,
         server_name="real.example",
@@ -103,7 +103,7 @@ def test_everything_else_a_context_can_say(tmp_path: Path) -> None:
     )
 
 
-def test_an_exec_plugin_beside_the_config_is_found_there(tmp_path: Path) -> None:
+def test_the_path_of_an_exec_plugin_is_relative_to_the_config(tmp_path: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "./login",
@@ -112,8 +112,8 @@ def test_an_exec_plugin_beside_the_config_is_found_there(tmp_path: Path) -> None
         "interactiveMode": "Never",
         "installHint": "get it\n",
     }
-    found = load(put(tmp_path / "config", config(user={"exec": plugin})))
-    assert found.plugin == ExecPlugin(
+    connection = load(put(tmp_path / "config", config(user={"exec": plugin})))
+    assert connection.plugin == ExecPlugin(
         "client.authentication.k8s.io/v1",
         str(tmp_path / "login"),
         ("--fast",),
@@ -130,13 +130,13 @@ def broken(**changes: Any) -> Config:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a: [", "cannot be read as a kubeconfig"),
-        ("- a", "is not a kubeconfig"),
-        ("clusters: yes", "is not a kubeconfig"),
+        ("a: [", "is not a valid kubeconfig"),
+        ("- a", "is not a valid kubeconfig"),
+        ("clusters: yes", "is not a valid kubeconfig"),
         (broken(clusters=[{"cluster": {}}]), "an entry of clusters has no name"),
-        (broken(**{"current-context": ""}), "names no current context .*kubectl config use-context"),
-        (broken(**{"current-context": "z"}), r'has no context "z" \(it has: a\)'),
-        (broken(clusters=[]), r'has no cluster "a" \(it has: none\)'),
+        (broken(**{"current-context": ""}), "has no current context .*kubectl config use-context"),
+        (broken(**{"current-context": "z"}), r'has no context "z" \(existing names: a\)'),
+        (broken(clusters=[]), r'has no cluster "a" \(existing names: none\)'),
         (broken(users=[]), 'has no user "a"'),
         (config(cluster={"certificate-authority": "x"}), 'cluster "a" has no server'),
         (
@@ -145,21 +145,21 @@ def broken(**changes: Any) -> Config:
         ),
         (config(user={"client-key-data": "%%%"}), "client-key-data is not base64"),
         (config(user={"auth-provider": {"name": "gcp"}}), "auth-provider, which Kubernetes removed in 1.26"),
-        (config(user={"exec": {"apiVersion": "v1", "command": "x"}}), 'exec plugin version "v1" is not known'),
+        (config(user={"exec": {"apiVersion": "v1", "command": "x"}}), 'exec plugin version "v1" is not supported'),
         (config(user={"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}), "has no command"),
     ],
 )
-def test_what_is_wrong_is_said_in_plain_words(tmp_path: Path, content: Config | str, message: str) -> None:
+def test_an_invalid_kubeconfig_is_an_error_with_its_reason(tmp_path: Path, content: Config | str, message: str) -> None:
     with pytest.raises(KubeconfigError, match=message):
         load(put(tmp_path / "config", content))
 
 
-def test_a_named_file_must_exist_and_no_config_at_all_says_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_an_error_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="nope does not exist"):
         load(tmp_path / "nope")
-    with pytest.raises(KubeconfigError, match=r"no cluster is named, and there is no .*yard up"):
+    with pytest.raises(KubeconfigError, match=r"no cluster is configured: there is no .*yard up"):
         load(environ=environ(home=tmp_path))
-    with pytest.raises(KubeconfigError, match=r"there is no context 'far', since there is no .*--kubeconfig"):
+    with pytest.raises(KubeconfigError, match=r"context 'far' does not exist: there is no .*--kubeconfig"):
         load(context="far", environ={"HOME": str(tmp_path)})
 
 
@@ -169,42 +169,42 @@ def test_a_named_file_must_exist_and_no_config_at_all_says_what_to_do(tmp_path: 
 def test_a_pod_uses_its_service_account(tmp_path: Path, host: str, server: str) -> None:
     for name, text in (("token", "t"), ("ca.crt", "ca"), ("namespace", "team\n")):
         (tmp_path / name).write_text(text)
-    found = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}, directory=tmp_path)
-    assert (found.server, found.namespace, found.authority) == (server, "team", b"ca")
-    assert found.token_file == tmp_path / "token"
+    connection = in_cluster({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}, directory=tmp_path)
+    assert (connection.server, connection.namespace, connection.authority) == (server, "team", b"ca")
+    assert connection.token_file == tmp_path / "token"
 
 
-def test_outside_a_pod_there_is_no_service_account(tmp_path: Path) -> None:
+def test_in_cluster_fails_outside_a_pod(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match="KUBERNETES_SERVICE_HOST is not set"):
         in_cluster({}, directory=tmp_path)
     with pytest.raises(KubeconfigError, match="token is missing"):
         in_cluster({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, directory=tmp_path)
 
 
-def test_secrets_do_not_show_in_logs(tmp_path: Path) -> None:
-    found = load(
+def test_the_repr_of_a_connection_hides_secrets(tmp_path: Path) -> None:
+    connection = load(
         put(tmp_path / "config", config(user={"token": "hush", "client-key-data": "aHVzaA==", "password": "hush"}))
     )
-    assert "hush" not in repr(found)
+    assert "hush" not in repr(connection)
 
 
 @pytest.mark.clients
 def test_several_files_merge_as_kubectl_merges_them(tmp_path: Path) -> None:
     need()
     program = next(iter(versions().values()))
-    one = put(tmp_path / "one", {**config("a"), "current-context": ""})
-    both = config("a", cluster={"server": "https://loser"})
+    first = put(tmp_path / "1", {**config("a"), "current-context": ""})
+    both = config("a", cluster={"server": "https://overridden"})
     for kind in ("clusters", "users", "contexts"):
         both[kind] += config("b")[kind]
-    two = put(tmp_path / "two", {**both, "current-context": "b"})
-    env = {**os.environ, **environ(one, tmp_path / "missing", two)}
+    second = put(tmp_path / "2", {**both, "current-context": "b"})
+    env = {**os.environ, **environ(first, tmp_path / "missing", second)}
     command = [str(program), "config", "view", "--raw", "-o", "json"]
     theirs = json.loads(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout)
-    ours = read([one, tmp_path / "missing", two])
+    ours = read([first, tmp_path / "missing", second])
     assert ours["current-context"] == theirs["current-context"]
     for kind in ("clusters", "users", "contexts"):
-        found = {
+        entries = {
             name: {key: value for key, value in entry.items() if key != "directory"}
             for name, entry in ours[kind].items()
         }
-        assert found == {entry["name"]: entry[kind[:-1]] for entry in theirs[kind]}
+        assert entries == {entry["name"]: entry[kind[:-1]] for entry in theirs[kind]}

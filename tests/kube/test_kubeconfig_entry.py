@@ -1,4 +1,4 @@
-"""Our entry in a kubeconfig: written, merged into the user's, taken out again."""
+"""Our entry in a kubeconfig: writing, merging, removing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THEIRS: dict[str, Any] = {
 
 
 def environ(*files: Path, home: Path | None = None) -> dict[str, str]:
-    return {"HOME": str(home or "/nonexistent"), "KUBECONFIG": os.pathsep.join(str(one) for one in files)}
+    return {"HOME": str(home or "/nonexistent"), "KUBECONFIG": os.pathsep.join(map(str, files))}
 
 
 def put(path: Path, content: Any) -> Path:
@@ -38,19 +38,24 @@ def put(path: Path, content: Any) -> Path:
 
 
 def names(path: Path, kind: str = "contexts") -> list[str]:
-    return [one["name"] for one in yaml.safe_load(path.read_text())[kind]]
+    return [entry["name"] for entry in yaml.safe_load(path.read_text())[kind]]
 
 
-def test_a_file_of_its_own_is_for_the_owner_only_and_readable_back(tmp_path: Path) -> None:
+def test_a_written_kubeconfig_is_private_and_can_be_loaded(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "kubeconfig"
     write(path, build_config("torchyard", server="https://x:1", authority=b"ca", certificate=b"crt", key=b"key"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    found = load(path)
-    assert (found.server, found.authority, found.certificate, found.key) == ("https://x:1", b"ca", b"crt", b"key")
+    connection = load(path)
+    assert (connection.server, connection.authority, connection.certificate, connection.key) == (
+        "https://x:1",
+        b"ca",
+        b"crt",
+        b"key",
+    )
 
 
 @pytest.mark.clients
-def test_kubectl_reads_and_rewrites_what_we_wrote_and_we_still_know_it(tmp_path: Path) -> None:
+def test_an_entry_that_kubectl_rewrote_is_still_recognized_as_ours(tmp_path: Path) -> None:
     need()
     program = str(next(iter(versions().values())))
     path = tmp_path / "config"
@@ -62,7 +67,7 @@ def test_kubectl_reads_and_rewrites_what_we_wrote_and_we_still_know_it(tmp_path:
     assert load(path).namespace == "default"
 
 
-def test_merging_keeps_the_rest_and_the_current_context(tmp_path: Path) -> None:
+def test_merge_keeps_other_entries_and_the_current_context(tmp_path: Path) -> None:
     path = put(tmp_path / "config", THEIRS)
     assert merge(OWN, environ=environ(path)) == path
     after = yaml.safe_load(path.read_text())
@@ -72,7 +77,7 @@ def test_merging_keeps_the_rest_and_the_current_context(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_merging_again_updates_our_entry_in_place(tmp_path: Path) -> None:
+def test_merge_updates_an_existing_entry_in_place(tmp_path: Path) -> None:
     path = put(tmp_path / "config", THEIRS)
     merge(OWN, environ=environ(path))
     merge(build_config("torchyard", server="https://other", authority=b"ca2", token="t2"), environ=environ(path))
@@ -81,7 +86,7 @@ def test_merging_again_updates_our_entry_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("switch", "before", "after"), [(True, "work", "torchyard"), (False, "", "torchyard")])
-def test_the_current_context_changes_when_asked_or_when_there_is_none(
+def test_merge_sets_the_current_context_with_switch_or_if_there_is_none(
     tmp_path: Path, switch: bool, before: str, after: str
 ) -> None:
     path = put(tmp_path / "config", {**THEIRS, "current-context": before})
@@ -89,7 +94,7 @@ def test_the_current_context_changes_when_asked_or_when_there_is_none(
     assert yaml.safe_load(path.read_text())["current-context"] == after
 
 
-def test_somebody_elses_entry_of_our_name_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
+def test_merge_overwrites_a_foreign_entry_only_with_replace(tmp_path: Path) -> None:
     foreign = {**THEIRS, "clusters": [{"name": "torchyard", "cluster": {"server": "https://theirs"}}]}
     path = put(tmp_path / "config", foreign)
     before = path.read_bytes()
@@ -101,15 +106,15 @@ def test_somebody_elses_entry_of_our_name_is_not_overwritten_unless_asked(tmp_pa
 
 
 @pytest.mark.parametrize("content", ["a: [", "[]", "contexts: 3"])
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, content: str) -> None:
+def test_merge_does_not_change_an_invalid_file(tmp_path: Path, content: str) -> None:
     path = put(tmp_path / "config", content)
     with pytest.raises(KubeconfigError):
         merge(OWN, environ=environ(path))
     assert path.read_text() == content
-    assert [one.name for one in tmp_path.iterdir()] == ["config"]
+    assert [path.name for path in tmp_path.iterdir()] == ["config"]
 
 
-def test_the_file_to_write_is_chosen_as_kubectl_chooses_it(tmp_path: Path) -> None:
+def test_merge_chooses_the_file_as_kubectl_does(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert merge(OWN, environ=environ(first, second)) == second
     put(first, THEIRS)
@@ -118,7 +123,7 @@ def test_the_file_to_write_is_chosen_as_kubectl_chooses_it(tmp_path: Path) -> No
     assert merge(OWN, environ={"HOME": str(home)}) == home / ".kube" / "config"
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_merge_follows_symbolic_links(tmp_path: Path) -> None:
     real = put(tmp_path / "real", THEIRS)
     link = tmp_path / "config"
     link.symlink_to(real)
@@ -127,17 +132,17 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert names(real) == ["work", "torchyard"]
 
 
-def test_a_file_locked_by_kubectl_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeconfig_entry, "LOCK_PATIENCE", 0.0)
+def test_merge_does_not_change_a_file_locked_by_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeconfig_entry, "LOCK_TIMEOUT_SECONDS", 0.0)
     path = put(tmp_path / "config", THEIRS)
     lock = put(tmp_path / "config.lock", "")
-    with pytest.raises(KubeconfigError, match=r"locked by another program .*remove .*config\.lock"):
+    with pytest.raises(KubeconfigError, match=r"locked by another process .*remove .*config\.lock"):
         merge(OWN, environ=environ(path))
     assert lock.exists()
     assert names(path) == ["work"]
 
 
-def test_our_entry_can_be_taken_out_and_nothing_else_goes(tmp_path: Path) -> None:
+def test_remove_deletes_only_our_entry(tmp_path: Path) -> None:
     path = put(tmp_path / "config", THEIRS)
     merge(OWN, environ=environ(path), switch=True)
     assert remove("torchyard", environ=environ(path)) == [path]

@@ -1,4 +1,4 @@
-"""Election by a Lease, on a server of our own: one acts, the next takes over, nobody acts without the lease."""
+"""Leader election on an embedded server: one candidate leads, the next takes over, none leads without the lease."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchyard.kube.leader_election import LeaderElectionConfig, LeaderElector
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
 
-TERMS = LeaderElectionConfig(duration=1.0, deadline=0.7, renew=0.1, retry=0.05)
+CONFIG = LeaderElectionConfig(duration=1.0, deadline=0.7, renew=0.1, retry=0.05)
 
 
 @pytest.fixture
@@ -23,73 +23,74 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         yield plane.client("test")
 
 
-def election(client: Client, identity: str) -> LeaderElector:
-    return LeaderElector(client, name="boss", namespace="default", identity=identity, terms=TERMS)
+def elector(client: Client, identity: str) -> LeaderElector:
+    return LeaderElector(client, name="lease", namespace="default", identity=identity, config=CONFIG)
 
 
-class Copy:
-    """One contender: `acts` is set while it leads."""
+class Candidate:
+    """`leading` is set while it leads, `stopped` once it has stopped leading."""
 
     def __init__(self, client: Client, identity: str) -> None:
-        self.election = election(client, identity)
-        self.acts, self.idle = asyncio.Event(), asyncio.Event()
-        self.task = asyncio.create_task(self.election.run(self._lead))
+        self.elector = elector(client, identity)
+        self.leading, self.stopped = asyncio.Event(), asyncio.Event()
+        self.task = asyncio.create_task(self.elector.run(self._lead))
 
     async def _lead(self) -> None:
-        self.acts.set()
+        self.leading.set()
         try:
             await asyncio.Event().wait()
         finally:
-            self.acts.clear()
-            self.idle.set()
+            self.leading.clear()
+            self.stopped.set()
 
     async def stop(self) -> None:
         self.task.cancel()
         await asyncio.wait([self.task])
 
 
-async def test_one_leads_and_the_next_begins_when_it_gives_the_lease_back(client: Client) -> None:
-    first = Copy(client, "first")
-    await first.acts.wait()
-    second = Copy(client, "second")
-    await asyncio.sleep(5 * TERMS.retry)
-    assert not second.acts.is_set() and second.election.leader == "first"
+async def test_the_next_candidate_leads_after_the_leader_releases_the_lease(client: Client) -> None:
+    first = Candidate(client, "first")
+    await first.leading.wait()
+    second = Candidate(client, "second")
+    while second.elector.leader != "first":
+        await asyncio.sleep(CONFIG.retry / 10)
+    assert not second.leading.is_set()
     await first.stop()
-    await second.acts.wait()
-    lease = await client.get(LEASES, "boss", "default")
+    await second.leading.wait()
+    lease = await client.get(LEASES, "lease", "default")
     assert lease["spec"]["holderIdentity"] == "second" and lease["spec"]["leaseTransitions"] == 1
     await second.stop()
 
 
-async def test_a_leader_that_is_heard_of_no_more_is_replaced(client: Client) -> None:
-    await election(client, "dead")._take()
-    heir = Copy(client, "heir")
-    await heir.acts.wait()
-    assert heir.election.is_leader
-    await heir.stop()
+async def test_an_expired_leader_is_replaced(client: Client) -> None:
+    await elector(client, "crashed")._acquire_or_renew()
+    successor = Candidate(client, "successor")
+    await successor.leading.wait()
+    assert successor.elector.is_leader
+    await successor.stop()
 
 
-async def test_a_leader_whose_lease_is_taken_stops_acting(client: Client) -> None:
-    leader = Copy(client, "leader")
-    await leader.acts.wait()
+async def test_a_leader_that_lost_its_lease_stops(client: Client) -> None:
+    leader = Candidate(client, "leader")
+    await leader.leading.wait()
     while True:
-        lease = await client.get(LEASES, "boss", "default")
-        lease["spec"]["holderIdentity"] = "usurper"
+        lease = await client.get(LEASES, "lease", "default")
+        lease["spec"]["holderIdentity"] = "other"
         try:
             await client.update(LEASES, lease)
         except Exception as error:  # the leader renewed just then
             assert getattr(error, "status", 0) == 409
             continue
         break
-    await leader.idle.wait()
-    assert leader.election.leader == "usurper" and not leader.acts.is_set()
-    await leader.acts.wait()  # the usurper is never heard of again
+    await leader.stopped.wait()
+    assert leader.elector.leader == "other" and not leader.leading.is_set()
+    await leader.leading.wait()  # the other holder does not renew
     await leader.stop()
 
 
-async def test_a_leader_that_cannot_renew_in_time_stops_acting(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    leader = Copy(client, "leader")
-    await leader.acts.wait()
+async def test_a_leader_that_cannot_renew_in_time_stops(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Candidate(client, "leader")
+    await leader.leading.wait()
 
     async def silence(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
@@ -97,15 +98,15 @@ async def test_a_leader_that_cannot_renew_in_time_stops_acting(client: Client, m
     with monkeypatch.context() as broken:
         broken.setattr(client, "find", silence)
         broken.setattr(client, "update", silence)
-        await leader.idle.wait()
-    assert not leader.election.is_leader
+        await leader.stopped.wait()
+    assert not leader.elector.is_leader
     await leader.stop()
 
 
-async def test_an_error_of_the_work_is_the_elections_and_the_lease_is_given_back(client: Client) -> None:
+async def test_an_error_of_the_leader_is_raised_and_the_lease_is_released(client: Client) -> None:
     async def fails() -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        await election(client, "one").run(fails)
-    assert (await client.get(LEASES, "boss", "default"))["spec"]["holderIdentity"] == ""
+        await elector(client, "only").run(fails)
+    assert (await client.get(LEASES, "lease", "default"))["spec"]["holderIdentity"] == ""

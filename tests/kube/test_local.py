@@ -32,67 +32,67 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
 
 @pytest.fixture
 async def client(plane: Plane) -> Client:
-    """Of a plane where there is a boat."""
+    """A client of a plane with one custom object."""
     client = plane.client("test")
     await client.create(DEFINITIONS, crd("boats", version={"schema": SCHEMA, "subresources": {"status": {}}}))
     await client.create(BOATS, custom("Boat", "a"), "default")
     return client
 
 
-async def begun(stream: AsyncGenerator[WatchEvent, None]) -> list[Object]:
-    """What a watch begins with."""
-    found: list[Object] = []
+async def initial_objects(stream: AsyncGenerator[WatchEvent, None]) -> list[Object]:
+    """Return the objects before the first bookmark."""
+    objects: list[Object] = []
     async for change, obj in stream:
         if change == "BOOKMARK":
-            return found
-        found.append(obj)
+            return objects
+        objects.append(obj)
     raise AssertionError("the watch ended")
 
 
-async def test_all_who_watch_are_given_the_same_and_each_its_own(client: Client) -> None:
+async def test_concurrent_watches_get_equal_but_separate_objects(client: Client) -> None:
     streams = [client.watch(BOATS, initial=True) for _ in range(3)]
     for stream in streams:
-        await begun(stream)
+        await initial_objects(stream)
     await client.patch(BOATS, "a", {"status": {"knots": [1, 2]}}, "default", subresource="status")
-    told = [await anext(stream) for stream in streams]
-    there = await client.get(BOATS, "a", "default")
-    assert there["status"] == {"knots": [1, 2]}
-    assert told == [WatchEvent("MODIFIED", there)] * 3
-    for number, (_, obj) in enumerate(told):
+    events = [await anext(stream) for stream in streams]
+    stored = await client.get(BOATS, "a", "default")
+    assert stored["status"] == {"knots": [1, 2]}
+    assert events == [WatchEvent("MODIFIED", stored)] * 3
+    for number, (_, obj) in enumerate(events):
         obj["status"]["knots"].append(number)
         obj["metadata"]["labels"] = {"number": str(number)}
-    assert [obj["status"]["knots"] for _, obj in told] == [[1, 2, 0], [1, 2, 1], [1, 2, 2]]
-    assert [obj["metadata"]["labels"]["number"] for _, obj in told] == ["0", "1", "2"]
-    assert await client.get(BOATS, "a", "default") == there
+    assert [obj["status"]["knots"] for _, obj in events] == [[1, 2, 0], [1, 2, 1], [1, 2, 2]]
+    assert [obj["metadata"]["labels"]["number"] for _, obj in events] == ["0", "1", "2"]
+    assert await client.get(BOATS, "a", "default") == stored
     for stream in streams:
         await stream.aclose()
 
 
-async def test_what_a_watch_begins_with_is_its_own_too(client: Client) -> None:
-    there = await client.get(BOATS, "a", "default")
+async def test_initial_objects_of_a_watch_are_separate_copies(client: Client) -> None:
+    stored = await client.get(BOATS, "a", "default")
     async with aclosing(client.watch(BOATS, initial=True)) as stream:
-        (boat,) = await begun(stream)
-    assert boat == there
+        (boat,) = await initial_objects(stream)
+    assert boat == stored
     boat["metadata"].clear()
-    assert await client.get(BOATS, "a", "default") == there
+    assert await client.get(BOATS, "a", "default") == stored
 
 
-async def test_metadata_alone_is_told_where_that_is_asked_for(client: Client) -> None:
+async def test_a_metadata_only_watch_gets_partial_objects(client: Client) -> None:
     async with aclosing(client.watch(BOATS, initial=True, metadata_only=True)) as stream:
-        await begun(stream)
+        await initial_objects(stream)
         await client.patch(BOATS, "a", {"status": {"knots": [1]}}, "default", subresource="status")
         _, obj = await anext(stream)
     assert obj.keys() == {"apiVersion", "kind", "metadata"}
     assert obj["kind"] == "PartialObjectMetadata"
 
 
-async def test_a_refused_watch_is_raised_as_the_status_it_is(client: Client) -> None:
+async def test_a_refused_watch_raises_its_status(client: Client) -> None:
     with pytest.raises(StatusError, match="could not find the requested resource") as caught:
         await anext(client.watch(GroupVersionResource("test.torchyard.dev", "v1", "ships")))
     assert caught.value.status == 404
 
 
-async def test_a_revision_that_is_forgotten_is_raised_as_expired(plane: Plane, client: Client) -> None:
+async def test_a_compacted_resource_version_raises_410(plane: Plane, client: Client) -> None:
     await client.patch(BOATS, "a", {"status": {"knots": [1]}}, "default", subresource="status")
     plane.server.registry.store.compact(keep_seconds=0, keep_revisions=0)
     with pytest.raises(StatusError, match="too old resource version") as caught:
@@ -100,8 +100,8 @@ async def test_a_revision_that_is_forgotten_is_raised_as_expired(plane: Plane, c
     assert caught.value.status == 410
 
 
-async def test_nothing_before_the_last_bookmark_is_left_out(client: Client) -> None:
-    """Whoever watches again goes on from there. A server that is busy has something to tell when the time is up."""
+async def test_a_watch_sends_every_event_before_its_last_bookmark(client: Client) -> None:
+    """A client resumes from the last bookmark, and a busy server still has events when the watch times out."""
     written: list[int] = []
     number = count()
     is_over = asyncio.Event()
@@ -112,11 +112,11 @@ async def test_nothing_before_the_last_bookmark_is_left_out(client: Client) -> N
             written.append(int(obj["metadata"]["resourceVersion"]))
 
     async with aclosing(client.watch(BOATS, initial=True, seconds=1)) as stream:
-        await begun(stream)
+        await initial_objects(stream)
         writers = [asyncio.create_task(write()) for _ in range(4)]
-        told = [(change, int(obj["metadata"]["resourceVersion"])) async for change, obj in stream]
+        received = [(change, int(obj["metadata"]["resourceVersion"])) async for change, obj in stream]
     is_over.set()
     await asyncio.gather(*writers)
-    *events, last = told
+    *events, last = received
     assert last[0] == "BOOKMARK"
-    assert [revision for _, revision in events] == [one for one in sorted(written) if one <= last[1]]
+    assert [revision for _, revision in events] == [version for version in sorted(written) if version <= last[1]]

@@ -1,4 +1,4 @@
-"""Objects on their way into a live copy."""
+"""Transforms of objects before they enter a cache."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ POD = {
 }
 
 
-def test_all_but_managed_fields_stays() -> None:
+def test_only_managed_fields_are_dropped() -> None:
     assert strip_and_intern(orjson.loads(orjson.dumps(POD))) == {**POD, "metadata": METADATA}
 
 
-def test_two_objects_share_their_texts_and_nothing_that_can_be_changed() -> None:
-    one, two = (strip_and_intern(orjson.loads(orjson.dumps(POD))) for _ in range(2))
-    first, second = one["spec"]["containers"][0], two["spec"]["containers"][0]
+def test_equal_strings_are_shared_but_mutable_values_are_not() -> None:
+    left, right = (strip_and_intern(orjson.loads(orjson.dumps(POD))) for _ in range(2))
+    first, second = left["spec"]["containers"][0], right["spec"]["containers"][0]
     assert first["image"] is second["image"]
-    assert one["metadata"]["labels"]["app"] is two["metadata"]["labels"]["app"]
-    assert one["apiVersion"] is two["apiVersion"]
+    assert left["metadata"]["labels"]["app"] is right["metadata"]["labels"]["app"]
+    assert left["apiVersion"] is right["apiVersion"]
     for name in ("namespace", "creationTimestamp"):
-        assert one["metadata"][name] is two["metadata"][name]
+        assert left["metadata"][name] is right["metadata"][name]
     assert first["args"][0] is second["args"][0]
-    assert one["status"]["phase"] is two["status"]["phase"]
+    assert left["status"]["phase"] is right["status"]["phase"]
     assert first is not second
     assert first["args"] is not second["args"]

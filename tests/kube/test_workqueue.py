@@ -1,4 +1,4 @@
-"""The work queue: each key once, never two workers on one, pauses that grow."""
+"""The work queue: each key once, never two workers on one key, growing retry delays."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from torchyard.kube.workqueue import WorkQueue
 
 
-async def test_a_key_added_twice_while_it_waits_comes_once() -> None:
+async def test_a_key_added_twice_while_it_waits_is_queued_once() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     queue.add("a")
@@ -16,7 +16,7 @@ async def test_a_key_added_twice_while_it_waits_comes_once() -> None:
     assert len(queue) == 0
 
 
-async def test_a_key_added_while_it_is_worked_on_comes_again_only_after_that() -> None:
+async def test_a_key_added_while_it_is_processed_is_queued_after_done() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     key = await queue.get()
@@ -34,8 +34,8 @@ async def test_a_waiting_worker_gets_the_next_key() -> None:
     assert await worker == "late"
 
 
-async def test_failures_come_again_with_doubling_pauses_until_one_succeeds() -> None:
-    queue: WorkQueue[str] = WorkQueue(first_delay=0.001, longest_delay=0.004)
+async def test_retry_delays_double_until_forget() -> None:
+    queue: WorkQueue[str] = WorkQueue(min_delay=0.001, max_delay=0.004)
     assert [queue.add_rate_limited("a") for _ in range(4)] == [0.001, 0.002, 0.004, 0.004]
     queue.forget("a")
     assert queue.add_rate_limited("a") == 0.001
@@ -43,7 +43,7 @@ async def test_failures_come_again_with_doubling_pauses_until_one_succeeds() -> 
     queue.close()
 
 
-async def test_of_two_appointments_the_earlier_one_counts() -> None:
+async def test_of_two_delays_of_a_key_the_earlier_one_counts() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 3600)
     queue.add_after("a", 0.001)
@@ -54,18 +54,18 @@ async def test_of_two_appointments_the_earlier_one_counts() -> None:
     queue.close()
 
 
-async def test_some_go_ahead_of_the_others_but_every_sixteenth_turn_is_the_others() -> None:
+async def test_priority_keys_go_first_but_every_sixteenth_key_is_a_normal_one() -> None:
     queue: WorkQueue[str] = WorkQueue()
     for number in range(3):
-        queue.add(f"other-{number}")
+        queue.add(f"normal-{number}")
     for number in range(18):
-        queue.add(f"ahead-{number}", priority=True)
+        queue.add(f"priority-{number}", priority=True)
     taken = [await queue.get() for _ in range(21)]
-    assert taken[:17] == [*(f"ahead-{number}" for number in range(15)), "other-0", "ahead-15"]
-    assert taken[17:] == ["ahead-16", "ahead-17", "other-1", "other-2"]
+    assert taken[:17] == [*(f"priority-{number}" for number in range(15)), "normal-0", "priority-15"]
+    assert taken[17:] == ["priority-16", "priority-17", "normal-1", "normal-2"]
 
 
-async def test_a_key_that_waits_keeps_its_place_when_it_is_to_go_ahead() -> None:
+async def test_a_waiting_key_keeps_its_position_when_added_with_priority() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a")
     queue.add("a", priority=True)

@@ -89,4 +89,4 @@ async def test_the_current_context_is_said_to_lead_nowhere(elsewhere: list[str])
     kubeconfig = elsewhere[:2]
     for words in (("doctor",), ("install",), ("uninstall",), ("queue", *kubeconfig, "list")):
         done = await yard(*words, *([] if words[0] == "queue" else kubeconfig))
-        assert done.returncode == 1 and "https://127.0.0.1:9 does not answer" in done.stderr, (words, done.stderr)
+        assert done.returncode == 1 and "https://127.0.0.1:9 does not respond" in done.stderr, (words, done.stderr)

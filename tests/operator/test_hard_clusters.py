@@ -162,7 +162,7 @@ async def test_a_server_that_does_not_answer_is_waited_for(installed: Installed)
     task = asyncio.create_task(operator.run())
 
     async def complains() -> bool:
-        return "does not answer" in operator.health.problem
+        return "does not respond" in operator.health.problem
 
     await installed.until(complains)
     assert not task.done()

@@ -201,7 +201,10 @@ class Master:
                     PODS, self._given.namespace, labels=pods.selector(self._given.job_name)
                 )
                 changes = self._client.watch(
-                    PODS, self._given.namespace, since=listing.revision, labels=pods.selector(self._given.job_name)
+                    PODS,
+                    self._given.namespace,
+                    since=listing.resource_version,
+                    labels=pods.selector(self._given.job_name),
                 )
                 async for _ in changes:
                     self._wake.set()

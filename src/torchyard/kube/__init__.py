@@ -1,1 +1,22 @@
-"""The wire: one client protocol with two transports, informers, work queues, events, leases. Knows no kind."""
+"""A client library for the Kubernetes API, in the manner of client-go. It knows no kinds.
+
+Modules in reading order:
+
+- `client`: the verbs of the API, and the transport protocol
+- `local`: the in-process transport
+- `http`: the HTTP transport
+- `http_connection`: the connection pool of the HTTP transport
+- `concurrency`: the adaptive limit on concurrent requests
+- `kubeconfig`: reading kubeconfig files
+- `kubeconfig_entry`: writing our entry into a kubeconfig
+- `credentials`: tokens, client certificates, exec plugins
+- `connect`: a client as a context manager
+- `discovery`: finding the resource of a kind
+- `informer`: a local cache of one resource
+- `transform`: what a cache stores of an object
+- `informer_factory`: informers shared by the controllers of a process
+- `workqueue`: the queue between informers and workers
+- `event_recorder`: recording events
+- `leader_election`: one active process among several
+- `process`: event loop and garbage collector of a long-running process
+"""

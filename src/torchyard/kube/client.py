@@ -1,7 +1,6 @@
-"""One client for every Kubernetes API: the embedded server in this process, or a real one far away.
+"""A client of the Kubernetes API, for the embedded server and for remote ones.
 
-Objects are plain dicts. The client knows paths, verbs and errors; it knows no kind. How bytes travel is the
-transport's business.
+Objects are plain dicts. The client knows paths, verbs and errors, but no kinds. A transport sends the requests.
 """
 
 from __future__ import annotations
@@ -38,25 +37,25 @@ class ApiResponse(NamedTuple):
 
 
 class Transport(Protocol):
-    """Carries requests. Raises `Unreachable` when there is no answer."""
+    """Sends requests. Raises `Unreachable` without a response."""
 
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> ApiResponse: ...
 
     def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
-        """The pieces of a streamed answer; raises the Status of a refusal."""
+        """Yield the chunks of a streamed response; raises `StatusError` for an error response."""
         ...
 
     def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
-        """The events of a watch, as many at a time as there are; raises the Status of a refusal."""
+        """Yield batches of watch events; raises `StatusError` for an error response."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Unreachable(YardError):
-    """The API server did not answer."""
+    """The API server did not respond."""
 
     code = "Unreachable"
     temporary = True
@@ -64,22 +63,22 @@ class Unreachable(YardError):
 
 class ObjectList(NamedTuple):
     items: list[Object]
-    revision: str
+    resource_version: str
 
 
 class WatchEvent(NamedTuple):
-    change: str  # ADDED, MODIFIED, DELETED, BOOKMARK
+    type: str  # ADDED, MODIFIED, DELETED, BOOKMARK
     object: Object
 
 
 class Client:
-    """The verbs of the Kubernetes API. `manager` names the writer in managed fields."""
+    """The verbs of the Kubernetes API. `manager` is the field manager of all writes."""
 
     PAGE = 500
 
     def __init__(self, transport: Transport, *, manager: str) -> None:
         self._transport = transport
-        # what we write names no field twice and none that nobody knows: the server need not look for it
+        # our objects have no duplicate or unknown fields, so the server can skip the check
         self._writes = urlencode({"fieldManager": manager, "fieldValidation": "Ignore"})
 
     async def close(self) -> None:
@@ -89,7 +88,7 @@ class Client:
         return await self._send("GET", ref.path(namespace, name, subresource))
 
     async def find(self, ref: GroupVersionResource, name: str, namespace: str = "") -> Object | None:
-        """Like `get`, but None when there is no such object."""
+        """Like `get`, but return None if the object does not exist."""
         try:
             return await self.get(ref, name, namespace)
         except StatusError as error:
@@ -107,7 +106,7 @@ class Client:
         page: int | None = None,
         metadata_only: bool = False,
     ) -> ObjectList:
-        """Everything that matches, read page by page."""
+        """Return all matching objects, fetched page by page."""
         query: dict[str, str] = {"limit": str(self.PAGE if page is None else page)}
         if labels:
             query["labelSelector"] = labels
@@ -116,9 +115,11 @@ class Client:
         path = ref.path(namespace)
         items: list[Object] = []
         while True:
-            answer = await self._send("GET", _with(path, query), accept=METADATA_LIST if metadata_only else JSON)
-            items.extend(answer.get("items") or ())
-            metadata = answer.get("metadata") or {}
+            response = await self._send(
+                "GET", _with_query(path, query), accept=METADATA_LIST if metadata_only else JSON
+            )
+            items.extend(response.get("items") or ())
+            metadata = response.get("metadata") or {}
             token = metadata.get("continue")
             if not token:
                 return ObjectList(items, metadata.get("resourceVersion", ""))
@@ -136,9 +137,9 @@ class Client:
         seconds: int = 0,
         metadata_only: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Changes after the revision `since`. `initial` asks for everything first (WatchList).
+        """Yield changes after the resource version `since`. `initial` sends all objects first (WatchList).
 
-        An expired revision is raised as the 410 it is, whether it came as a status or as an event.
+        An expired resource version raises a 410 `StatusError`, whether it arrives as a response or as an event.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true"}
         if since:
@@ -152,10 +153,10 @@ class Client:
         if seconds:
             query["timeoutSeconds"] = str(seconds)
         accept = METADATA if metadata_only else JSON
-        async with aclosing(self._transport.watch(_with(ref.path(namespace), query), accept=accept)) as told:
-            async for events in told:
+        async with aclosing(self._transport.watch(_with_query(ref.path(namespace), query), accept=accept)) as batches:
+            async for events in batches:
                 for event in events:
-                    yield _event(event)
+                    yield _watch_event(event)
 
     async def create(
         self, ref: GroupVersionResource, obj: Object, namespace: str = "", *, name: str = "", subresource: str = ""
@@ -204,64 +205,64 @@ class Client:
     async def logs(
         self, ref: GroupVersionResource, name: str, namespace: str, *, container: str = "", follow: bool = False
     ) -> AsyncGenerator[bytes, None]:
-        """What a pod's container wrote, as it comes."""
+        """Yield the log of a container as it arrives."""
         query = {"container": container, "follow": "true" if follow else ""}
-        path = _with(ref.path(namespace, name, "log"), {key: value for key, value in query.items() if value})
-        async with aclosing(self._transport.stream(path, accept="*/*")) as pieces:
-            async for piece in pieces:
-                yield piece
+        path = _with_query(ref.path(namespace, name, "log"), {key: value for key, value in query.items() if value})
+        async with aclosing(self._transport.stream(path, accept="*/*")) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def raw(self, method: str, path: str, body: Any = None) -> Object:
-        """Any path: discovery, version, reviews."""
+        """Send a request to any path: discovery, version, reviews."""
         return await self._send(method, path, body)
 
     async def _send(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON
     ) -> Object:
         data = b"" if body is None else orjson.dumps(body)
-        answer = await self._transport.request(
+        response = await self._transport.request(
             method, path, body=data, content_type=content_type if data else "", accept=accept
         )
-        if answer.status >= 400:
-            raise status_error(answer)
-        read: Object = orjson.loads(answer.body) if answer.body else {}
-        return read
+        if response.status >= 400:
+            raise status_error(response)
+        obj: Object = orjson.loads(response.body) if response.body else {}
+        return obj
 
 
-async def decode_watch_events(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[Object], None]:
-    """The events of a watch that comes as bytes, one on a line."""
+async def decode_watch_events(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[list[Object], None]:
+    """Decode the newline-delimited events of a watch."""
     rest = b""
-    async with aclosing(pieces):
-        async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
             yield [orjson.loads(line) for line in lines if line]
 
 
-def status_error(answer: ApiResponse) -> StatusError:
-    """The Status of a refusal as an exception; an answer that is no Status (a proxy's page) still says what it said."""
+def status_error(response: ApiResponse) -> StatusError:
+    """Convert an error response to an exception. Without a Status (a proxy's page) the body becomes the message."""
     try:
-        status = orjson.loads(answer.body)
+        status = orjson.loads(response.body)
     except orjson.JSONDecodeError:
         status = {}
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        text = answer.body[:500].decode(errors="replace").strip()
-        return StatusError(answer.status, "", text or f"the server answered {answer.status}")
+        text = response.body[:500].decode(errors="replace").strip()
+        return StatusError(response.status, "", text or f"the server responded with status {response.status}")
     return StatusError(
-        answer.status,
+        response.status,
         status.get("reason") or "",
         status.get("message") or "",
         details=status.get("details"),
-        headers=answer.headers,
+        headers=response.headers,
         metadata=status.get("metadata"),
     )
 
 
-def _with(path: str, query: Mapping[str, str]) -> str:
+def _with_query(path: str, query: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(query)}" if query else path
 
 
-def _event(read: Object) -> WatchEvent:
-    if read["type"] == "ERROR":
-        status = read["object"]
+def _watch_event(event: Object) -> WatchEvent:
+    if event["type"] == "ERROR":
+        status = event["object"]
         raise StatusError(status.get("code") or 500, status.get("reason") or "", status.get("message") or "")
-    return WatchEvent(read["type"], read["object"])
+    return WatchEvent(event["type"], event["object"])

@@ -1,4 +1,4 @@
-"""A client for as long as something is done with it."""
+"""A client as a context manager."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchyard.kube.kubeconfig import Connection
 
 @asynccontextmanager
 async def open_client(connection: Connection, name: str) -> AsyncIterator[Client]:
-    """A client of this API server, closed at the end. `name`: who the server hears from, and notes as writer."""
+    """Yield a client and close it at the end. `name` is its user agent and its field manager."""
     client = Client(HttpTransport(connection, user_agent=name), manager=name)
     try:
         yield client

@@ -1,4 +1,4 @@
-"""Which resource an object belongs to, asked of the server."""
+"""Finding the resource of a kind through the discovery API."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from torchyard.kube.client import Client
 
 
 async def find_resource(client: Client, api_version: str, kind: str) -> GroupVersionResource:
-    """The resource whose objects are of this kind, as discovery names it."""
+    """Return the resource of a kind. Raises `YardError` if the server does not serve it."""
     group, _, version = api_version.rpartition("/")
     try:
-        found = await client.raw("GET", f"/apis/{api_version}" if group else f"/api/{version}")
+        resources = await client.raw("GET", f"/apis/{api_version}" if group else f"/api/{version}")
     except StatusError as error:
         if error.status != 404:
             raise
-        found = {}
-    for one in found.get("resources") or ():
-        if one["kind"] == kind and "/" not in one["name"]:
-            return GroupVersionResource(group, version, one["name"], bool(one["namespaced"]))
+        resources = {}
+    for resource in resources.get("resources") or ():
+        if resource["kind"] == kind and "/" not in resource["name"]:
+            return GroupVersionResource(group, version, resource["name"], bool(resource["namespaced"]))
     raise YardError(
-        f'the server knows no kind "{kind}" in {api_version}',
-        hint="kubectl api-resources shows those it knows",
+        f'the server does not serve kind "{kind}" of {api_version}',
+        hint="list the served kinds with `kubectl api-resources`",
         code="UnknownKind",
     )

@@ -1,11 +1,10 @@
-"""Events: what was decided and why, told once and counted after that.
+"""Recording Kubernetes events, with client-go's aggregation.
 
-The same event about the same object becomes one with a count, as client-go's correlator does it. An event's name ends
-with the time at which it was told, as client-go names them: that orders events within a second, which their timestamps
-do not. A recorder that has just started reads first what the one before it told, and counts on. It never makes its
-caller wait: events are written in the background, and one that cannot be written is logged. While there is something
-more important to do they take a tenth of the time; when too many have come together the newest are dropped, as
-client-go does it.
+Repeated events about an object become one event with a count. Its name ends with the time in nanoseconds, as in
+client-go: this orders events within a second, which timestamps do not. A new recorder first reads the existing events
+of its component and continues their counts. Recording never blocks the caller: events are written in the background,
+and failures are logged. While more important work is pending, events take a tenth of the time. When the queue is full,
+new events are dropped, as in client-go.
 """
 
 from __future__ import annotations
@@ -27,15 +26,18 @@ from torchyard.kube.client import Client
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED = 4096
-_REST = 9.0
+_CACHE_SIZE = 4096
+# While other work is pending, pause this many times as long as the write took.
+_BUSY_PAUSE_FACTOR = 9.0
 _MESSAGE_LIMIT = 1024
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class PendingEvent(NamedTuple):
-    about: Object
-    kind: str
+    """An event that is not written yet."""
+
+    involved: Object
+    type: str
     reason: str
     message: str
     once: bool
@@ -43,11 +45,11 @@ class PendingEvent(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        return self.about.get("namespace") or "default"
+        return self.involved.get("namespace") or "default"
 
 
 class RecordedEvent(NamedTuple):
-    """An event that the server has."""
+    """An event that exists on the server."""
 
     name: str
     times: int
@@ -63,88 +65,94 @@ class EventRecorder:
         limit: int = 10_000,
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_busy`: whether there is something more important to write than events."""
+        """`is_busy` returns whether there is more important work than writing events."""
         self._client = client
         self._is_busy = is_busy
         self._component = component
         self._clock = clock
-        self._known: OrderedDict[bytes, RecordedEvent] = OrderedDict()  # by what they tell
-        self._read: set[str] = set()  # the namespaces whose events of before are known
+        self._recorded: OrderedDict[bytes, RecordedEvent] = OrderedDict()  # by content
+        self._read: set[str] = set()  # namespaces whose existing events have been read
         self._latest = 0
         self._queue: asyncio.Queue[PendingEvent] = asyncio.Queue(maxsize=limit)
-        self._about: Object = {}
+        self._last_reference: Object = {}
         self._is_writing = False
         self._dropped = 0
 
     def event(
-        self, about: Object, kind: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
+        self, obj: Object, event_type: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
     ) -> None:
-        """Tell something about an object (with kind, apiVersion and metadata). `once`: and do not count it again."""
-        told = PendingEvent(self._reference(about), kind, reason, message[:_MESSAGE_LIMIT], once, self._clock())
+        """Record an event about an object (with kind, apiVersion and metadata). `once`: do not count repetitions."""
+        event = PendingEvent(self._reference(obj), event_type, reason, message[:_MESSAGE_LIMIT], once, self._clock())
         try:
-            self._queue.put_nowait(told)
+            self._queue.put_nowait(event)
         except asyncio.QueueFull:
             if not self._dropped:
-                log.warning("too many events at once; dropped %s about %s", reason, about["metadata"].get("name"))
+                log.warning(
+                    "event queue is full, dropping events: reason=%s name=%s", reason, obj["metadata"].get("name")
+                )
             self._dropped += 1
 
-    def _reference(self, about: Object) -> Object:
-        """Thousands of events may wait, and most are about the same state of an object as the one before."""
-        reference = _reference(about)
-        if reference != self._about:
-            self._about = reference
-        return self._about
+    def _reference(self, obj: Object) -> Object:
+        """Share equal references: thousands of events may be queued, most about the same object as the previous one."""
+        reference = _reference(obj)
+        if reference != self._last_reference:
+            self._last_reference = reference
+        return self._last_reference
 
     @property
     def pending(self) -> bool:
-        """Whether something is still to be written."""
+        """Whether events are queued or being written."""
         return self._is_writing or not self._queue.empty()
 
     async def run(self) -> None:
-        self._read.clear()  # another one may have told something since this one ran last
+        self._read.clear()  # another process may have recorded events since this one last ran
         while True:
-            told = await self._queue.get()
+            event = await self._queue.get()
             self._is_writing, started = True, time.perf_counter()
             try:
-                await self._write(told)
+                await self._write(event)
             except YardError as error:
-                log.warning("the event %s about %s could not be written: %s", told.reason, told.about["name"], error)
+                log.warning(
+                    "cannot write event: reason=%s name=%s error=%s", event.reason, event.involved["name"], error
+                )
             finally:
                 self._is_writing = False
             if self._is_busy():
-                await asyncio.sleep((time.perf_counter() - started) * _REST)
+                await asyncio.sleep((time.perf_counter() - started) * _BUSY_PAUSE_FACTOR)
             if self._dropped and self._queue.empty():
-                log.warning("%d events were dropped", self._dropped)
+                log.warning("events were dropped: count=%d", self._dropped)
                 self._dropped = 0
 
-    async def _write(self, told: PendingEvent) -> None:
-        if told.namespace not in self._read:
-            await self._read_earlier(told.namespace)
-        key = _key(told.about, told.kind, told.reason, told.message)
-        known = self._known.get(key)
-        if known is None or not (told.once or await self._count(key, known, told)):
-            await self._create(key, told)
+    async def _write(self, event: PendingEvent) -> None:
+        if event.namespace not in self._read:
+            await self._read_existing(event.namespace)
+        key = _key(event.involved, event.type, event.reason, event.message)
+        recorded = self._recorded.get(key)
+        if recorded is None or not (event.once or await self._increment(key, recorded, event)):
+            await self._create(key, event)
 
-    async def _read_earlier(self, namespace: str) -> None:
-        """What was told here before this recorder began, the oldest first."""
+    async def _read_existing(self, namespace: str) -> None:
+        """Read the events that this component recorded earlier, the oldest first."""
         self._read.add(namespace)
         fields = f"reportingComponent={self._component}"
         try:
-            found = (await self._client.list(EVENTS, namespace, fields=fields)).items
+            events = (await self._client.list(EVENTS, namespace, fields=fields)).items
         except YardError as error:
-            log.warning("the events in %s cannot be read, so some may be told again: %s", namespace, error)
+            log.warning("cannot read earlier events, so some may be repeated: namespace=%s error=%s", namespace, error)
             return
-        for one in sorted(found, key=lambda one: str(one.get("lastTimestamp") or "")):
-            key = _key(one["involvedObject"], one.get("type", ""), one.get("reason", ""), one.get("message", ""))
-            self._remember(key, RecordedEvent(one["metadata"]["name"], int(one.get("count") or 1)))
+        for event in sorted(events, key=lambda event: str(event.get("lastTimestamp") or "")):
+            key = _key(
+                event["involvedObject"], event.get("type", ""), event.get("reason", ""), event.get("message", "")
+            )
+            self._cache(key, RecordedEvent(event["metadata"]["name"], int(event.get("count") or 1)))
 
-    async def _create(self, key: bytes, told: PendingEvent) -> None:
-        now = to_rfc3339(told.at)
+    async def _create(self, key: bytes, pending: PendingEvent) -> None:
+        now = to_rfc3339(pending.at)
         event: Object = {
-            "involvedObject": told.about,
-            "type": told.kind,
-            "reason": told.reason,
-            "message": told.message,
+            "involvedObject": pending.involved,
+            "type": pending.type,
+            "reason": pending.reason,
+            "message": pending.message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "firstTimestamp": now,
@@ -152,51 +160,51 @@ class EventRecorder:
             "count": 1,
         }
         while True:
-            name = self._name(told)
+            name = self._name(pending)
             try:
-                event["metadata"] = {"name": name, "namespace": told.namespace}
-                await self._client.create(EVENTS, event, told.namespace)
+                event["metadata"] = {"name": name, "namespace": pending.namespace}
+                await self._client.create(EVENTS, event, pending.namespace)
             except StatusError as error:
                 if error.reason != "AlreadyExists":
                     raise
             else:
-                self._remember(key, RecordedEvent(name, 1))
+                self._cache(key, RecordedEvent(name, 1))
                 return
 
-    async def _count(self, key: bytes, known: RecordedEvent, told: PendingEvent) -> bool:
-        """Whether it was still there to be counted: servers forget events after an hour."""
-        count = known.times + 1
+    async def _increment(self, key: bytes, recorded: RecordedEvent, event: PendingEvent) -> bool:
+        """Increment the count; return False if the event no longer exists. Servers delete events after an hour."""
+        count = recorded.times + 1
         try:
-            patch = {"count": count, "lastTimestamp": to_rfc3339(told.at)}
-            await self._client.patch(EVENTS, known.name, patch, told.namespace)
+            patch = {"count": count, "lastTimestamp": to_rfc3339(event.at)}
+            await self._client.patch(EVENTS, recorded.name, patch, event.namespace)
         except StatusError as error:
             if error.status != 404:
                 raise
             return False
-        self._remember(key, RecordedEvent(known.name, count))
+        self._cache(key, RecordedEvent(recorded.name, count))
         return True
 
-    def _remember(self, key: bytes, known: RecordedEvent) -> None:
-        self._known[key] = known
-        self._known.move_to_end(key)
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+    def _cache(self, key: bytes, recorded: RecordedEvent) -> None:
+        self._recorded[key] = recorded
+        self._recorded.move_to_end(key)
+        while len(self._recorded) > _CACHE_SIZE:
+            self._recorded.popitem(last=False)
 
-    def _name(self, told: PendingEvent) -> str:
-        """The object's name and a time in nanoseconds, later than that of every name before it."""
-        self._latest = max(self._latest + 1, (told.at - _EPOCH) // timedelta(microseconds=1) * 1000)
-        return f"{told.about['name'][:200]}.{self._latest:016x}"
+    def _name(self, event: PendingEvent) -> str:
+        """Return the object's name with a time in nanoseconds that is later than in all previous names."""
+        self._latest = max(self._latest + 1, (event.at - _EPOCH) // timedelta(microseconds=1) * 1000)
+        return f"{event.involved['name'][:200]}.{self._latest:016x}"
 
 
-def _key(about: Object, kind: str, reason: str, message: str) -> bytes:
-    """Stands for what is told."""
-    said = "\0".join((about.get("uid", ""), kind, reason, message))
-    return hashlib.blake2b(said.encode(), digest_size=16).digest()
+def _key(involved: Object, event_type: str, reason: str, message: str) -> bytes:
+    """Return a hash of the content, by which repetitions are recognized."""
+    content = "\0".join((involved.get("uid", ""), event_type, reason, message))
+    return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
 def _reference(obj: Object) -> Object:
     metadata = obj["metadata"]
-    found = {
+    reference = {
         "kind": obj.get("kind", ""),
         "apiVersion": obj.get("apiVersion", ""),
         "name": metadata["name"],
@@ -204,4 +212,4 @@ def _reference(obj: Object) -> Object:
         "uid": metadata.get("uid", ""),
         "resourceVersion": metadata.get("resourceVersion", ""),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in reference.items() if value}

@@ -1,5 +1,6 @@
-"""Requests and answers over kept HTTP/1.1 connections: what an API server is asked most, at a third of a general
-client's cost. Streams and proxies are not for this: aiohttp has them.
+"""A pool of HTTP/1.1 keep-alive connections, for requests with short responses.
+
+This costs a third of what a general HTTP client does. Streams and proxied requests use aiohttp instead.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ssl
 from collections.abc import Mapping
 from typing import NamedTuple, cast
 
-_HEAD_LIMIT = 64 << 10
+_MAX_HEADER_BYTES = 64 << 10
 _END = b"\r\n\r\n"
 
 
@@ -20,43 +21,43 @@ class HttpResponse(NamedTuple):
 
 
 class BadHttpResponse(ConnectionError):
-    """What came is no HTTP/1.1."""
+    """The response is not valid HTTP/1.1."""
 
 
 class HttpConnection(asyncio.Protocol):
-    """One connection, on which one request at a time is under way."""
+    """A connection, with at most one request in flight."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._reader = ResponseParser()
-        self._answer: asyncio.Future[HttpResponse] | None = None
+        self._parser = ResponseParser()
+        self._pending: asyncio.Future[HttpResponse] | None = None
         self.is_open = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport, self.is_open = cast(asyncio.Transport, transport), True  # uvloop has a class of its own
+        self._transport, self.is_open = cast(asyncio.Transport, transport), True  # uvloop has its own class
 
     def send(self, request: bytes) -> asyncio.Future[HttpResponse]:
         assert self._transport is not None
-        self._answer = asyncio.get_running_loop().create_future()
+        self._pending = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return self._answer
+        return self._pending
 
     def data_received(self, data: bytes) -> None:
         try:
-            reply = self._reader.take(data)
+            response = self._parser.feed(data)
         except (ValueError, BadHttpResponse) as error:
-            self._end(BadHttpResponse(f"the answer cannot be read: {error}"))
+            self._fail(BadHttpResponse(f"the response is not valid: {error}"))
             return
-        if reply is not None:
-            self._give(reply)
+        if response is not None:
+            self._deliver(response)
 
     def eof_received(self) -> None:
-        if (reply := self._reader.ended()) is not None:
+        if (response := self._parser.feed_eof()) is not None:
             self.is_open = False
-            self._give(reply)
+            self._deliver(response)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(error or ConnectionResetError("the server closed the connection"))
+        self._fail(error or ConnectionResetError("the server closed the connection"))
 
     def close(self) -> None:
         self.is_open = False
@@ -64,38 +65,38 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close without the farewells of TLS, for which nobody may be there to wait."""
+        """Close without the TLS shutdown, which would need the event loop to keep running."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()
 
-    def _give(self, reply: HttpResponse) -> None:
-        answer, self._answer = self._answer, None
-        # An answer that nobody asked for means that the two ends no longer agree.
-        if answer is None or reply.headers.get("connection", "").lower() == "close":
+    def _deliver(self, response: HttpResponse) -> None:
+        pending, self._pending = self._pending, None
+        # A response without a request means that the connection is out of sync.
+        if pending is None or response.headers.get("connection", "").lower() == "close":
             self.close()
-        if answer is not None and not answer.done():
-            answer.set_result(reply)
+        if pending is not None and not pending.done():
+            pending.set_result(response)
 
-    def _end(self, error: Exception) -> None:
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
-            answer.set_exception(error)
+    def _fail(self, error: Exception) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None and not pending.done():
+            pending.set_exception(error)
         self.close()
 
 
 class ResponseParser:
-    """The bytes of answers, one after the other."""
+    """Parses a sequence of responses incrementally."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._status = 0  # of the answer whose head has been read
+        self._status = 0  # of the response whose head has been parsed; 0: none
         self._headers: dict[str, str] = {}
-        self._length: int | None = None  # of its body, where that is known
-        self._chunks: list[bytes] | None = None  # of its body, where it comes in pieces
+        self._length: int | None = None  # Content-Length, if there is one
+        self._chunks: list[bytes] | None = None  # of a chunked body
 
-    def take(self, data: bytes) -> HttpResponse | None:
-        """The answer, once it is whole."""
+    def feed(self, data: bytes) -> HttpResponse | None:
+        """Add received bytes; return the response once it is complete."""
         self._buffer += data
         if not self._status and not self._read_head():
             return None
@@ -105,29 +106,29 @@ class ResponseParser:
             return None
         body = bytes(self._buffer[: self._length])
         del self._buffer[: self._length]
-        return self._whole(body)
+        return self._finish(body)
 
-    def ended(self) -> HttpResponse | None:
-        """The answer whose end is the connection's."""
+    def feed_eof(self) -> HttpResponse | None:
+        """Return the response that the end of the connection completes."""
         if not self._status or self._length is not None or self._chunks is not None:
             return None
         body = bytes(self._buffer)
         self._buffer.clear()
-        return self._whole(body)
+        return self._finish(body)
 
     def _read_head(self) -> bool:
         end = self._buffer.find(_END)
         if end < 0:
-            if len(self._buffer) > _HEAD_LIMIT:
-                raise BadHttpResponse("its head has no end")
+            if len(self._buffer) > _MAX_HEADER_BYTES:
+                raise BadHttpResponse("the header is too long")
             return False
         first, *lines = self._buffer[:end].decode("latin-1").split("\r\n")
         del self._buffer[: end + len(_END)]
         version, _, rest = first.partition(" ")
         if not version.startswith("HTTP/1."):
-            raise BadHttpResponse(f"it begins with {first[:40]!r}")
+            raise BadHttpResponse(f"the status line is {first[:40]!r}")
         status = int(rest[:3])
-        if status < 200:  # on the way to the answer
+        if status < 200:  # an interim response
             return self._read_head()
         self._status = status
         self._headers = {}
@@ -144,80 +145,82 @@ class ResponseParser:
 
     def _read_chunks(self) -> HttpResponse | None:
         assert self._chunks is not None
-        buffer, place = self._buffer, 0
-        while (end := buffer.find(b"\r\n", place)) >= 0:
-            size = int(buffer[place:end].split(b";")[0], 16)
+        buffer, position = self._buffer, 0
+        while (end := buffer.find(b"\r\n", position)) >= 0:
+            size = int(buffer[position:end].split(b";")[0], 16)
             begin = end + 2
             if size == 0:
-                # Trailers, if there are any, end with an empty line as the head does.
+                # Trailers end with an empty line, as the header does.
                 last = begin if buffer[begin : begin + 2] == b"\r\n" else buffer.find(_END, begin) + 2
                 if last < begin or len(buffer) < last + 2:
                     break
                 del buffer[: last + 2]
-                return self._whole(b"".join(self._chunks))
+                return self._finish(b"".join(self._chunks))
             if len(buffer) < begin + size + 2:
                 break
             self._chunks.append(bytes(buffer[begin : begin + size]))
-            place = begin + size + 2
-        del buffer[:place]
+            position = begin + size + 2
+        del buffer[:position]
         return None
 
-    def _whole(self, body: bytes) -> HttpResponse:
-        reply = HttpResponse(self._status, self._headers, body)
+    def _finish(self, body: bytes) -> HttpResponse:
+        response = HttpResponse(self._status, self._headers, body)
         self._status, self._length, self._chunks = 0, None, None
-        return reply
+        return response
 
 
 class ConnectionPool:
-    """Connections to one server, kept for the next request. How many there are, the caller bounds."""
+    """Idle connections to one server. The caller limits their number."""
 
-    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, server_name: str, seconds: float) -> None:
+    def __init__(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None, server_name: str, connect_timeout: float
+    ) -> None:
         self._host, self._port, self._tls, self._server_name = host, port, tls, server_name
-        self._seconds = seconds
+        self._connect_timeout = connect_timeout
         self._idle: list[HttpConnection] = []
         self._is_closed = False
 
-    async def ask(self, request: bytes, *, repeatable: bool) -> HttpResponse:
-        """Raises OSError when there is no answer. `repeatable`: it may reach the server twice and mean the same."""
-        while (wire := self._idle_one()) is not None:
+    async def send(self, request: bytes, *, idempotent: bool) -> HttpResponse:
+        """Send a request. Raises OSError without a response. `idempotent`: the request may reach the server twice."""
+        while (connection := self._take_idle()) is not None:
             try:
-                return await self._ask(wire, request)
+                return await self._send_on(connection, request)
             except ConnectionError:
-                if not repeatable:  # a server may close what was idle just as it is used again
+                if not idempotent:  # the server may close an idle connection just as it is reused
                     raise
-        return await self._ask(await self._open(), request)
+        return await self._send_on(await self._open(), request)
 
-    async def _ask(self, wire: HttpConnection, request: bytes) -> HttpResponse:
+    async def _send_on(self, connection: HttpConnection, request: bytes) -> HttpResponse:
         try:
-            reply = await wire.send(request)
+            response = await connection.send(request)
         except BaseException:
-            wire.close()  # an answer may still come, and would be taken for that to the next request
+            connection.close()  # a late response would be taken for the response to the next request
             raise
         if self._is_closed:
-            wire.close()
-        elif wire.is_open:
-            self._idle.append(wire)
-        return reply
+            connection.close()
+        elif connection.is_open:
+            self._idle.append(connection)
+        return response
 
     def close(self) -> None:
         self._is_closed = True
         while self._idle:
             self._idle.pop().abort()
 
-    def _idle_one(self) -> HttpConnection | None:
+    def _take_idle(self) -> HttpConnection | None:
         while self._idle:
-            wire = self._idle.pop()
-            if wire.is_open:
-                return wire
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
         return None
 
     async def _open(self) -> HttpConnection:
-        async with asyncio.timeout(self._seconds):
-            _, made = await asyncio.get_running_loop().create_connection(
+        async with asyncio.timeout(self._connect_timeout):
+            _, connection = await asyncio.get_running_loop().create_connection(
                 HttpConnection,
                 self._host,
                 self._port,
                 ssl=self._tls,
                 server_hostname=(self._server_name or self._host) if self._tls else None,
             )
-        return made
+        return connection

@@ -1,8 +1,8 @@
-"""A live copy of one resource: listed once, kept current by a watch, with indexes and change handlers.
+"""A local cache of one resource: listed once, kept current by a watch, with indexes and event handlers.
 
-Objects in the cache are shared: readers must not change them. Handlers are plain functions that put keys into queues.
-They come slimmed: without managedFields, which are half of an object, of no use to a controller, and kept by the server
-when an update leaves them out.
+Objects in the cache are shared: readers must not change them. Handlers are plain functions that add keys to work
+queues. Objects pass a transform first: managedFields take half of an object, controllers do not need them, and the
+server keeps them when an update omits them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from torchyard.kube.transform import strip_and_intern, strip_managed_fields
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # namespace, name
-ResourceEventHandler = Callable[[str, Object, Object | None], None]  # change, object, the one before
+ResourceEventHandler = Callable[[str, Object, Object | None], None]  # event type, object, previous object
 IndexFunc = Callable[[Object], Iterable[str]]
-Transform = Callable[[Object], Object]  # what is kept of an object; metadata always, but for managedFields
+Transform = Callable[
+    [Object], Object
+]  # what the cache stores of an object; must keep the metadata except managedFields
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.2, 30.0
-# Shorter than the idle limits of common proxies, so that a dead connection is noticed.
+_MIN_DELAY, _MAX_DELAY = 0.2, 30.0
+# Shorter than the idle timeouts of common proxies, to detect dead connections.
 _WATCH_SECONDS = 300
-_OF_A_WHOLE = (strip_and_intern, strip_managed_fields)  # they keep the spec as it is
-# Longer than any watch that the server ends as asked: then nobody is at the other end.
+_SPEC_PRESERVING = (strip_and_intern, strip_managed_fields)
+# The server ends each watch after _WATCH_SECONDS; if it does not, the connection is dead.
 _SILENCE_SECONDS = _WATCH_SECONDS + 60
 
 
@@ -44,17 +46,19 @@ def by_namespace(obj: Object) -> tuple[str]:
 
 
 def by_key(obj: Object) -> list[str]:
-    """Namespace and name in one text."""
+    """Index by `namespace/name`."""
     return ["/".join(key_of(obj))]
 
 
 def by_owner(obj: Object) -> list[str]:
-    """The uid of the controller that an object belongs to."""
-    return [one["uid"] for one in obj["metadata"].get("ownerReferences") or () if one.get("controller")]
+    """Index by the uid of the controlling owner."""
+    return [
+        reference["uid"] for reference in obj["metadata"].get("ownerReferences") or () if reference.get("controller")
+    ]
 
 
 class Informer:
-    """`run` until cancelled; `synced` is set once the cache holds everything."""
+    """`run` until cancelled; `synced` is set once the cache is complete."""
 
     def __init__(
         self,
@@ -77,13 +81,13 @@ class Informer:
         self._indexes: dict[str, dict[str, dict[Key, Object]]] = {}
         for name, index in (indexes or {}).items():
             self.add_index(name, index)
-        self._watch_list = True  # until the server says that it has none
-        self._revision = ""
+        self._watch_list = True  # until the server rejects it
+        self._resource_version = ""
 
     def add_index(self, name: str, index: IndexFunc) -> None:
-        """Before `run`: what `by(name, value)` finds objects by."""
+        """Add an index for `by(name, value)`. Call this before `run`."""
         if self._index_of.setdefault(name, index) is not index:
-            raise ValueError(f"{self.ref.plural} are indexed by {name!r} in another way already")
+            raise ValueError(f"{self.ref.plural} already have another index {name!r}")
         self._indexes.setdefault(name, {})
 
     def on_change(self, handler: ResourceEventHandler) -> None:
@@ -99,8 +103,8 @@ class Informer:
         return list(self._indexes[index].get(value, {}).values())
 
     def has_seen(self, obj: Object) -> bool:
-        """Whether the cache is as new as this state of an object: then it knows better, also that it is gone."""
-        return int(self._revision or 0) >= int(obj["metadata"]["resourceVersion"])
+        """Whether the cache is at least as new as this version of an object. Then a missing object is deleted."""
+        return int(self._resource_version or 0) >= int(obj["metadata"]["resourceVersion"])
 
     def count(self, index: str, value: str) -> int:
         return len(self._indexes[index].get(value, ()))
@@ -109,64 +113,67 @@ class Informer:
         return len(self._objects)
 
     async def run(self) -> None:
-        delay, heard = _FIRST_DELAY, ""
+        delay, last_version = _MIN_DELAY, ""
         while True:
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS):
-                    await (self._follow() if self._revision else self._fill())
+                    await (self._watch_changes() if self._resource_version else self._list())
                 continue
             except TimeoutError:
-                said: YardError = YardError(f"nothing was heard for {_SILENCE_SECONDS} s")
+                failure: YardError = YardError(f"no response within {_SILENCE_SECONDS} s")
             except StatusError as error:
                 if error.status == 410:
-                    self._revision = ""  # too far behind: start over
+                    self._resource_version = ""  # expired: list again
                     continue
-                said = error
+                failure = error
             except YardError as error:
-                said = error
-            if self._revision != heard:
-                delay, heard = _FIRST_DELAY, self._revision  # it was there in between: a restart, not an absence
-            log.warning("watching %s: %s; trying again in %.1f s", self.ref.plural, said, delay)
+                failure = error
+            if self._resource_version != last_version:
+                delay, last_version = (
+                    _MIN_DELAY,
+                    self._resource_version,
+                )  # the watch made progress, so the server only restarted
+            log.warning("watch failed: resource=%s error=%s retry_seconds=%.1f", self.ref.plural, failure, delay)
             await asyncio.sleep(delay * (0.5 + random.random()))
-            delay = min(delay * 2, _LONGEST_DELAY)
+            delay = min(delay * 2, _MAX_DELAY)
 
-    async def _fill(self) -> None:
+    async def _list(self) -> None:
         if self._watch_list:
             try:
-                return await self._fill_by_watch()
+                return await self._list_by_watch()
             except StatusError as error:
                 if error.status not in (400, 422):
                     raise
                 self._watch_list = False
         listing = await self._client.list(self.ref, self._namespace, labels=self._labels, fields=self._fields)
-        self._replace({key_of(obj): self.transform(obj) for obj in listing.items}, listing.revision)
+        self._replace({key_of(obj): self.transform(obj) for obj in listing.items}, listing.resource_version)
         return None
 
-    async def _fill_by_watch(self) -> None:
-        """WatchList: the initial objects come as events, and a bookmark says that they are complete."""
-        found: dict[Key, Object] = {}
+    async def _list_by_watch(self) -> None:
+        """List through a watch (WatchList): objects arrive as events, and a bookmark marks the end of the list."""
+        objects: dict[Key, Object] = {}
         async with aclosing(self._watch(initial=True)) as stream:
-            async for change, obj in stream:
-                if change == "BOOKMARK":
+            async for event_type, obj in stream:
+                if event_type == "BOOKMARK":
                     annotations = obj["metadata"].get("annotations") or {}
                     if annotations.get("k8s.io/initial-events-end") == "true":
-                        self._replace(found, obj["metadata"]["resourceVersion"])
+                        self._replace(objects, obj["metadata"]["resourceVersion"])
                         break
-                elif change == "DELETED":
-                    found.pop(key_of(obj), None)
+                elif event_type == "DELETED":
+                    objects.pop(key_of(obj), None)
                 else:
-                    found[key_of(obj)] = self.transform(obj)
+                    objects[key_of(obj)] = self.transform(obj)
             else:
                 return
-            async for change, obj in stream:
-                self._take(change, obj)
+            async for event_type, obj in stream:
+                self._apply(event_type, obj)
 
-    async def _follow(self) -> None:
-        if not self._revision:
+    async def _watch_changes(self) -> None:
+        if not self._resource_version:
             return
-        async with aclosing(self._watch(since=self._revision)) as stream:
-            async for change, obj in stream:
-                self._take(change, obj)
+        async with aclosing(self._watch(since=self._resource_version)) as stream:
+            async for event_type, obj in stream:
+                self._apply(event_type, obj)
 
     def _watch(self, *, since: str = "", initial: bool = False) -> AsyncGenerator[WatchEvent, None]:
         return self._client.watch(
@@ -179,44 +186,44 @@ class Informer:
             seconds=_WATCH_SECONDS,
         )
 
-    def _take(self, change: str, obj: Object) -> None:
-        self._revision = obj["metadata"]["resourceVersion"]
-        if change == "BOOKMARK":
+    def _apply(self, event_type: str, obj: Object) -> None:
+        self._resource_version = obj["metadata"]["resourceVersion"]
+        if event_type == "BOOKMARK":
             return
         key = key_of(obj)
         before = self._objects.get(key)
-        if change == "DELETED":
+        if event_type == "DELETED":
             self._objects.pop(key, None)
             self._reindex(key, before, None)
-            self._tell("DELETED", obj, before)
+            self._notify("DELETED", obj, before)
         else:
-            obj = self._objects[key] = self._kept(obj, before)
+            obj = self._objects[key] = self._transformed(obj, before)
             self._reindex(key, before, obj)
-            self._tell("MODIFIED" if before is not None else "ADDED", obj, before)
+            self._notify("MODIFIED" if before is not None else "ADDED", obj, before)
 
-    def _kept(self, obj: Object, before: Object | None) -> Object:
-        """Most changes are of a status: a spec that is what it was need be neither kept twice nor looked through."""
+    def _transformed(self, obj: Object, before: Object | None) -> Object:
+        """Apply the transform. An unchanged spec is shared with the previous object: most updates change the status."""
         spec = obj.get("spec")
-        if spec is None or before is None or self.transform not in _OF_A_WHOLE or before.get("spec") != spec:
+        if spec is None or before is None or self.transform not in _SPEC_PRESERVING or before.get("spec") != spec:
             return self.transform(obj)
         obj["spec"] = None
         obj = self.transform(obj)
         obj["spec"] = before["spec"]
         return obj
 
-    def _replace(self, found: dict[Key, Object], revision: str) -> None:
-        """Take a complete list as the new truth, and tell the handlers what that changes."""
-        before, self._revision = self._objects, revision
-        self._objects = dict(found)
+    def _replace(self, objects: dict[Key, Object], resource_version: str) -> None:
+        """Replace the cache by a complete list and call the handlers for the differences."""
+        before, self._resource_version = self._objects, resource_version
+        self._objects = dict(objects)
         for key, old in before.items():
-            if key not in found:
+            if key not in objects:
                 self._reindex(key, old, None)
-                self._tell("DELETED", old, old)
-        for key, obj in found.items():
+                self._notify("DELETED", old, old)
+        for key, obj in objects.items():
             known = before.get(key)
             if known is None or known["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
                 self._reindex(key, known, obj)
-                self._tell("MODIFIED" if known is not None else "ADDED", obj, known)
+                self._notify("MODIFIED" if known is not None else "ADDED", obj, known)
         self.synced.set()
 
     def _reindex(self, key: Key, before: Object | None, after: Object | None) -> None:
@@ -233,6 +240,6 @@ class Informer:
                 for value in index_of(after):
                     index.setdefault(value, {})[key] = after
 
-    def _tell(self, change: str, obj: Object, before: Object | None) -> None:
+    def _notify(self, event_type: str, obj: Object, before: Object | None) -> None:
         for handler in self._handlers:
-            handler(change, obj, before)
+            handler(event_type, obj, before)

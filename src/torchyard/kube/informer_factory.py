@@ -1,6 +1,6 @@
-"""One live copy per resource for everybody in this process who looks at it.
+"""Informers shared by all controllers of a process, one per resource and selector (client-go's SharedInformerFactory).
 
-Controllers ask for what they need while they are built; `run` then keeps all of it current.
+Controllers request their informers in their constructors; `run` then keeps all of them current.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ class InformerFactory:
         indexes: Mapping[str, IndexFunc] | None = None,
         transform: Transform = strip_and_intern,
     ) -> Informer:
-        """The informer of this selection. Its indexes are shared, one name means one function; and what is kept too."""
-        within = (namespace or self._namespace) if ref.namespaced else ""
-        selection = (ref, within, labels, fields)
+        """Return the informer of this selection.
+
+        Indexes are shared, so one name stands for one function; all users must agree on the transform.
+        """
+        scope = (namespace or self._namespace) if ref.namespaced else ""
+        selection = (ref, scope, labels, fields)
         informer = self._shared.get(selection)
         if informer is None:
-            informer = Informer(self._client, ref, namespace=within, labels=labels, fields=fields, transform=transform)
+            informer = Informer(self._client, ref, namespace=scope, labels=labels, fields=fields, transform=transform)
             self._shared[selection] = informer
         if informer.transform is not transform:
-            raise ValueError(f"of {ref.plural} something else is kept already")
+            raise ValueError(f"the informer of {ref.plural} already has another transform")
         for name, index in (indexes or {}).items():
             informer.add_index(name, index)
         return informer
 
     async def synced(self) -> None:
-        """Wait until every copy is complete."""
+        """Wait until every cache is complete."""
         for informer in self._shared.values():
             await informer.synced.wait()
 
     async def run(self) -> None:
-        """Keep all that was asked for current until cancelled, also when that is nothing."""
+        """Run all informers until cancelled, even if there are none."""
         async with asyncio.TaskGroup() as group:
             for informer in self._shared.values():
                 group.create_task(informer.run(), name=f"{informer.ref.plural} informer")

@@ -1,7 +1,7 @@
-"""Kubeconfig files, read: which cluster to talk to and as whom.
+"""Reading kubeconfig files: the server to use and how to authenticate.
 
-Follows client-go: the files of KUBECONFIG are merged and the first to say something wins; paths in a file are relative
-to it. Nothing is written here (see `kubeconfig_entry`), and nobody is called (see `credentials`).
+Follows client-go: the files of KUBECONFIG are merged, the first file that sets a value wins, and paths are relative
+to the file. `kubeconfig_entry` writes kubeconfigs, and `credentials` runs exec plugins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class KubeconfigError(YardError):
-    """A kubeconfig that is missing, damaged, or does not say what is needed."""
+    """The kubeconfig is missing, not valid, or incomplete."""
 
     code = "KubeconfigError"
 
@@ -44,13 +44,13 @@ class ExecPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """All a transport needs to know: where the API server is, how to trust it, and who we are to it."""
+    """What a transport needs: the server, its CA and the client's credentials (client-go's rest.Config)."""
 
     server: str
     namespace: str = "default"
-    authority: bytes | None = None  # PEM; None means the system's
+    authority: bytes | None = None  # PEM; None: the system's CAs
     insecure: bool = False
-    server_name: str = ""  # the name its certificate must have, where that is not the URL's
+    server_name: str = ""  # the name to verify in the certificate, if it is not that of the URL
     proxy: str = ""
     certificate: bytes | None = None  # PEM
     key: bytes | None = field(default=None, repr=False)
@@ -60,45 +60,45 @@ class Connection:
     password: str = field(default="", repr=False)
     plugin: ExecPlugin | None = None
     impersonate: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    origin: str = ""  # for messages: the context and file this came from
+    origin: str = ""  # for messages: the context and the file
 
 
 def load(path: Path | None = None, *, context: str = "", environ: Mapping[str, str] | None = None) -> Connection:
-    """The connection of a context (the current one by default).
+    """Return the connection of a context, by default the current one.
 
-    From `path`, else from the files of KUBECONFIG, else from ~/.kube/config; without any, from inside a pod.
+    Reads `path`, or the files of KUBECONFIG, or ~/.kube/config. Without any of them, uses the pod's service account.
     """
     environ = os.environ if environ is None else environ
     files = [path] if path is not None else default_files(environ)
     config = read(files, required=path is not None)
     if not config["contexts"] and path is None and "KUBERNETES_SERVICE_HOST" in environ:
         return in_cluster(environ)
-    where = ", ".join(str(one) for one in files)
-    if not any(one.exists() for one in files):
+    where = ", ".join(str(path) for path in files)
+    if not any(path.exists() for path in files):
         if context:
             raise KubeconfigError(
-                f"there is no context {context!r}, since there is no {where}", hint="name its file with --kubeconfig"
+                f"context {context!r} does not exist: there is no {where}", hint="name the file with --kubeconfig"
             )
-        raise KubeconfigError(f"no cluster is named, and there is no {where}", hint="start a plane: yard up")
+        raise KubeconfigError(f"no cluster is configured: there is no {where}", hint="start a plane: yard up")
     return connection(config, context, where=where)
 
 
 def default_files(environ: Mapping[str, str]) -> list[Path]:
-    """The files KUBECONFIG lists, or ~/.kube/config."""
-    listed = [Path(one).expanduser() for one in environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    """Return the files that KUBECONFIG lists, or ~/.kube/config."""
+    listed = [Path(name).expanduser() for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]
     return list(dict.fromkeys(listed)) or [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]
 
 
 def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SERVICE_ACCOUNT) -> Connection:
-    """The connection of a pod with its service account."""
+    """Return the connection of a pod through its service account."""
     environ = os.environ if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     token_file = directory / "token"
     if not host or not token_file.exists():
         raise KubeconfigError(
-            "this is no pod with a service account: "
+            "this process does not run in a pod with a service account: "
             + (f"{token_file} is missing" if host else "KUBERNETES_SERVICE_HOST is not set"),
-            hint="give a kubeconfig, or let the pod have its service account's token",
+            hint="use a kubeconfig, or mount the service account token into the pod",
         )
     namespace_file = directory / "namespace"
     return Connection(
@@ -111,7 +111,7 @@ def in_cluster(environ: Mapping[str, str] | None = None, *, directory: Path = SE
 
 
 def read(files: list[Path], *, required: bool = False) -> Config:
-    """Several files as one: the first to set a value, or to name an entry, wins. Missing ones are passed over."""
+    """Merge several files: the first one that sets a value or an entry wins. Missing files are skipped."""
     merged: Config = {"current-context": "", **{kind: {} for kind in ENTRIES}}
     for path in files:
         content = parse_file(path, required=required)
@@ -120,18 +120,20 @@ def read(files: list[Path], *, required: bool = False) -> Config:
             for entry in content.get(kind) or ():
                 if not isinstance(entry, dict) or not entry.get("name"):
                     raise KubeconfigError(f"{path}: an entry of {kind} has no name")
-                found = entry.get(kind[:-1]) or {}
-                merged[kind].setdefault(entry["name"], {**found, "directory": path.parent})
+                value = entry.get(kind[:-1]) or {}
+                merged[kind].setdefault(entry["name"], {**value, "directory": path.parent})
     return merged
 
 
 def connection(config: Config, context: str = "", *, where: str = "the kubeconfig") -> Connection:
-    """What a merged config says about one context."""
+    """Return the connection of a context of a merged config."""
     name = context or config["current-context"]
     if not name:
         raise KubeconfigError(
-            f"{where} names no current context",
-            hint="choose one: kubectl config use-context NAME" if config["contexts"] else "start a plane: yard up",
+            f"{where} has no current context",
+            hint="choose one with `kubectl config use-context NAME`"
+            if config["contexts"]
+            else "start a plane: yard up",
         )
     chosen = _entry(config, "contexts", name, where)
     cluster = _entry(config, "clusters", chosen.get("cluster", ""), where)
@@ -146,12 +148,12 @@ def connection(config: Config, context: str = "", *, where: str = "the kubeconfi
     return Connection(
         server=cluster["server"].rstrip("/"),
         namespace=chosen.get("namespace") or "default",
-        authority=_material(cluster, "certificate-authority", where),
+        authority=_certificate_data(cluster, "certificate-authority", where),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         server_name=cluster.get("tls-server-name") or "",
         proxy=cluster.get("proxy-url") or "",
-        certificate=_material(user, "client-certificate", where),
-        key=_material(user, "client-key", where),
+        certificate=_certificate_data(user, "client-certificate", where),
+        key=_certificate_data(user, "client-key", where),
         token=user.get("token") or "",
         token_file=user["directory"] / user["tokenFile"] if user.get("tokenFile") and not user.get("token") else None,
         username=user.get("username") or "",
@@ -163,15 +165,15 @@ def connection(config: Config, context: str = "", *, where: str = "the kubeconfi
 
 
 def _entry(config: Config, kind: str, name: str, where: str) -> Config:
-    found: Config | None = config[kind].get(name)
-    if found is None:
+    entry: Config | None = config[kind].get(name)
+    if entry is None:
         known = ", ".join(sorted(config[kind])) or "none"
-        raise KubeconfigError(f'{where} has no {kind[:-1]} "{name}"', hint=f"it has: {known}")
-    return found
+        raise KubeconfigError(f'{where} has no {kind[:-1]} "{name}"', hint=f"existing names: {known}")
+    return entry
 
 
-def _material(entry: Config, name: str, where: str) -> bytes | None:
-    """A certificate or key, inline (which wins) or in a file."""
+def _certificate_data(entry: Config, name: str, where: str) -> bytes | None:
+    """Return a certificate or key, given inline (which takes precedence) or as a file."""
     inline = entry.get(f"{name}-data")
     if inline:
         try:
@@ -189,12 +191,12 @@ def _file(path: Path) -> bytes:
 
 
 def _plugin(user: Config, where: str) -> ExecPlugin:
-    said = user["exec"]
-    version, command = said.get("apiVersion", ""), said.get("command", "")
+    exec_config = user["exec"]
+    version, command = exec_config.get("apiVersion", ""), exec_config.get("command", "")
     if version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
         raise KubeconfigError(
-            f'{where}: exec plugin version "{version}" is not known',
-            hint="client.authentication.k8s.io/v1 and v1beta1 are",
+            f'{where}: exec plugin version "{version}" is not supported',
+            hint="use client.authentication.k8s.io/v1 or v1beta1",
         )
     if not command:
         raise KubeconfigError(f"{where}: an exec plugin has no command")
@@ -203,16 +205,16 @@ def _plugin(user: Config, where: str) -> ExecPlugin:
     return ExecPlugin(
         api_version=version,
         command=command,
-        args=tuple(str(one) for one in said.get("args") or ()),
-        env={one["name"]: one["value"] for one in said.get("env") or ()},
-        install_hint=(said.get("installHint") or "").strip(),
-        provide_cluster_info=bool(said.get("provideClusterInfo")),
-        interactive_mode=said.get("interactiveMode") or "IfAvailable",
+        args=tuple(str(arg) for arg in exec_config.get("args") or ()),
+        env={variable["name"]: variable["value"] for variable in exec_config.get("env") or ()},
+        install_hint=(exec_config.get("installHint") or "").strip(),
+        provide_cluster_info=bool(exec_config.get("provideClusterInfo")),
+        interactive_mode=exec_config.get("interactiveMode") or "IfAvailable",
     )
 
 
 def _impersonate(user: Config) -> dict[str, tuple[str, ...]]:
-    """As headers."""
+    """Return the impersonation headers."""
     headers: dict[str, tuple[str, ...]] = {}
     if user.get("as"):
         headers["Impersonate-User"] = (user["as"],)
@@ -226,7 +228,7 @@ def _impersonate(user: Config) -> dict[str, tuple[str, ...]]:
 
 
 def parse_file(path: Path, *, required: bool) -> Config:
-    """One file as it is; nothing when it is missing, unless it is required."""
+    """Parse one file. A missing file gives an empty config, unless it is required."""
     try:
         content = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
     except FileNotFoundError:
@@ -234,9 +236,9 @@ def parse_file(path: Path, *, required: bool) -> Config:
             raise KubeconfigError(f"{path} does not exist") from None
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise KubeconfigError(f"{path} cannot be read as a kubeconfig: {error}") from error
+        raise KubeconfigError(f"{path} is not a valid kubeconfig: {error}") from error
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(content.get(kind) or [], list) for kind in ENTRIES):
-        raise KubeconfigError(f"{path} is not a kubeconfig")
+        raise KubeconfigError(f"{path} is not a valid kubeconfig")
     return content

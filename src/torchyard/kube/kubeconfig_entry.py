@@ -1,6 +1,6 @@
-"""Our own entry in a kubeconfig: written to a file of its own, merged into the user's, taken out again.
+"""Torchyard's own entry in a kubeconfig: writing it to a file, merging it into the user's kubeconfig, removing it.
 
-Writing is atomic, for the owner's eyes only, and touches no entry but ours.
+Writes are atomic, readable by the owner only, and touch no other entries.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import yaml
 
 from torchyard.kube.kubeconfig import ENTRIES, Config, KubeconfigError, default_files, parse_file
 
-# How we know our own entries in a user's file: kubeconfigs have a place for such notes.
+# The extension that marks our entries in a user's kubeconfig.
 MARK = {"name": "torchyard", "extension": {"provider": "torchyard"}}
-LOCK_PATIENCE = 5.0
+LOCK_TIMEOUT_SECONDS = 5.0
 
 
 def build_config(
     name: str, *, server: str, authority: bytes, token: str = "", certificate: bytes = b"", key: bytes = b""
 ) -> Config:
-    """A config with one cluster, user and context, all called `name` and marked as ours."""
+    """Return a config with one cluster, user and context named `name` and marked as ours."""
     user: Config = {"token": token} if token else {}
     if certificate:
         user["client-certificate-data"] = base64.b64encode(certificate).decode()
@@ -44,7 +44,7 @@ def build_config(
 
 
 def write(path: Path, config: Config) -> None:
-    """Put a whole config in place at once, readable by the owner only. A link stays a link."""
+    """Write a config atomically, readable by the owner only. Symbolic links are followed."""
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.dump(config, Dumper=_Dumper, sort_keys=False, default_flow_style=False, allow_unicode=True)
@@ -64,15 +64,15 @@ def write(path: Path, config: Config) -> None:
 def merge(
     own: Config, *, environ: Mapping[str, str] | None = None, replace: bool = False, switch: bool = False
 ) -> Path:
-    """Put our entries into the user's kubeconfig and return its path. The rest of the file stays.
+    """Merge our entries into the user's kubeconfig and return its path.
 
-    An entry of the same name that is not ours is overwritten only with `replace`. The current context changes when
-    there is none, or with `switch`.
+    Other entries stay. An entry of the same name that is not ours is overwritten only with `replace`. The current
+    context changes if there is none, or with `switch`.
     """
-    path = _writable(default_files(os.environ if environ is None else environ))
+    path = _file_for_new_entry(default_files(os.environ if environ is None else environ))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
-        merged = _merged(parse_file(path, required=False), own, path, replace=replace)
+    with _lock(path):
+        merged = _merge_entries(parse_file(path, required=False), own, path, replace=replace)
         if switch or not merged.get("current-context"):
             merged["current-context"] = own["current-context"]
         write(path, merged)
@@ -80,20 +80,22 @@ def merge(
 
 
 def remove(name: str, *, environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Take our entries called `name` out of the user's kubeconfigs; returns the files that had them."""
+    """Remove our entries named `name` from the user's kubeconfigs; return the changed files."""
     changed = []
     for path in default_files(os.environ if environ is None else environ):
         if not path.exists():
             continue
-        with _locked(path):
+        with _lock(path):
             config = parse_file(path, required=False)
-            kept = {
-                kind: [one for one in config.get(kind) or () if one.get("name") != name or not _is_ours(one, kind)]
+            remaining = {
+                kind: [
+                    entry for entry in config.get(kind) or () if entry.get("name") != name or not _is_ours(entry, kind)
+                ]
                 for kind in ENTRIES
             }
-            if all(len(kept[kind]) == len(config.get(kind) or ()) for kind in ENTRIES):
+            if all(len(remaining[kind]) == len(config.get(kind) or ()) for kind in ENTRIES):
                 continue
-            config.update(kept)
+            config.update(remaining)
             if config.get("current-context") == name:
                 config["current-context"] = ""
             write(path, config)
@@ -101,25 +103,25 @@ def remove(name: str, *, environ: Mapping[str, str] | None = None) -> list[Path]
     return changed
 
 
-def _writable(files: list[Path]) -> Path:
-    """client-go's choice for a new entry: the first file that exists, else the last of the list."""
+def _file_for_new_entry(files: list[Path]) -> Path:
+    """Return the file for a new entry, as client-go chooses it: the first that exists, or else the last."""
     return next((path for path in files if path.exists()), files[-1])
 
 
-def _merged(config: Config, own: Config, path: Path, *, replace: bool) -> Config:
+def _merge_entries(config: Config, own: Config, path: Path, *, replace: bool) -> Config:
     merged = {"apiVersion": "v1", "kind": "Config", **config}
     for kind in ENTRIES:
-        (mine,) = own[kind]
+        (own_entry,) = own[kind]
         entries = list(merged.get(kind) or ())
-        index = next((at for at, one in enumerate(entries) if one.get("name") == mine["name"]), None)
+        index = next((at for at, entry in enumerate(entries) if entry.get("name") == own_entry["name"]), None)
         if index is None:
-            entries.append(mine)
+            entries.append(own_entry)
         elif replace or _is_ours(entries[index], kind):
-            entries[index] = mine
+            entries[index] = own_entry
         else:
             raise KubeconfigError(
-                f'{path} already has a {kind[:-1]} "{mine["name"]}" that is not ours',
-                hint="rename it there, or ask for it to be overwritten",
+                f'{path} already has a {kind[:-1]} "{own_entry["name"]}" that is not ours',
+                hint="rename that entry, or use --replace",
             )
         merged[kind] = entries
     return merged
@@ -130,11 +132,11 @@ def _is_ours(entry: Config, kind: str) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep kubectl, which takes the same lock file, from writing at the same time."""
+def _lock(path: Path) -> Iterator[None]:
+    """Take the lock file that kubectl uses too."""
     target = path.resolve()
     lock = target.with_name(f"{target.name}.lock")
-    until = time.monotonic() + LOCK_PATIENCE
+    until = time.monotonic() + LOCK_TIMEOUT_SECONDS
     while True:
         try:
             os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
@@ -142,7 +144,7 @@ def _locked(path: Path) -> Iterator[None]:
         except FileExistsError:
             if time.monotonic() > until:
                 raise KubeconfigError(
-                    f"{path} is locked by another program", hint=f"if none is running, remove {lock}"
+                    f"{path} is locked by another process", hint=f"if none is running, remove {lock}"
                 ) from None
             time.sleep(0.05)
     try:

@@ -1,7 +1,7 @@
-"""Election by a Lease: of several copies of a process, one acts. Follows client-go's leader election.
+"""Leader election through a Lease, as in client-go: of several replicas of a process, one is active.
 
-How old a lease is, is measured by when this process saw it change, never by the timestamps in it: the clocks of two
-machines need not agree.
+The age of a lease counts from when this process saw it change, not from its timestamps, because the clocks of two
+machines may differ.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ log = logging.getLogger(__name__)
 
 
 class LeaseLost(YardError):
-    """Somebody else leads now, or the lease could not be renewed in time."""
+    """Another process is the leader, or the lease was not renewed in time."""
 
     code = "LeaseLost"
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionConfig:
-    """A leader that is not heard of for `duration` is replaced; it stops by itself after the shorter `deadline`.
+    """Timing, in seconds.
 
-    A leader writes every `renew` seconds; who failed to, or waits for his turn, tries again after `retry`.
+    A leader that has not renewed for `duration` is replaced; it stops by itself after the shorter `deadline`. A leader
+    renews every `renew` seconds. After a failure, and while waiting for the lease, the next attempt is after `retry`.
     """
 
     duration: float = 4.0
@@ -45,7 +46,7 @@ DEFAULT_CONFIG = LeaderElectionConfig()
 
 
 class LeaderElector:
-    """`run(lead)`: runs `lead` whenever the lease is held, gives it back at the end. `lead` may be begun again."""
+    """`run(lead)` runs `lead` while the lease is held and releases it at the end. `lead` may run several times."""
 
     def __init__(
         self,
@@ -54,78 +55,78 @@ class LeaderElector:
         name: str,
         namespace: str,
         identity: str,
-        terms: LeaderElectionConfig = DEFAULT_CONFIG,
+        config: LeaderElectionConfig = DEFAULT_CONFIG,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._terms, self._clock = client, terms, clock
+        self._client, self._config, self._clock = client, config, clock
         self._name, self._namespace, self.identity = name, namespace, identity
         self.leader = ""
-        self._held: Object | None = None  # the lease as we last wrote it
-        self._seen: tuple[str, float] = ("", 0.0)  # the lease's revision, and when it was first seen
+        self._held: Object | None = None  # the lease as last written by this process
+        self._observed: tuple[str, float] = ("", 0.0)  # resourceVersion of the lease, and when it was first observed
 
     @property
     def is_leader(self) -> bool:
         return self.leader == self.identity
 
     async def run(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Until cancelled, or until `lead` ends. A lost lease only means waiting for the next turn."""
+        """Run until cancelled, or until `lead` returns. After losing the lease, wait for it again."""
         while True:
             try:
                 await self._lead_once(lead)
             except LeaseLost as error:
-                log.warning("%s; nothing is done until it is won again", error)
+                log.warning("leadership lost, waiting for the lease: error=%s", error)
             else:
                 return
 
     async def _lead_once(self, lead: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await self._acquire()
-        log.info("%s leads now (lease %s/%s)", self.identity, self._namespace, self._name)
-        work, transform = asyncio.create_task(lead()), asyncio.create_task(self._keep())
+        log.info("became leader: identity=%s lease=%s/%s", self.identity, self._namespace, self._name)
+        work, renewal = asyncio.create_task(lead()), asyncio.create_task(self._renew())
         try:
-            await asyncio.wait((work, transform), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, transform):
+            for task in (work, renewal):
                 task.cancel()
-            await asyncio.wait((work, transform))
-            # Nothing acts any more; only now may somebody else begin.
+            await asyncio.wait((work, renewal))
+            # `lead` has ended; only now may another process start.
             if self.is_leader:
                 await self._release()
-        for task in (transform, work):
+        for task in (renewal, work):
             if not task.cancelled():
                 task.result()
 
     async def _acquire(self) -> None:
         while True:
             try:
-                if await self._take():
+                if await self._acquire_or_renew():
                     return
             except YardError as error:
-                log.warning("asking for the lease %s/%s: %s", self._namespace, self._name, error)
-            await asyncio.sleep(self._terms.retry)
+                log.warning("cannot acquire lease: lease=%s/%s error=%s", self._namespace, self._name, error)
+            await asyncio.sleep(self._config.retry)
 
-    async def _keep(self) -> None:
-        renewed, pause = self._clock(), self._terms.renew
+    async def _renew(self) -> None:
+        renewed, pause = self._clock(), self._config.renew
         while True:
             await asyncio.sleep(pause)
-            left = self._terms.deadline - (self._clock() - renewed)
-            said = ""
+            left = self._config.deadline - (self._clock() - renewed)
+            reason = ""
             try:
                 async with asyncio.timeout(max(left, 0.001)):
-                    held = await self._take()
+                    held = await self._acquire_or_renew()
             except (YardError, TimeoutError) as error:
-                held, said = False, str(error) or "no answer in time"
-                if left > self._terms.retry:
-                    pause = self._terms.retry
+                held, reason = False, str(error) or "no response in time"
+                if left > self._config.retry:
+                    pause = self._config.retry
                     continue
             if not held:
                 self.leader = "" if self.is_leader else self.leader
-                said = said or f"{self.leader or 'somebody else'} has it"
-                raise LeaseLost(f"the lease {self._namespace}/{self._name} is lost: {said}")
-            renewed, pause = self._clock(), self._terms.renew
+                reason = reason or f"{self.leader or 'another process'} holds it"
+                raise LeaseLost(f"the lease {self._namespace}/{self._name} is lost: {reason}")
+            renewed, pause = self._clock(), self._config.renew
 
-    async def _take(self) -> bool:
-        """Renew the lease, or take it if nobody has it; False while somebody else does."""
-        # Nobody has written it since we did: then it need not be read, and that is every time but few.
+    async def _acquire_or_renew(self) -> bool:
+        """Renew the lease, or acquire it if it is free; return False while another process holds it."""
+        # Usually no other process has written the lease since, so it need not be read first.
         if self._held is not None and await self._write(self._held, {}):
             return True
         lease = await self._client.find(LEASES, self._name, self._namespace)
@@ -135,45 +136,45 @@ class LeaderElector:
         holder = spec.get("holderIdentity") or ""
         if holder == self.identity:
             return await self._write(lease, {})
-        revision, since = self._seen
-        if lease["metadata"]["resourceVersion"] != revision:
+        version, since = self._observed
+        if lease["metadata"]["resourceVersion"] != version:
             since = self._clock()
-            self._seen = (lease["metadata"]["resourceVersion"], since)
-        # A holder that said how long it may be silent is believed; one with longer terms is waited for.
-        duration = max(self._terms.duration, float(spec.get("leaseDurationSeconds") or 0))
+            self._observed = (lease["metadata"]["resourceVersion"], since)
+        # Respect the duration that the holder wrote, even if it is longer than ours.
+        duration = max(self._config.duration, float(spec.get("leaseDurationSeconds") or 0))
         if holder and self._clock() - since < duration:
             if holder != self.leader:
-                log.info("%s leads; waiting", holder)
+                log.info("waiting for the lease: holder=%s", holder)
             self.leader = holder
             return False
         transitions = (spec.get("leaseTransitions") or 0) + 1
         return await self._write(lease, {"leaseTransitions": transitions, "acquireTime": _now()})
 
     async def _write(self, lease: Object | None, changes: Object) -> bool:
-        kept = (lease or {}).get("spec") or {}
+        old_spec = (lease or {}).get("spec") or {}
         spec = {
-            **kept,
+            **old_spec,
             **changes,
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._terms.duration)),
+            "leaseDurationSeconds": max(1, round(self._config.duration)),
             "renewTime": _now(),
         }
         try:
             if lease is None:
-                made = {"metadata": {"name": self._name}, "spec": spec}
-                self._held = await self._client.create(LEASES, made, self._namespace)
+                new_lease = {"metadata": {"name": self._name}, "spec": spec}
+                self._held = await self._client.create(LEASES, new_lease, self._namespace)
             else:
                 self._held = await self._client.update(LEASES, {**lease, "spec": spec})
         except StatusError as error:
             self._held = None
             if error.status not in (404, 409):
                 raise
-            return False  # somebody else was faster
+            return False  # another process was faster
         self.leader = self.identity
         return True
 
     async def _release(self) -> None:
-        """Let the next one begin at once instead of after the lease's duration."""
+        """Release the lease, so that the next leader need not wait for it to expire."""
         self.leader, self._held = "", None
         try:
             lease = await self._client.find(LEASES, self._name, self._namespace)
@@ -181,9 +182,9 @@ class LeaderElector:
                 spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": _now()}
                 await self._client.update(LEASES, {**lease, "spec": spec})
         except YardError as error:
-            log.warning("the lease %s/%s could not be given back: %s", self._namespace, self._name, error)
+            log.warning("cannot release lease: lease=%s/%s error=%s", self._namespace, self._name, error)
 
 
 def _now() -> str:
-    """MicroTime, as Leases have it."""
+    """Return the time as a MicroTime."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

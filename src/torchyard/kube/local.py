@@ -1,6 +1,6 @@
-"""The in-process transport: requests go straight to the server's handler, with no socket between.
+"""The in-process transport: requests go straight to the server's handler, without a socket.
 
-The handler is given by the assembly, so that this layer need not know the server.
+The assembly passes the handler in, so that this layer does not depend on the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torchyard.kube.client import JSON, ApiResponse, decode_watch_events, status
 
 
 class HandlerResponse(NamedTuple):
-    """What the server answers: a whole body, or its pieces, or the events of a watch."""
+    """A response of the server: a complete body, its chunks, or the events of a watch."""
 
     status: int
     body: bytes | AsyncGenerator[bytes, None]
@@ -26,7 +26,7 @@ class RequestHandler(Protocol):
     async def __call__(
         self, method: str, path: str, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> HandlerResponse:
-        """`path` with its query."""
+        """Handle a request. `path` includes the query."""
         ...
 
 
@@ -37,32 +37,32 @@ class LocalTransport:
     async def request(
         self, method: str, path: str, *, body: bytes = b"", content_type: str = "", accept: str = JSON
     ) -> ApiResponse:
-        status, answer, headers, _ = await self._handler(method, path, body, content_type, accept)
-        if not isinstance(answer, bytes):
-            answer = b"".join([piece async for piece in answer])
-        return ApiResponse(status, answer, headers)
+        status, response_body, headers, _ = await self._handler(method, path, body, content_type, accept)
+        if not isinstance(response_body, bytes):
+            response_body = b"".join([chunk async for chunk in response_body])
+        return ApiResponse(status, response_body, headers)
 
     async def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
-        status, answer, headers, _ = await self._handler("GET", path, accept=accept)
-        if isinstance(answer, bytes):
+        status, response_body, headers, _ = await self._handler("GET", path, accept=accept)
+        if isinstance(response_body, bytes):
             if status >= 400:
-                raise status_error(ApiResponse(status, answer, headers))
-            yield answer
+                raise status_error(ApiResponse(status, response_body, headers))
+            yield response_body
             return
-        async with aclosing(answer) as pieces:
-            async for piece in pieces:
-                yield piece
+        async with aclosing(response_body) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
-        """What is given belongs to whoever watches: nothing else in this process has it."""
-        status, answer, headers, events = await self._handler("GET", path, accept=accept)
+        """Yield batches of events. The caller owns the objects: nothing else in the process refers to them."""
+        status, response_body, headers, events = await self._handler("GET", path, accept=accept)
         if events is None:
-            if isinstance(answer, bytes):
-                raise status_error(ApiResponse(status, answer, headers))
-            events = decode_watch_events(answer)
-        async with aclosing(events) as told:
-            async for some in told:
-                yield some
+            if isinstance(response_body, bytes):
+                raise status_error(ApiResponse(status, response_body, headers))
+            events = decode_watch_events(response_body)
+        async with aclosing(events) as batches:
+            async for batch in batches:
+                yield batch
 
     async def close(self) -> None:
         return None

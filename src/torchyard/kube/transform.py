@@ -1,4 +1,4 @@
-"""What a live copy need not transform of an object: managed fields, and the same words thousands of times."""
+"""Transforms of objects before they enter an informer's cache, to save memory: no managed fields, shared strings."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from torchyard.api.objects import Object
 
 
 def strip_and_intern(obj: Object) -> Object:
-    """The object itself, without managedFields and with texts that many objects share.
+    """Drop managedFields and intern the strings that many objects share, in place.
 
-    Of thousands of pods every third byte is a text that another pod has too. Of metadata only some parts are: a name
-    and a uid are everybody's own.
+    In a cache of thousands of pods a third of all bytes are strings that other pods have too. In metadata only some
+    parts are shared: names and uids are unique.
     """
-    _share_metadata(strip_managed_fields(obj)["metadata"])
+    _intern_metadata(strip_managed_fields(obj)["metadata"])
     for name, part in obj.items():
         if part.__class__ is str:
-            obj[name] = _same(part)
+            obj[name] = _intern_string(part)
         elif name != "metadata" and (part.__class__ is dict or part.__class__ is list):
-            _share(part)
+            _intern(part)
     return obj
 
 
 def strip_managed_fields(obj: Object) -> Object:
-    """The object itself, without managedFields: where the texts are few, or somebody else sees to them."""
+    """Drop managedFields in place. For objects with few shared strings, or whose strings are already shared."""
     obj["metadata"].pop("managedFields", None)
     return obj
 
 
-def _share_metadata(metadata: Object) -> None:
+def _intern_metadata(metadata: Object) -> None:
     for name in ("labels", "ownerReferences"):
         if part := metadata.get(name):
-            _share(part)
+            _intern(part)
     for name in ("namespace", "creationTimestamp"):
         if part := metadata.get(name):
-            metadata[name] = _same(part)
+            metadata[name] = _intern_string(part)
 
 
-def _share(part: Any) -> None:
-    for place, inner in part.items() if part.__class__ is dict else enumerate(part):
+def _intern(part: Any) -> None:
+    for key, inner in part.items() if part.__class__ is dict else enumerate(part):
         if inner.__class__ is str:
-            part[place] = _same(inner)
+            part[key] = _intern_string(inner)
         elif inner.__class__ is dict or inner.__class__ is list:
-            _share(inner)
+            _intern(inner)
 
 
 @lru_cache(maxsize=8192)
-def _same(text: str) -> str:
-    """The first of equal texts."""
+def _intern_string(text: str) -> str:
+    """Return the first of equal strings."""
     return text
