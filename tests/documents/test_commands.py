@@ -1,4 +1,8 @@
-"""The commands of the documentation, run as they stand: every ```sh block that is marked with `<!-- run -->`."""
+"""The commands of the documentation, executed as written.
+
+A ```sh block after `<!-- run -->` runs in an empty directory. The blocks after `<!-- run torch -->` of one page are one
+script that trains; it runs in a directory that looks like a checkout.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.node.support import need_network
 from tests.support import kubectl as kubectls
+from tests.support import training
+from tests.support.kubernetes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"<!-- run -->\n```sh\n(.*?)```", re.DOTALL)
+TORCH_BLOCK = re.compile(r"<!-- run torch -->\n```sh\n(.*?)```", re.DOTALL)
 
 
 def blocks() -> Iterator[tuple[str, str]]:
@@ -24,9 +31,15 @@ def blocks() -> Iterator[tuple[str, str]]:
             yield f"{page.name}-{number}", block
 
 
+def training_scripts() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        if torch_blocks := TORCH_BLOCK.findall(page.read_text()):
+            yield page.name, "".join(torch_blocks)
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A home of its own with a `yard` in its PATH; whatever a block leaves running is stopped."""
+    """A temporary home directory with `yard` in the PATH. A plane that a block leaves running is killed."""
     if not kubectls.in_path():
         pytest.skip("the documentation's commands need kubectl")
     programs = tmp_path / "bin"
@@ -43,16 +56,39 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         "PYTHONPATH": str(ROOT / "src"),
     }
     lock = state / "torchyard" / "lock"
-    found = re.search(r'"pid": (\d+)', lock.read_text()) if lock.exists() else None
-    if found:
-        os.kill(int(found.group(1)), signal.SIGKILL)
+    pid = re.search(r'"pid": (\d+)', lock.read_text()) if lock.exists() else None
+    if pid:
+        os.kill(int(pid.group(1)), signal.SIGKILL)
+
+
+def run_script(script: str, directory: Path, environment: dict[str, str], *, timeout: float) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{script}"],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.clients
 @pytest.mark.parametrize("block", [pytest.param(block, id=name) for name, block in blocks()])
 def test_a_documented_block_of_commands_works(block: str, environment: dict[str, str], tmp_path: Path) -> None:
-    script = "set -euo pipefail\n" + block
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    run_script(block, tmp_path, environment, timeout=180)
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("script", [pytest.param(script, id=name) for name, script in training_scripts()])
+def test_the_commands_of_a_training_page_work(script: str, environment: dict[str, str], tmp_path: Path) -> None:
+    need_network()
+    checkout = tmp_path / "checkout"
+    (checkout / ".venv-train" / "bin").mkdir(parents=True)
+    python = checkout / ".venv-train" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{training.interpreter()}" "$@"\n')
+    python.chmod(0o755)
+    (checkout / "examples").symlink_to(ROOT / "examples")
+    run_script(script, checkout, environment, timeout=840)

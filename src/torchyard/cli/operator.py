@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Gang = Annotated[
     str,
     typer.Option(
-        "--gang-scheduler-name", metavar="NAME", help="volcano, or a scheduler with scheduler-plugins. Default: none."
+        "--gang-scheduler-name",
+        metavar="NAME",
+        help="Gang scheduler: volcano, or a scheduler with scheduler-plugins. Default: none.",
     ),
 ]
 

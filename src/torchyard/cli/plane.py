@@ -65,7 +65,10 @@ def up(
     ] = False,
     fsync: Annotated[
         str,
-        typer.Option(metavar="MODE", help="normal: writes survive a crash of the plane; full: also a power failure."),
+        typer.Option(
+            metavar="MODE",
+            help="What acknowledged writes survive. normal: a crash of the plane; full: also a power failure.",
+        ),
     ] = "normal",
 ) -> None:
     """Start the plane: an API server for kubectl and the SDKs, its controllers, and a node."""

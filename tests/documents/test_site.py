@@ -1,0 +1,53 @@
+"""The documentation as a whole: its links, its generated page, and the site that `make docs` builds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.kubernetes import ROOT
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*/README.md")),
+]
+MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
+LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
+def test_every_relative_link_leads_to_a_file(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text()) if not re.match(r"[a-z]+:", link)]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_cli_reference_is_current(tmp_path: Path) -> None:
+    generated = tmp_path / "cli.md"
+    command = [sys.executable, str(ROOT / "tools" / "generate_cli_reference.py"), str(generated)]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=True, timeout=120)
+    assert generated.read_text() == (ROOT / "docs" / "reference" / "cli.md").read_text(), "run `make reference`"
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    if not MKDOCS.exists():
+        pytest.skip("mkdocs is not installed: `make docs` installs it")
+    command = [str(MKDOCS), "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = "".join(page.read_text() for page in (tmp_path / "site").rglob("*.html"))
+    resources = re.findall(r'<(?:script|img|iframe)[^>]*src="(https?:[^"]+)"', pages)
+    stylesheets = re.findall(r'<link[^>]*rel="?(?:stylesheet|preconnect)[^>]*href="(https?:[^"]+)"', pages)
+    assert resources + stylesheets == []
