@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 from torchyard.api.gvr import EVENTS
 from torchyard.api.times import to_rfc3339
-from torchyard.apiserver.lifecycle.compactor import EVENT_LIFE, Compactor
+from torchyard.apiserver.lifecycle.compactor import EVENT_TTL, Compactor
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
 
@@ -28,7 +28,7 @@ async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path:
         client, now = plane.client("test"), plane.registry.clock()
         for name in ("old", "repeated"):
             await client.create(EVENTS, event(name))
-        almost, later = now + EVENT_LIFE - timedelta(minutes=1), now + EVENT_LIFE + timedelta(minutes=1)
+        almost, later = now + EVENT_TTL - timedelta(minutes=1), now + EVENT_TTL + timedelta(minutes=1)
         again = {"count": 2, "lastTimestamp": to_rfc3339(almost)}
         await client.patch(EVENTS, "repeated", again, "default")
         upkeep = Compactor(plane.registry)
@@ -36,7 +36,7 @@ async def test_59_an_event_lives_for_an_hour_after_it_was_last_written(tmp_path:
         assert await upkeep.expire_events(later) == 1
         left = [one["metadata"]["name"] for one in (await client.list(EVENTS, "default")).items]
         assert left == ["repeated"]
-        assert await upkeep.expire_events(almost + EVENT_LIFE + timedelta(seconds=1)) == 1
+        assert await upkeep.expire_events(almost + EVENT_TTL + timedelta(seconds=1)) == 1
 
 
 @pytest.mark.timeout(300)

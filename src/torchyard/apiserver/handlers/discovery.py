@@ -1,4 +1,4 @@
-"""Discovery and OpenAPI as clients fetch them: made once for each state of the catalog, with tags to revalidate."""
+"""/api, /apis and /openapi: documents built once for each state of the catalog, with ETags."""
 
 from __future__ import annotations
 
@@ -16,93 +16,93 @@ Document = dict[str, Any]
 
 
 class DiscoveryHandler:
-    """Answers below /api, /apis and /openapi. What was made for one generation of the catalog is kept for it."""
+    """Serves discovery and OpenAPI documents. They are cached until the catalog changes."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._made: dict[tuple[str, ...], tuple[bytes, str, str]] = {}
-        catalog.on_change(self._made.clear)
+        self._documents: dict[tuple[str, ...], tuple[bytes, str, str]] = {}
+        catalog.on_change(self._documents.clear)
 
     def roots(self) -> list[str]:
-        found: set[str] = set()
+        paths: set[str] = set()
         for group, version in self._catalog.group_versions():
             if group:
-                found |= {f"/apis/{group}", f"/apis/{group}/{version}"}
+                paths |= {f"/apis/{group}", f"/apis/{group}/{version}"}
             else:
-                found.add(f"/api/{version}")
-        return sorted(found)
+                paths.add(f"/api/{version}")
+        return sorted(paths)
 
     def discovery(self, path: str, request: Request) -> Response:
-        wanted = discovery.accepted(request.headers.get("Accept", "")) if path in ("/api", "/apis") else None
-        host = request.headers.get("Host", "") if path == "/api" and wanted is None else ""
-        key = (path, wanted or "", host)
-        made = self._made.get(key)
-        if made is None:
-            if wanted is not None:
-                document = discovery.aggregated(self._catalog, core=path == "/api", version=wanted)
-                media = discovery.content_type(wanted)
+        version = discovery.accepted(request.headers.get("Accept", "")) if path in ("/api", "/apis") else None
+        host = request.headers.get("Host", "") if path == "/api" and version is None else ""
+        key = (path, version or "", host)
+        cached = self._documents.get(key)
+        if cached is None:
+            if version is not None:
+                document = discovery.aggregated(self._catalog, core=path == "/api", version=version)
+                media = discovery.content_type(version)
             else:
                 document, media = self._listed(path, host), JSON
             body = orjson.dumps(document)
-            made = self._made[key] = (body, media, discovery.etag(body))
-        return _tagged(made, request)
+            cached = self._documents[key] = (body, media, discovery.etag(body))
+        return _with_etag(cached, request)
 
     def _listed(self, path: str, host: str) -> Document:
-        found: Document | None
+        document: Document | None
         match path.strip("/").split("/"):
             case ["api"]:
-                found = discovery.api_versions(host)
+                document = discovery.api_versions(host)
             case ["apis"]:
-                found = discovery.api_groups(self._catalog)
+                document = discovery.api_groups(self._catalog)
             case ["api", version]:
-                found = discovery.api_resources(self._catalog, "", version)
+                document = discovery.api_resources(self._catalog, "", version)
             case ["apis", group]:
-                found = discovery.api_group(self._catalog, group)
+                document = discovery.api_group(self._catalog, group)
             case ["apis", group, version]:
-                found = discovery.api_resources(self._catalog, group, version)
+                document = discovery.api_resources(self._catalog, group, version)
             case _:
-                found = None
-        if found is None:
+                document = None
+        if document is None:
             raise errors.no_such_path()
-        return found
+        return document
 
     def openapi(self, path: str, request: Request) -> Response:
         # kubectl before 1.29 reads version 2 in protobuf only
         wants_protobuf = path == "/openapi/v2" and openapi.V2_PROTOBUF_REQUEST in request.headers.get("Accept", "")
         key = (path, "protobuf" if wants_protobuf else "")
-        made = self._made.get(key)
-        if made is None:
+        cached = self._documents.get(key)
+        if cached is None:
             if wants_protobuf:
                 body, media = openapi.V2_PROTOBUF, openapi.V2_PROTOBUF_ANSWER
             else:
                 body, media = orjson.dumps(self._openapi(path)), JSON
-            made = self._made[key] = (body, media, discovery.etag(body))
-        response = _tagged(made, request)
+            cached = self._documents[key] = (body, media, discovery.etag(body))
+        response = _with_etag(cached, request)
         if "hash" in request.query and response.status == 200:
-            # The address names the contents: a client that has it need never ask again.
+            # The URL contains a hash of the document, so clients may cache it for ever.
             response.headers |= {"Cache-Control": "public, immutable", "Expires": "Fri, 31 Dec 2100 00:00:00 GMT"}
         return response
 
     def _openapi(self, path: str) -> Document:
-        found: Document | None
+        document: Document | None
         match path.strip("/").split("/"):
             case ["openapi", "v2"]:
-                found = openapi.swagger(self._catalog)
+                document = openapi.swagger(self._catalog)
             case ["openapi", "v3"]:
-                found = openapi.index(self._catalog)
+                document = openapi.index(self._catalog)
             case ["openapi", "v3", "api", version]:
-                found = openapi.document(self._catalog, "", version)
+                document = openapi.document(self._catalog, "", version)
             case ["openapi", "v3", "apis", group, version]:
-                found = openapi.document(self._catalog, group, version)
+                document = openapi.document(self._catalog, group, version)
             case _:
-                found = None
-        if found is None:
+                document = None
+        if document is None:
             raise errors.no_such_path()
-        return found
+        return document
 
 
-def _tagged(made: tuple[bytes, str, str], request: Request) -> Response:
-    body, media, tag = made
+def _with_etag(cached: tuple[bytes, str, str], request: Request) -> Response:
+    body, media, tag = cached
     headers = {"ETag": tag, "Vary": "Accept"}
     if request.headers.get("If-None-Match") == tag:
         return Response(304, b"", media, headers=headers)

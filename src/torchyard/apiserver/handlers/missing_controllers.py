@@ -1,11 +1,11 @@
-"""Kinds that somebody must act on: stored all the same where nobody does, and the writer is told."""
+"""A warning for objects that are stored although the controller that acts on them does not run in this plane."""
 
 from __future__ import annotations
 
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 
-# (group, plural) -> the controller that acts on it, by its name in kube-controller-manager or what runs beside it.
+# By (group, plural): the controller that acts on the resource, by its name in kube-controller-manager where it has one.
 CONTROLLER_OF = {
     ("", "persistentvolumeclaims"): "persistentvolume-binder-controller",
     ("", "replicationcontrollers"): "replicationcontroller-controller",
@@ -25,7 +25,7 @@ CONTROLLER_OF = {
 
 
 def warn_if_no_controller(registry: Registry, ctx: RequestContext) -> None:
-    """Say that an object is kept and nothing more, if that is so."""
+    """Warn the client if no controller acts on the resource."""
     controller = CONTROLLER_OF.get((ctx.resource.group, ctx.resource.plural))
     if controller is not None and controller not in registry.controllers:
         ctx.warn(f"{ctx.resource.kind} is stored, but nothing in this plane acts on it: {controller} does not run here")

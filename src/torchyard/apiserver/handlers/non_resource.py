@@ -1,9 +1,9 @@
-"""What is served beside resources: discovery, OpenAPI, version, health, metrics, token keys."""
+"""The non-resource URLs: discovery, OpenAPI, version, health, metrics, token keys."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import orjson
 
@@ -17,11 +17,10 @@ from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import JSON, Response
 from torchyard.apiserver.request.route import Route
 
-# A check says what is wrong with a part of the server, or nothing.
+# A health check returns what is wrong with a part of the server, or an empty text.
 Check = Callable[[], str]
-Answer = Callable[[Request], Awaitable[Response]]
 
-# The Kubernetes whose API this server speaks.
+# The version of Kubernetes whose API this server implements.
 MAJOR, MINOR = "1", "34"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 VERSION = {
@@ -47,11 +46,11 @@ class NonResourceHandler:
         self._accounts = accounts
         self._registry = registry
         self._metrics = metrics
-        self._descriptions = DiscoveryHandler(registry.catalog)
+        self._discovery = DiscoveryHandler(registry.catalog)
         self._checks: dict[str, Check] = {"ping": lambda: "", "store": lambda: ""}
 
     def add_check(self, name: str, check: Check) -> None:
-        """Let /healthz, /livez and /readyz ask `check` too."""
+        """Add a check to /healthz, /livez and /readyz."""
         self._checks[name] = check
 
     async def handle(self, request: Request, route: Route | None) -> Response:
@@ -59,9 +58,9 @@ class NonResourceHandler:
         if request.method not in ("GET", "HEAD"):
             raise errors.method_not_allowed()
         if route is not None or path in ("/api", "/apis") or path.startswith("/apis/"):
-            return self._descriptions.discovery(path, request)
+            return self._discovery.discovery(path, request)
         if path.startswith("/openapi/"):
-            return self._descriptions.openapi(path, request)
+            return self._discovery.openapi(path, request)
         for root in _HEALTH:
             if path == root or path.startswith(f"{root}/"):
                 return self._health(root, path.removeprefix(root).strip("/"), request)
@@ -84,21 +83,21 @@ class NonResourceHandler:
 
     def _roots(self) -> list[str]:
         fixed = ("/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/version")
-        return sorted([*fixed, *_HEALTH, *self._descriptions.roots()])
+        return sorted([*fixed, *_HEALTH, *self._discovery.roots()])
 
-    def _health(self, root: str, one: str, request: Request) -> Response:
-        """`ok`, or which check failed; `?verbose` lists all, `?exclude=` leaves some out."""
+    def _health(self, root: str, single: str, request: Request) -> Response:
+        """`ok`, or the failed checks; `?verbose` lists all checks, `?exclude=` omits one."""
         excluded = set(request.query.all("exclude"))
-        if one:
-            if one not in self._checks:
+        if single:
+            if single not in self._checks:
                 raise errors.no_such_path()
-            checks = {one: self._checks[one]}
+            checks = {single: self._checks[single]}
         else:
             checks = {name: check for name, check in self._checks.items() if name not in excluded}
-        said = {name: check() for name, check in checks.items()}
-        lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in said.items()]
+        results = {name: check() for name, check in checks.items()}
+        lines = [f"[-]{name} failed: {reason}" if reason else f"[+]{name} ok" for name, reason in results.items()]
         name = root.strip("/")
-        if any(said.values()):
+        if any(results.values()):
             text = "\n".join([*lines, f"{name} check failed", ""])
             return Response(500, text.encode(), "text/plain; charset=utf-8")
         text = "\n".join([*lines, f"{name} check passed", ""]) if "verbose" in request.query else "ok"

@@ -1,4 +1,4 @@
-"""What every Kubernetes has from the first moment: its namespaces, roles, and the `kubernetes` service."""
+"""The objects that every cluster has from the start: namespaces, roles, priority classes, the `kubernetes` Service."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _PLURALS = {
 
 
 async def bootstrap(registry: Registry, user: User, *, url: str, definitions: Iterable[Object] = ()) -> None:
-    """Create what is missing; what somebody changed is left alone, except for the server's own definitions."""
+    """Create missing objects. Existing ones are kept as they are, except the server's own Service and CRDs."""
     for name in NAMESPACES:
         await _ensure(registry, user, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await asyncio.gather(*(_ensure(registry, user, obj) for obj in [*_priorities(), *bootstrap_policy()]))
     for obj in (*_kubernetes_service(registry, url), *definitions):
-        # A copy: what is stored gets its defaults in place, and definitions are shared by whoever reads them.
-        await _ensure(registry, user, copy.deepcopy(obj), current=True)
+        # A copy: defaulting changes the object in place, and the definitions are shared.
+        await _ensure(registry, user, copy.deepcopy(obj), update=True)
 
 
-async def _ensure(registry: Registry, user: User, obj: Object, *, current: bool = False) -> None:
-    """Create an object; with `current`, also bring one that is there up to date."""
+async def _ensure(registry: Registry, user: User, obj: Object, *, update: bool = False) -> None:
+    """Create an object; with `update`, also update an existing one."""
     group, _, version = obj["apiVersion"].rpartition("/")
     resource = registry.catalog.find(group, version, _PLURALS[obj["kind"]])
     if resource is None:
@@ -53,7 +53,7 @@ async def _ensure(registry: Registry, user: User, obj: Object, *, current: bool 
     metadata = obj["metadata"]
     namespace = metadata.get("namespace", "")
     if registry.store.get(registry.key(resource, namespace, metadata["name"])) is not None:
-        if current:
+        if update:
             ctx = RequestContext(
                 resource, "update", namespace, metadata["name"], user, registry.clock(), manager=_MANAGER, trusted=True
             )
@@ -68,7 +68,7 @@ async def _ensure(registry: Registry, user: User, obj: Object, *, current: bool 
 
 
 def _priorities() -> list[Object]:
-    """The two classes that system components name (upstream's scheduling bootstrap)."""
+    """The two classes of system components (upstream's scheduling bootstrap)."""
     return [
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -85,19 +85,19 @@ def _priorities() -> list[Object]:
 
 
 def _kubernetes_service(registry: Registry, url: str) -> list[Object]:
-    """The service through which pods find the API server, and where it really is."""
-    place = urlsplit(url)
-    host, port = place.hostname or "127.0.0.1", place.port or 443
-    addresses = registry.allocators[("", "services")]
-    assert isinstance(addresses, ServiceAllocator)
+    """The Service through which pods reach the API server, and its endpoints."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 443
+    allocator = registry.allocators[("", "services")]
+    assert isinstance(allocator, ServiceAllocator)
     metadata = {"name": "kubernetes", "namespace": "default"}
     service = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {**metadata, "labels": {"component": "apiserver", "provider": "kubernetes"}},
         "spec": {
-            "clusterIP": addresses.first,
-            "clusterIPs": [addresses.first],
+            "clusterIP": allocator.first_ip,
+            "clusterIPs": [allocator.first_ip],
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
@@ -111,7 +111,7 @@ def _kubernetes_service(registry: Registry, url: str) -> list[Object]:
         "metadata": {**metadata, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
         "subsets": [{"addresses": [{"ip": host}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}],
     }
-    piece = {
+    endpoint_slice = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {**metadata, "labels": {"kubernetes.io/service-name": "kubernetes"}},
@@ -119,4 +119,4 @@ def _kubernetes_service(registry: Registry, url: str) -> list[Object]:
         "endpoints": [{"addresses": [host], "conditions": {"ready": True}}],
         "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
     }
-    return [service, endpoints, piece]
+    return [service, endpoints, endpoint_slice]

@@ -1,4 +1,4 @@
-"""What the server does now and then: forget old history, expire events."""
+"""Periodic cleanup: compacts the store's history and deletes expired Events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torchyard.apiserver.store.errors import RevisionConflict
 log = logging.getLogger(__name__)
 
 # As kube-apiserver's --event-ttl.
-EVENT_LIFE = timedelta(hours=1)
+EVENT_TTL = timedelta(hours=1)
 PERIOD = 30.0
 
 
@@ -26,38 +26,38 @@ class Compactor:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD)
-            gone = self._registry.store.compact()
+            compacted = self._registry.store.compact()
             expired = await self.expire_events(self._registry.clock())
-            if gone or expired:
-                log.debug("forgot %d old revisions, expired %d events", gone, expired)
+            if compacted or expired:
+                log.debug("store compacted: revisions=%d expired_events=%d", compacted, expired)
 
     async def expire_events(self, now: datetime) -> int:
-        """Delete events nobody has added to for an hour; answers how many."""
+        """Delete the Events that have not been updated for an hour; returns their number."""
         store = self._registry.store
-        old = [one for one in store.collection("/events/").all() if _last_seen(one, now) < now - EVENT_LIFE]
-        for record in old:
+        expired = [record for record in store.collection("/events/").all() if _last_seen(record, now) < now - EVENT_TTL]
+        for record in expired:
             try:
                 await store.delete(record.key, Draft(record.object()), expected=record.rev)
             except RevisionConflict:
-                continue  # somebody has just added to it
-        return len(old)
+                continue  # updated just now
+        return len(expired)
 
 
 def _last_seen(record: Record, now: datetime) -> datetime:
-    """When an event was last written, from the times it carries; one that carries none is new."""
+    """When an Event was last updated, by its timestamps; one without any counts as new."""
     event = record.object()
     series = event.get("series") or {}
-    said = [
+    timestamps = [
         series.get("lastObservedTime"),
         event.get("lastTimestamp"),
         event.get("eventTime"),
         event["metadata"].get("creationTimestamp"),
     ]
-    moments = []
-    for text in said:
-        if text:
+    times = []
+    for timestamp in timestamps:
+        if timestamp:
             try:
-                moments.append(parse_rfc3339(text))
+                times.append(parse_rfc3339(timestamp))
             except TimeError:
                 continue
-    return max(moments, default=now)
+    return max(times, default=now)

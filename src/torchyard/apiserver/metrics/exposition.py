@@ -1,4 +1,4 @@
-"""The server's figures in Prometheus' format."""
+"""The server's metrics in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from torchyard.apiserver.metrics.requests import RequestMetrics
 def expose(metrics: RequestMetrics) -> bytes:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Figures(metrics))
+    registry.register(_RequestCollector(metrics))
     return generate_latest(registry)
 
 
-class _Figures(Collector):
+class _RequestCollector(Collector):
     def __init__(self, metrics: RequestMetrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
         labels = ("verb", "group", "version", "resource", "subresource", "code")
         requests = CounterMetricFamily("apiserver_request", "Requests answered.", labels=labels)
-        for said, count in self._metrics.requests.items():
-            requests.add_metric(said, count)
+        for values, count in self._metrics.requests.items():
+            requests.add_metric(values, count)
         yield requests
         durations = HistogramMetricFamily(
             "apiserver_request_duration_seconds",
             "Time to answer a request; watches and streams are not counted.",
             labels=("verb", "group", "resource"),
         )
-        for said, one in self._metrics.durations.items():
-            durations.add_metric(said, one.buckets(), one.total)
+        for values, duration in self._metrics.durations.items():
+            durations.add_metric(values, duration.buckets(), duration.total)
         yield durations
         store = self._metrics.store
         objects = GaugeMetricFamily("apiserver_storage_objects", "Objects stored.", labels=("resource",))

@@ -1,4 +1,4 @@
-"""What is served right now: the built-in resources and those that CRDs add while the server runs."""
+"""The served resources: the built-in ones, and those that CRDs add while the server runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ class Catalog:
     """Served resources by (group, version, plural)."""
 
     def __init__(self, builtin: Iterable[Resource]) -> None:
-        self._builtin = {(one.group, one.version, one.plural): one for one in builtin}
+        self._builtin = {(resource.group, resource.version, resource.plural): resource for resource in builtin}
         self._served = dict(self._builtin)
         self._by_kind = _by_kind(self._served)
         self._by_crd: dict[str, list[Resource]] = {}
-        self._since: dict[str, int] = {}
+        self._revisions: dict[str, int] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._served.get((group, version, plural))
 
     def kind(self, group: str, version: str, kind: str) -> Resource | None:
-        """The resource that serves a kind, for owner references and the like."""
+        """The resource of a kind, for example of an owner reference."""
         return self._by_kind.get((group, version, kind))
 
     def group_versions(self) -> set[tuple[str, str]]:
@@ -32,29 +32,29 @@ class Catalog:
         return iter(self._served.values())
 
     def stored(self) -> Iterator[Resource]:
-        """One resource for each collection of the store: the storage version of everything that can be listed."""
-        for one in self._served.values():
+        """One resource for each collection of the store: the storage version of every resource that can be listed."""
+        for resource in self._served.values():
             if (
-                "list" in one.verbs
-                and one.version == (one.storage_version or one.version)
-                and storage_group(one) == one.group
+                "list" in resource.verbs
+                and resource.version == (resource.storage_version or resource.version)
+                and storage_group(resource) == resource.group
             ):
-                yield one
+                yield resource
 
     def storage(self, resource: Resource) -> Resource:
-        """The resource in whose version and group the objects of `resource` are kept."""
+        """The resource in whose group and version the objects of `resource` are stored."""
         version = resource.storage_version or resource.version
         return self._served.get((storage_group(resource), version, resource.plural), resource)
 
     def put_custom(self, crd: str, resources: list[Resource], *, revision: int) -> None:
-        """Serve the versions of a CRD, in place of those it served before; `revision` is the definition's own."""
+        """Serve the versions of a CRD instead of its earlier ones; `revision` is that of the CRD."""
         self._by_crd[crd] = resources
-        self._since[crd] = revision
+        self._revisions[crd] = revision
         self._rebuild()
 
     def schema_revision(self, resource: Resource) -> int:
-        """Objects written later than this carry the defaults of the present schema; older ones may not."""
-        return self._since.get(f"{resource.plural}.{resource.group}", 0) if resource.custom is not None else 0
+        """Objects written after this revision have the defaults of the current schema; older ones may not."""
+        return self._revisions.get(f"{resource.plural}.{resource.group}", 0) if resource.custom is not None else 0
 
     def drop_custom(self, crd: str) -> None:
         if self._by_crd.pop(crd, None) is not None:
@@ -66,8 +66,8 @@ class Catalog:
     def _rebuild(self) -> None:
         served = dict(self._builtin)
         for resources in self._by_crd.values():
-            for one in resources:
-                served.setdefault((one.group, one.version, one.plural), one)
+            for resource in resources:
+                served.setdefault((resource.group, resource.version, resource.plural), resource)
         self._served = served
         self._by_kind = _by_kind(served)
         for listener in self._listeners:
@@ -75,8 +75,12 @@ class Catalog:
 
 
 def _by_kind(served: dict[tuple[str, str, str], Resource]) -> dict[tuple[str, str, str], Resource]:
-    """By (group, version, kind); reviews and the like, which cannot be fetched, are no one's kind."""
-    return {(one.group, one.version, one.kind): one for one in served.values() if "get" in one.verbs}
+    """By (group, version, kind), without virtual resources such as reviews, which cannot be fetched."""
+    return {
+        (resource.group, resource.version, resource.kind): resource
+        for resource in served.values()
+        if "get" in resource.verbs
+    }
 
 
 def storage_group(resource: Resource) -> str:

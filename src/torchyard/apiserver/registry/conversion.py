@@ -1,4 +1,4 @@
-"""Between the version a client speaks and the version an object is kept in."""
+"""Conversion between the version that a client uses and the version that is stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torchyard.api.workload import autoscaler_v1
 
 Conversion = Callable[[Object], Object]
 
-# (resource, version): to the stored form, and back.
+# (group, version, plural): to the stored version, and back.
 _CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {
     ("autoscaling", "v1", "horizontalpodautoscalers"): (autoscaler_v1.from_v1, autoscaler_v1.to_v1),
     ("events.k8s.io", "v1", "events"): (events.to_core, events.from_core),
@@ -21,12 +21,12 @@ _CONVERSIONS: dict[tuple[str, str, str], tuple[Conversion, Conversion]] = {
 
 
 def is_converted(group: str, version: str, plural: str) -> bool:
-    """Whether a version's objects look different from the stored ones, so that only the stored form can be judged."""
+    """Whether a version differs from the stored one, so that only the stored version can be validated."""
     return (group, version, plural) in _CONVERSIONS
 
 
 def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
-    """The object on its way into the store. Only the pairs above differ by more than their apiVersion."""
+    """The object in its storage version. Only the versions in the table differ by more than their apiVersion."""
     if resource is storage:
         return obj
     pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))
@@ -36,14 +36,14 @@ def to_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
     return obj
 
 
-def keep(resource: Resource, storage: Resource, obj: Object) -> None:
-    """Bring a custom resource into the form of the version it is kept in; the last step before it is."""
+def prune_to_storage(resource: Resource, storage: Resource, obj: Object) -> None:
+    """Prune and default a custom resource by the schema of its storage version; the last step before the store."""
     if resource is not storage and storage.custom is not None:
         storage.custom.normalize(obj)
 
 
 def from_storage(resource: Resource, storage: Resource, obj: Object) -> Object:
-    """The stored object as a client of `resource`'s version sees it: custom ones with what both versions have."""
+    """The stored object in the version of `resource`; of a custom resource, only the fields that both versions have."""
     if resource is storage:
         return obj
     pair = _CONVERSIONS.get((resource.group, resource.version, resource.plural))

@@ -1,4 +1,4 @@
-"""Reading the store by group and plural: what access rules, admission and allocators look at."""
+"""Read-only access to the store by group and plural, for RBAC, admission and allocators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StoreLookup:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._collections: dict[tuple[str, str], Collection] = {}  # of those whose revision was asked for
+        self._collections: dict[tuple[str, str], Collection] = {}  # those whose revision was read
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Object | None:
         record = self._store.get(f"{collection_named(group, resource)}{namespace}/{name}")

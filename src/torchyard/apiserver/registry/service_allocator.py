@@ -1,6 +1,6 @@
-"""What only the server can give a Service: its cluster address and node ports.
+"""Allocates cluster IPs and node ports to Services.
 
-Which are taken follows the stored services themselves, so there is no second book that could disagree.
+The allocator derives what is taken from the stored Services, so there is no second record that could disagree.
 """
 
 from __future__ import annotations
@@ -30,112 +30,115 @@ NODE_PORTS = range(30000, 32768)
 
 
 class ServiceAllocator:
-    """Addresses and ports given out, by service."""
+    """Allocated addresses and ports, by the UID of their Service."""
 
     before_validation: ClassVar[bool] = True
 
     def __init__(self, store: Store, cidr: str = SERVICE_CIDR) -> None:
-        self._range = ipaddress.IPv4Network(cidr)
-        self._owner_of_address: dict[str, str] = {}
-        self._owner_of_port: dict[int, str] = {}
+        self._network = ipaddress.IPv4Network(cidr)
+        self._ip_owners: dict[str, str] = {}
+        self._port_owners: dict[int, str] = {}
         store.listen("/services/", self._follow)
 
     def _follow(self, event: StoreEvent) -> None:
         if event.previous is not None:
-            self._note(event.previous.object(), given=False)
+            self._track(event.previous.object(), allocated=False)
         if event.change != "DELETED":
-            self._note(event.record.object(), given=True)
+            self._track(event.record.object(), allocated=True)
 
-    def _note(self, service: Object, *, given: bool) -> None:
+    def _track(self, service: Object, *, allocated: bool) -> None:
         uid, spec = service["metadata"]["uid"], service.get("spec") or {}
-        addresses = [one for one in spec.get("clusterIPs") or () if one != "None"]
+        addresses = [address for address in spec.get("clusterIPs") or () if address != "None"]
         ports = [port for port in (*_node_ports_of(spec), spec.get("healthCheckNodePort")) if port]
-        if given:
-            self._owner_of_address.update(dict.fromkeys(addresses, uid))
-            self._owner_of_port.update(dict.fromkeys(ports, uid))
+        if allocated:
+            self._ip_owners.update(dict.fromkeys(addresses, uid))
+            self._port_owners.update(dict.fromkeys(ports, uid))
             return
         for address in addresses:
-            self._owner_of_address.pop(address, None)
+            self._ip_owners.pop(address, None)
         for port in ports:
-            self._owner_of_port.pop(port, None)
+            self._port_owners.pop(port, None)
 
     @property
-    def first(self) -> str:
-        """The address of the `kubernetes` service."""
-        return str(self._range[1])
+    def first_ip(self) -> str:
+        """The cluster IP of the `kubernetes` Service."""
+        return str(self._network[1])
 
     def allocate(self, registry: Registry, new: Object, old: Object | None) -> None:
-        """Fill in what a service asks for; 422 when it asks for what another has, or for what there is not."""
+        """Set the cluster IP and node ports that a Service needs; 422 if it requests taken or invalid ones."""
         spec = new["spec"]
         if not needs_cluster_ip(new):
             return
-        if refused := family_errors(new):
-            raise self._refusal(new, *refused)
+        if errs := family_errors(new):
+            raise _invalid(new, *errs)
         if old is None or not needs_cluster_ip(old):
-            self._address(new, spec)
+            self._allocate_ip(new, spec)
         if needs_node_ports(new):
-            self._node_ports(new, old)
+            self._allocate_node_ports(new, old)
         if needs_health_check_port(new) and not spec.get("healthCheckNodePort"):
-            spec["healthCheckNodePort"] = self._free_port(set(self._owner_of_port) | set(_node_ports_of(spec)))
+            spec["healthCheckNodePort"] = self._free_port(set(self._port_owners) | set(_node_ports_of(spec)))
 
-    def _refusal(self, service: Object, *found: field_errors.FieldError) -> errors.StatusError:
-        return errors.invalid("Service", "", service["metadata"].get("name", ""), list(found))
-
-    def _address(self, service: Object, spec: Object) -> None:
+    def _allocate_ip(self, service: Object, spec: Object) -> None:
         address = spec.get("clusterIP") or (spec.get("clusterIPs") or [""])[0]
         if address == "None":
             spec["clusterIP"], spec["clusterIPs"] = address, spec.get("clusterIPs") or [address]
             return
         if address:
-            self._check(service, address)
+            self._check_ip(service, address)
         else:
-            address = next((one for one in self._candidates() if one not in self._owner_of_address), "")
+            address = next((candidate for candidate in self._candidates() if candidate not in self._ip_owners), "")
             if not address:
                 raise errors.internal("failed to allocate a serviceIP: range is full")
         spec["clusterIP"], spec["clusterIPs"] = address, [address]
 
-    def _check(self, service: Object, address: str) -> None:
-        why = ""
-        if ipaddress.ip_address(address) not in self._range:
-            why = f"failed to allocate IP {address}: the provided network does not match the current range"
-        elif self._owner_of_address.get(address, service["metadata"].get("uid")) != service["metadata"].get("uid"):
-            why = f"failed to allocate IP {address}: provided IP is already allocated"
-        if why:
-            raise self._refusal(service, field_errors.invalid("spec.clusterIPs", [address], why))
+    def _check_ip(self, service: Object, address: str) -> None:
+        reason = ""
+        if ipaddress.ip_address(address) not in self._network:
+            reason = f"failed to allocate IP {address}: the provided network does not match the current range"
+        elif self._ip_owners.get(address, service["metadata"].get("uid")) != service["metadata"].get("uid"):
+            reason = f"failed to allocate IP {address}: provided IP is already allocated"
+        if reason:
+            raise _invalid(service, field_errors.invalid("spec.clusterIPs", [address], reason))
 
     def _candidates(self) -> Iterator[str]:
-        """Addresses at random first, as upstream, so that a deleted service's is not taken at once; then in order."""
-        size = self._range.num_addresses
+        """Random addresses first, as upstream, so that those of deleted Services are not reused soon; then in order."""
+        size = self._network.num_addresses
         for _ in range(64):
-            yield str(self._range[random.randrange(size // 8, size - 1)])
+            yield str(self._network[random.randrange(size // 8, size - 1)])
         for offset in range(2, size - 1):
-            yield str(self._range[offset])
+            yield str(self._network[offset])
 
-    def _node_ports(self, service: Object, old: Object | None) -> None:
-        """One number for each port of the service, whatever its protocols, as upstream saves them."""
+    def _allocate_node_ports(self, service: Object, old: Object | None) -> None:
+        """As upstream: ports with the same number and different protocols share a node port."""
         ports, uid = service["spec"].get("ports") or [], service["metadata"].get("uid")
-        taken = {port for port, owner in self._owner_of_port.items() if owner != uid}
-        mine = (
-            {one.get("port"): one["nodePort"] for one in reversed(ports) if one.get("nodePort")} if old is None else {}
+        taken = {port for port, owner in self._port_owners.items() if owner != uid}
+        by_port = (
+            {port.get("port"): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
+            if old is None
+            else {}
         )
         for index, port in enumerate(ports):
-            wanted = port.get("nodePort") or mine.get(port.get("port"))
-            why = ""
-            if wanted and wanted not in NODE_PORTS:
-                why = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-            elif wanted in taken:
-                why = "provided port is already allocated"
-            if why:
-                raise self._refusal(service, field_errors.invalid(f"spec.ports[{index}].nodePort", wanted, why))
-            port["nodePort"] = wanted or self._free_port(taken | set(_node_ports_of(service["spec"])))
+            requested = port.get("nodePort") or by_port.get(port.get("port"))
+            reason = ""
+            if requested and requested not in NODE_PORTS:
+                reason = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+            elif requested in taken:
+                reason = "provided port is already allocated"
+            if reason:
+                raise _invalid(service, field_errors.invalid(f"spec.ports[{index}].nodePort", requested, reason))
+            port["nodePort"] = requested or self._free_port(taken | set(_node_ports_of(service["spec"])))
             if old is None:
-                mine.setdefault(port.get("port"), port["nodePort"])
+                by_port.setdefault(port.get("port"), port["nodePort"])
 
     def _free_port(self, taken: set[int]) -> int:
-        free = [one for one in NODE_PORTS if one not in taken]
+        free = [port for port in NODE_PORTS if port not in taken]
         if not free:
             raise errors.internal("failed to allocate a nodePort: range is full")
         return random.choice(free)
+
+
+def _invalid(service: Object, *errs: field_errors.FieldError) -> errors.StatusError:
+    return errors.invalid("Service", "", service["metadata"].get("name", ""), list(errs))
 
 
 def _node_ports_of(spec: Object) -> list[int]:

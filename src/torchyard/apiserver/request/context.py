@@ -1,4 +1,4 @@
-"""One call of a verb: who asks what of which resource, with which options. What every verb is handed."""
+"""What a request asks of a resource: the user, the verb, the object and the options. Every verb gets one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RequestContext:
     force: bool = False
     validation: FieldValidation = "Warn"
     manager: str = ""
-    # The server's own objects may say what a client's may not: that the server is at a loopback address.
+    # Set for the server's own objects, which skip validation: its Endpoints may have a loopback address.
     trusted: bool = False
     warnings: list[str] = field(default_factory=list)
 
@@ -40,7 +40,7 @@ class RequestContext:
 
     @property
     def field_manager(self) -> str:
-        """Who a change is recorded for: the name given, else the program's name."""
+        """The manager of the changed fields: the `fieldManager` option, else the name of the client program."""
         return field_manager(self.manager, self.user_agent)
 
     def not_found(self) -> errors.StatusError:
@@ -57,22 +57,22 @@ _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "Patc
 
 
 def read_options(ctx: RequestContext) -> None:
-    """Take the write options out of the query, refusing those a real server refuses."""
+    """Read the write options from the query; 422 for invalid ones, as upstream."""
     query = ctx.query
     if not query:
         return
     errs: list[field_errors.FieldError] = []
-    dry = query.all("dryRun")
-    if any(one != "All" for one in dry):
-        errs.append(field_errors.not_supported("dryRun", dry, ["All"]))
-    ctx.dry_run = bool(dry)
+    dry_run = query.all("dryRun")
+    if any(value != "All" for value in dry_run):
+        errs.append(field_errors.not_supported("dryRun", dry_run, ["All"]))
+    ctx.dry_run = bool(dry_run)
     ctx.manager = query.get("fieldManager")
-    if ctx.verb != "patch":  # a patch has more to check: see `verbs.patch`
+    if ctx.verb != "patch":  # a patch checks its own options: see `verbs.patch`
         errs += field_manager_errors(ctx.manager)
-    said: Any = query.get("fieldValidation") or "Warn"
-    if said not in ("Strict", "Warn", "Ignore"):
-        errs.append(field_errors.not_supported("fieldValidation", said, ["Ignore", "Strict", "Warn"]))
-    ctx.validation = said
+    validation: Any = query.get("fieldValidation") or "Warn"
+    if validation not in ("Strict", "Warn", "Ignore"):
+        errs.append(field_errors.not_supported("fieldValidation", validation, ["Ignore", "Strict", "Warn"]))
+    ctx.validation = validation
     ctx.force = query.flag("force")
     if errs:
         options = _OPTIONS.get(ctx.verb, "UpdateOptions")

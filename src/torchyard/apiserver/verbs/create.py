@@ -11,7 +11,7 @@ from torchyard.api.resources import Resource
 from torchyard.api.times import to_rfc3339
 from torchyard.apiserver.apply.endpoint import endpoint_of
 from torchyard.apiserver.apply.managed_fields import record_update
-from torchyard.apiserver.registry.conversion import from_storage, keep, to_storage
+from torchyard.apiserver.registry.conversion import from_storage, prune_to_storage, to_storage
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
@@ -68,7 +68,7 @@ async def admit_new(
     if allocator is not None and not allocator.before_validation:
         allocator.allocate(registry, obj, None)
     await registry.admission.validate(registry, ctx, "CREATE", obj, None)
-    keep(resource, storage, obj)
+    prune_to_storage(resource, storage, obj)
     return ordered(storage, obj), is_generated
 
 

@@ -12,7 +12,7 @@ from torchyard.api import field_errors
 from torchyard.api.names import validate_metadata_update
 from torchyard.api.objects import Object
 from torchyard.api.strategy import Strategy
-from torchyard.apiserver.registry.conversion import from_storage, keep, to_storage
+from torchyard.apiserver.registry.conversion import from_storage, prune_to_storage, to_storage
 from torchyard.apiserver.registry.registry import Registry
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.store.cache import Record
@@ -114,7 +114,7 @@ async def change_draft(
             draft = Draft(to_storage(resource, storage, draft.obj))
         await _admit_change(registry, ctx, draft, old, managed_fields_set=managed_fields_set, validate=validate)
         new = draft.obj
-        keep(resource, storage, new)
+        prune_to_storage(resource, storage, new)
         is_gone = _is_removable(new)
         if not is_gone and _is_unchanged(new, old):
             return record

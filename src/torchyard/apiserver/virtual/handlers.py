@@ -1,4 +1,4 @@
-"""Resources that are answered and never stored: reviews, bindings, usage figures."""
+"""The handlers of virtual resources, by (group, plural)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from torchyard.apiserver.virtual import resource_metrics
 from torchyard.apiserver.wire import body as bodies
 
 Handler = Callable[[ResourceHandler, RequestContext, Request], Awaitable[Response]]
-Answer = Callable[[ResourceHandler, RequestContext, Object], Object]
+Evaluate = Callable[[ResourceHandler, RequestContext, Object], Object]
 
 
-def _reviewed(answer: Answer) -> Handler:
-    """A handler that answers a posted review with its status filled in."""
+def _review(evaluate: Evaluate) -> Handler:
+    """A handler that returns a posted review with its status."""
 
     async def handle(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
         if ctx.verb != "create":
             raise errors.method_not_allowed()
         review = bodies.read_object(ctx, request.body, request.headers.get("Content-Type", ""))
-        review["status"] = answer(resources, ctx, review)
+        review["status"] = evaluate(resources, ctx, review)
         review.setdefault("metadata", {"creationTimestamp": None})
         return Response(201, orjson.dumps(review))
 
@@ -37,28 +37,28 @@ def _reviewed(answer: Answer) -> Handler:
 
 VIRTUAL_HANDLERS: dict[tuple[str, str], Handler] = {
     ("", "bindings"): bind,
-    (resource_metrics.GROUP, "nodes"): resource_metrics.answer,
-    (resource_metrics.GROUP, "pods"): resource_metrics.answer,
-    ("authentication.k8s.io", "selfsubjectreviews"): _reviewed(
+    (resource_metrics.GROUP, "nodes"): resource_metrics.handle,
+    (resource_metrics.GROUP, "pods"): resource_metrics.handle,
+    ("authentication.k8s.io", "selfsubjectreviews"): _review(
         lambda _resources, ctx, _review: reviews.self_subject_review(ctx.user)
     ),
-    ("authentication.k8s.io", "tokenreviews"): _reviewed(
+    ("authentication.k8s.io", "tokenreviews"): _review(
         lambda resources, _ctx, review: resources.access_control.authenticator.review_token(review.get("spec") or {})
     ),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"): _reviewed(
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): _review(
         lambda resources, ctx, review: reviews.self_subject_access_review(
             review, ctx.user, resources.access_control.authorizer
         )
     ),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"): _reviewed(
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): _review(
         lambda resources, ctx, review: reviews.self_subject_rules_review(
             review, ctx.user, resources.access_control.authorizer
         )
     ),
-    ("authorization.k8s.io", "subjectaccessreviews"): _reviewed(
+    ("authorization.k8s.io", "subjectaccessreviews"): _review(
         lambda resources, _ctx, review: reviews.subject_access_review(review, resources.access_control.authorizer)
     ),
-    ("authorization.k8s.io", "localsubjectaccessreviews"): _reviewed(
+    ("authorization.k8s.io", "localsubjectaccessreviews"): _review(
         lambda resources, ctx, review: reviews.local_subject_access_review(
             review, ctx.namespace, resources.access_control.authorizer
         )

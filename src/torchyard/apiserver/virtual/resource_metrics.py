@@ -1,4 +1,4 @@
-"""metrics.k8s.io: what pods and nodes really use, answered by the plane's node and never stored."""
+"""metrics.k8s.io: the resource usage of pods and nodes, measured by the plane's node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESOURCES = (
 )
 
 
-async def answer(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
+async def handle(resources: ResourceHandler, ctx: RequestContext, request: Request) -> Response:
     usage = resources.registry.usage
     if usage is None:
         raise errors.unavailable("the metrics API needs a node: start the plane with `yard up --node`")
@@ -27,17 +27,17 @@ async def answer(resources: ResourceHandler, ctx: RequestContext, request: Reque
         raise errors.method_not_allowed()
     resource = ctx.resource
     head = {"kind": resource.kind, "apiVersion": resource.api_version}
-    found = [one for one in usage.figures(resource.plural) if _is_meant(one, ctx)]
+    items = [metrics for metrics in usage.figures(resource.plural) if _is_selected(metrics, ctx)]
     if ctx.name:
-        if not found:
+        if not items:
             raise errors.not_found(resource.plural, GROUP, ctx.name)
-        return Response(200, orjson.dumps({**head, **found[0]}))
-    listing = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": {}, "items": found}
+        return Response(200, orjson.dumps({**head, **items[0]}))
+    listing = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": {}, "items": items}
     return Response(200, orjson.dumps(listing))
 
 
-def _is_meant(one: Object, ctx: RequestContext) -> bool:
-    metadata = one["metadata"]
+def _is_selected(metrics: Object, ctx: RequestContext) -> bool:
+    metadata = metrics["metadata"]
     if ctx.namespace and metadata.get("namespace") != ctx.namespace:
         return False
     if ctx.name and metadata["name"] != ctx.name:
