@@ -48,9 +48,10 @@ def test_the_printed_demo_is_told_which_line_is_the_likely_cause() -> None:
     with pytest.raises(ManifestError) as refused:
         read(PRINTED, "demo.yaml")
     assert refused.value.message.startswith(
-        'demo.yaml has lost its indentation: line 4: "name" stands beside "metadata" of line 3 instead of below it'
+        'demo.yaml has lost its indentation: line 4: "name" has the same indentation as "metadata" in line 3, '
+        "but belongs below it"
     )
-    assert refused.value.hint.startswith("put 2 spaces before line 4 and everything that belongs to it")
+    assert refused.value.hint.startswith("indent line 4 and its block by 2 spaces")
     assert "line 6, 8, 12, 14, 20, 24, 26" in refused.value.hint
 
 
@@ -66,12 +67,12 @@ def test_a_whole_manifest_is_read_and_nothing_in_it_is_suspected(path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no object"),
-        ("a: 1\n\tb: 2", "line 2 is no YAML"),
-        ("just words", "where an object should be"),
+        ("", "contains no objects"),
+        ("a: 1\n\tb: 2", "line 2 is not valid YAML"),
+        ("just words", "instead of an object"),
         ("apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}", "metadata.name is missing"),
-        ("apiVersion: v1\nkind: Pod\nmetadata:\nname: a", 'line 4: "name" stands beside "metadata"'),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\nname: a", 'line 4: "name" has the same indentation as "metadata"'),
     ],
 )
 def test_a_damaged_manifest_is_explained(text: str, words: str) -> None:

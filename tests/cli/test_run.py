@@ -135,5 +135,5 @@ def test_a_manifest_without_indentation_gets_an_error_that_names_the_line(plane:
     (tmp_path / "printed.yaml").write_text(PRINTED)
     code, output = run(plane, str(tmp_path / "printed.yaml"))
     assert code == 1
-    assert 'line 4: "name" stands beside "metadata" of line 3 instead of below it' in output
-    assert "hint: put 2 spaces before line 4" in output
+    assert 'line 4: "name" has the same indentation as "metadata" in line 3, but belongs below it' in output
+    assert "hint: indent line 4" in output

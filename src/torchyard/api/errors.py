@@ -167,9 +167,7 @@ def internal(message: str) -> StatusError:
 
 
 def not_implemented(feature: str) -> StatusError:
-    return StatusError(
-        501, "NotImplemented", f"{feature} is not served by Torchyard; docs/compatibility.md lists what is"
-    )
+    return StatusError(501, "NotImplemented", f"{feature} is not served by Torchyard; see docs/compatibility.md")
 
 
 def unavailable(message: str) -> StatusError:

@@ -39,8 +39,8 @@ class MisplacedLine:
 
     def __str__(self) -> str:
         return (
-            f'line {self.line}: "{self.key}" stands beside "{self.parent}" of line {self.parent_line} '
-            f"instead of below it"
+            f'line {self.line}: "{self.key}" has the same indentation as "{self.parent}" in line {self.parent_line}, '
+            "but belongs below it"
         )
 
 
@@ -52,7 +52,7 @@ def read(text: str, origin: str) -> list[Object]:
         raise _unreadable(text, origin, _words(error)) from error
     objects = [item for document in documents for item in _items(document)]
     if not objects:
-        raise ManifestError(f"{origin} holds no object")
+        raise ManifestError(f"{origin} contains no objects")
     for obj in objects:
         problem = _problem(obj)
         if problem:
@@ -81,8 +81,8 @@ def find_misplaced_lines(text: str) -> list[MisplacedLine]:
 def indentation_hint(shifts: list[MisplacedLine]) -> str:
     """Return how to fix the lines."""
     first, *others = shifts
-    more = f"; the same holds for line {', '.join(str(other.line) for other in others)}" if others else ""
-    return f"put {first.spaces} spaces before line {first.line} and everything that belongs to it{more}"
+    more = f"; do the same for line {', '.join(str(other.line) for other in others)}" if others else ""
+    return f"indent line {first.line} and its block by {first.spaces} spaces{more}"
 
 
 def _column(match: re.Match[str]) -> int:
@@ -93,15 +93,13 @@ def _unreadable(text: str, origin: str, problem: str) -> ManifestError:
     shifts = find_misplaced_lines(text)
     if not shifts:
         return ManifestError(f"{origin}: {problem}", hint="compare it with `kubectl explain KIND --recursive`")
-    return ManifestError(
-        f"{origin} has lost its indentation: {shifts[0]} (so that {problem})", hint=indentation_hint(shifts)
-    )
+    return ManifestError(f"{origin} has lost its indentation: {shifts[0]} ({problem})", hint=indentation_hint(shifts))
 
 
 def _words(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error)
-    return f"line {mark.line + 1} is no YAML: {problem}" if mark else f"this is no YAML: {problem}"
+    return f"line {mark.line + 1} is not valid YAML: {problem}" if mark else f"not valid YAML: {problem}"
 
 
 def _items(read: Any) -> list[Any]:
@@ -112,7 +110,7 @@ def _items(read: Any) -> list[Any]:
 
 def _problem(obj: Any) -> str:
     if not isinstance(obj, dict):
-        return f"it holds {obj!r:.40} where an object should be"
+        return f"it contains {obj!r:.40} instead of an object"
     for field in ("apiVersion", "kind"):
         if not isinstance(obj.get(field), str):
             return f"{field} is missing"

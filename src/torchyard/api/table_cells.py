@@ -15,9 +15,9 @@ UNKNOWN = "<unknown>"
 NONE = "<none>"
 UNSET = "<unset>"
 
-NAME = Column("Name", format="name", description="What the object is called.")
-AGE = Column("Age", description="How long ago the object was created.")
-CREATED_AT = Column("Created At", "date", description="When the object was created.")
+NAME = Column("Name", format="name", description="The name of the object.")
+AGE = Column("Age", description="The time since the object was created.")
+CREATED_AT = Column("Created At", "date", description="The time at which the object was created.")
 
 
 def age(timestamp: str | None, now: datetime) -> str:
@@ -82,6 +82,6 @@ def load_balancer(status: Mapping[str, Any] | None) -> str:
 
 CONTAINERS = (
     Column("Containers", description="The containers of the pod template.", priority=1),
-    Column("Images", description="The images of those containers, in the same order.", priority=1),
+    Column("Images", description="The images of the containers, in the same order.", priority=1),
 )
-SELECTOR = Column("Selector", description="Labels of the pods that belong to it.", priority=1)
+SELECTOR = Column("Selector", description="The labels that select the pods.", priority=1)

@@ -91,13 +91,13 @@ CASES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
         [
             (
                 f"{R}[Worker]",
-                "Required value: must have a template; leave the entry out if there are no such replicas",
+                "Required value: must have a template; omit the entry if there are no such replicas",
             )
         ],
     ),
     "an empty rendezvous configuration": (
         job(elasticPolicy={"rdzvConf": []}),
-        [("spec.elasticPolicy.rdzvConf", "Required value: must have an entry, or be left out")],
+        [("spec.elasticPolicy.rdzvConf", "Required value: must have an entry, or be omitted")],
     ),
     "elastic limits crossed": (
         job(elasticPolicy={"minReplicas": 3, "maxReplicas": 2}),
@@ -138,8 +138,8 @@ CASES: dict[str, tuple[Object, list[tuple[str, str]]]] = {
         [
             (
                 "metadata.name",
-                f'Invalid value: "{"a" * 55}": its replica {"a" * 55}-worker-10 would have more than 63 characters; '
-                "shorten the name by 2",
+                f'Invalid value: "{"a" * 55}": the replica name {"a" * 55}-worker-10 would have more than 63 '
+                "characters; shorten the job name by 2",
             )
         ],
     ),

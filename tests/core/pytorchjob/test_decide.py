@@ -327,10 +327,14 @@ def test_a_running_job_has_no_time_to_live() -> None:
 @pytest.mark.parametrize(
     ("workers", "told"),
     [
-        (1, "Worker.replicas is 1, but elasticPolicy.minReplicas is 2: training waits until there are as many"),
+        (1, "Worker.replicas is 1, but elasticPolicy.minReplicas is 2: training waits for more workers"),
         (2, None),
         (4, None),
-        (5, "Worker.replicas is 5, but elasticPolicy.maxReplicas is 4: no more take part, the others wait for a place"),
+        (
+            5,
+            "Worker.replicas is 5, but elasticPolicy.maxReplicas is 4: "
+            "the additional workers wait until a member leaves",
+        ),
     ],
 )
 def test_more_or_fewer_workers_than_the_elastic_policy_has_room_for_are_made_and_told_of(

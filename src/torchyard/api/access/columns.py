@@ -32,11 +32,11 @@ def _binding_cells(binding: Object, now: datetime) -> list[Cell]:
 BINDINGS = Columns(
     (
         NAME,
-        Column("Role", description="The role it gives."),
+        Column("Role", description="The role that the binding grants."),
         AGE,
-        Column("Users", description="Users who get it.", priority=1),
-        Column("Groups", description="Groups that get it.", priority=1),
-        Column("ServiceAccounts", description="Service accounts that get it.", priority=1),
+        Column("Users", description="The users that the role is granted to.", priority=1),
+        Column("Groups", description="The groups that the role is granted to.", priority=1),
+        Column("ServiceAccounts", description="The service accounts that the role is granted to.", priority=1),
     ),
     _binding_cells,
 )
@@ -46,7 +46,10 @@ def _webhook_cells(configuration: Object, now: datetime) -> list[Cell]:
     return [name_of(configuration), len(configuration.get("webhooks") or ()), age_of(configuration, now)]
 
 
-WEBHOOKS = Columns((NAME, Column("Webhooks", "integer", description="How many there are in it."), AGE), _webhook_cells)
+WEBHOOKS = Columns(
+    (NAME, Column("Webhooks", "integer", description="The number of webhooks in the configuration."), AGE),
+    _webhook_cells,
+)
 
 
 def _policy_cells(policy: Object, now: datetime) -> list[Cell]:
@@ -59,8 +62,8 @@ def _policy_cells(policy: Object, now: datetime) -> list[Cell]:
 ADMISSION_POLICIES = Columns(
     (
         NAME,
-        Column("Validations", "integer", description="How many rules it has."),
-        Column("ParamKind", description="The kind of its parameters."),
+        Column("Validations", "integer", description="The number of validations."),
+        Column("ParamKind", description="The kind of the policy's parameters."),
         AGE,
     ),
     _policy_cells,
@@ -81,8 +84,8 @@ def _policy_binding_cells(binding: Object, now: datetime) -> list[Cell]:
 ADMISSION_POLICY_BINDINGS = Columns(
     (
         NAME,
-        Column("PolicyName", description="The policy it puts to work."),
-        Column("ParamRef", description="The parameters it gives."),
+        Column("PolicyName", description="The policy that the binding enables."),
+        Column("ParamRef", description="The parameters that the binding passes to the policy."),
         AGE,
     ),
     _policy_binding_cells,
@@ -113,10 +116,10 @@ SIGNING_REQUESTS = Columns(
     (
         NAME,
         AGE,
-        Column("SignerName", description="Who is asked to sign."),
-        Column("Requestor", description="Who asks."),
-        Column("RequestedDuration", description="How long it should be good for."),
-        Column("Condition", description="How far the request has come."),
+        Column("SignerName", description="The signer that is requested."),
+        Column("Requestor", description="The user that created the request."),
+        Column("RequestedDuration", description="The requested lifetime of the certificate."),
+        Column("Condition", description="The status of the request."),
     ),
     _signing_request_cells,
 )
@@ -136,8 +139,8 @@ def _api_service_cells(api_service: Object, now: datetime) -> list[Cell]:
 API_SERVICES = Columns(
     (
         NAME,
-        Column("Service", description="Who serves it."),
-        Column("Available", description="Whether it answers."),
+        Column("Service", description="The service that serves the API."),
+        Column("Available", description="Whether the API is available."),
         AGE,
     ),
     _api_service_cells,
@@ -163,11 +166,11 @@ def _flow_schema_cells(schema: Object, now: datetime) -> list[Cell]:
 FLOW_SCHEMAS = Columns(
     (
         NAME,
-        Column("PriorityLevel", description="The level its requests are put on."),
-        Column("MatchingPrecedence", description="Lower ones are tried first."),
-        Column("DistinguisherMethod", description="How flows are told apart."),
+        Column("PriorityLevel", description="The priority level of the requests."),
+        Column("MatchingPrecedence", description="Schemas with a lower precedence are matched first."),
+        Column("DistinguisherMethod", description="How requests are divided into flows."),
         AGE,
-        Column("MissingPL", description="Whether that level is missing."),
+        Column("MissingPL", description="Whether the priority level is missing."),
     ),
     _flow_schema_cells,
 )
@@ -190,10 +193,10 @@ PRIORITY_LEVELS = Columns(
     (
         NAME,
         Column("Type", description="Limited or Exempt."),
-        Column("NominalConcurrencyShares", description="Its share of the server."),
-        Column("Queues", description="How many queues it has."),
-        Column("HandSize", description="Queues each flow is dealt."),
-        Column("QueueLengthLimit", description="The longest a queue gets."),
+        Column("NominalConcurrencyShares", description="The share of the server's concurrency."),
+        Column("Queues", description="The number of queues."),
+        Column("HandSize", description="The number of queues per flow."),
+        Column("QueueLengthLimit", description="The maximum length of a queue."),
         AGE,
     ),
     _priority_level_cells,

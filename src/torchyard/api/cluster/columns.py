@@ -47,15 +47,15 @@ def _roles(labels: dict[str, str]) -> list[str]:
 NODES = Columns(
     (
         NAME,
-        Column("Status", description="Whether it takes and runs pods."),
-        Column("Roles", description="What it is there for."),
+        Column("Status", description="Whether the node is ready and accepts pods."),
+        Column("Roles", description="The roles of the node."),
         AGE,
-        Column("Version", description="The version of its agent."),
-        Column("Internal-IP", description="Its address inside.", priority=1),
-        Column("External-IP", description="Its address outside.", priority=1),
-        Column("OS-Image", description="Its operating system.", priority=1),
-        Column("Kernel-Version", description="Its kernel.", priority=1),
-        Column("Container-Runtime", description="What runs its containers.", priority=1),
+        Column("Version", description="The version of the node agent."),
+        Column("Internal-IP", description="The internal address of the node.", priority=1),
+        Column("External-IP", description="The external address of the node.", priority=1),
+        Column("OS-Image", description="The operating system of the node.", priority=1),
+        Column("Kernel-Version", description="The kernel version of the node.", priority=1),
+        Column("Container-Runtime", description="The container runtime of the node.", priority=1),
     ),
     _node_cells,
 )
@@ -123,16 +123,16 @@ def _event_cells(
 
 
 _EVENT_COLUMNS = (
-    Column("Last Seen", description="How long ago it happened last."),
+    Column("Last Seen", description="The time since the event last occurred."),
     Column("Type", description="Normal or Warning."),
-    Column("Reason", description="What happened, in a word."),
-    Column("Object", description="What it happened to."),
-    Column("Subobject", description="Which part of it.", priority=1),
-    Column("Source", description="Who says so.", priority=1),
-    Column("Message", description="What happened, in a sentence."),
-    Column("First Seen", description="How long ago it happened first.", priority=1),
-    Column("Count", description="How often it happened.", priority=1),
-    Column("Name", format="name", description="What the event is called.", priority=1),
+    Column("Reason", description="The reason of the event, in one word."),
+    Column("Object", description="The object that the event is about."),
+    Column("Subobject", description="The part of the object that the event is about.", priority=1),
+    Column("Source", description="The component that reported the event.", priority=1),
+    Column("Message", description="The message of the event."),
+    Column("First Seen", description="The time since the event first occurred.", priority=1),
+    Column("Count", description="How often the event occurred.", priority=1),
+    Column("Name", format="name", description="The name of the event.", priority=1),
 )
 EVENTS = Columns(_EVENT_COLUMNS, _core_event_cells)
 NEW_EVENTS = Columns(_EVENT_COLUMNS, _new_event_cells)
@@ -142,7 +142,7 @@ def _namespace_cells(namespace: Object, now: datetime) -> list[Cell]:
     return [name_of(namespace), (namespace.get("status") or {}).get("phase") or "", age_of(namespace, now)]
 
 
-NAMESPACES = Columns((NAME, Column("Status", description="Active or going away."), AGE), _namespace_cells)
+NAMESPACES = Columns((NAME, Column("Status", description="Active or Terminating."), AGE), _namespace_cells)
 
 
 def _config_map_cells(config_map: Object, now: datetime) -> list[Cell]:
@@ -153,7 +153,7 @@ def _config_map_cells(config_map: Object, now: datetime) -> list[Cell]:
     ]
 
 
-CONFIG_MAPS = Columns((NAME, Column("Data", description="How many entries it has."), AGE), _config_map_cells)
+CONFIG_MAPS = Columns((NAME, Column("Data", description="The number of entries."), AGE), _config_map_cells)
 
 
 def _secret_cells(secret: Object, now: datetime) -> list[Cell]:
@@ -163,8 +163,8 @@ def _secret_cells(secret: Object, now: datetime) -> list[Cell]:
 SECRETS = Columns(
     (
         NAME,
-        Column("Type", description="What the secret is for."),
-        Column("Data", description="How many entries it has."),
+        Column("Type", description="The type of the secret."),
+        Column("Data", description="The number of entries."),
         AGE,
     ),
     _secret_cells,
@@ -175,7 +175,9 @@ def _account_cells(account: Object, now: datetime) -> list[Cell]:
     return [name_of(account), len(account.get("secrets") or ()), age_of(account, now)]
 
 
-SERVICE_ACCOUNTS = Columns((NAME, Column("Secrets", description="Secrets it may use."), AGE), _account_cells)
+SERVICE_ACCOUNTS = Columns(
+    (NAME, Column("Secrets", description="The number of secrets that the account lists."), AGE), _account_cells
+)
 
 
 def _quota_cells(quota: Object, now: datetime) -> list[Cell]:
@@ -192,8 +194,8 @@ def _quota_cells(quota: Object, now: datetime) -> list[Cell]:
 RESOURCE_QUOTAS = Columns(
     (
         NAME,
-        Column("Request", description="Used, of what may be requested or made."),
-        Column("Limit", description="Used, of what limits may add up to."),
+        Column("Request", description="Usage and hard limit of requests and object counts."),
+        Column("Limit", description="Usage and hard limit of limits."),
         AGE,
     ),
     _quota_cells,
@@ -204,7 +206,7 @@ def _lease_cells(lease: Object, now: datetime) -> list[Cell]:
     return [name_of(lease), (lease.get("spec") or {}).get("holderIdentity") or "", age_of(lease, now)]
 
 
-LEASES = Columns((NAME, Column("Holder", description="Who has it."), AGE), _lease_cells)
+LEASES = Columns((NAME, Column("Holder", description="The holder of the lease."), AGE), _lease_cells)
 
 
 def _priority_class_cells(priority_class: Object, now: datetime) -> list[Cell]:
@@ -220,10 +222,10 @@ def _priority_class_cells(priority_class: Object, now: datetime) -> list[Cell]:
 PRIORITY_CLASSES = Columns(
     (
         NAME,
-        Column("Value", "integer", description="The priority its pods get; higher goes first."),
-        Column("Global-Default", "boolean", description="Whether it is for pods that name none."),
+        Column("Value", "integer", description="The priority of the pods; higher values are scheduled first."),
+        Column("Global-Default", "boolean", description="Whether the class applies to pods without a class."),
         AGE,
-        Column("PreemptionPolicy", description="Whether its pods may push others out."),
+        Column("PreemptionPolicy", description="Whether the pods may preempt others."),
     ),
     _priority_class_cells,
 )
@@ -233,7 +235,9 @@ def _runtime_class_cells(runtime_class: Object, now: datetime) -> list[Cell]:
     return [name_of(runtime_class), runtime_class.get("handler") or "", age_of(runtime_class, now)]
 
 
-RUNTIME_CLASSES = Columns((NAME, Column("Handler", description="The runtime behind it."), AGE), _runtime_class_cells)
+RUNTIME_CLASSES = Columns(
+    (NAME, Column("Handler", description="The handler of the container runtime."), AGE), _runtime_class_cells
+)
 
 
 def _component_status_cells(component_status: Object, now: datetime) -> list[Cell]:
@@ -246,9 +250,9 @@ def _component_status_cells(component_status: Object, now: datetime) -> list[Cel
 COMPONENT_STATUSES = Columns(
     (
         NAME,
-        Column("Status", description="Whether the component is well."),
-        Column("Message", description="What it says."),
-        Column("Error", description="What is wrong."),
+        Column("Status", description="Whether the component is healthy."),
+        Column("Message", description="The message of the health check."),
+        Column("Error", description="The error of the health check."),
     ),
     _component_status_cells,
 )

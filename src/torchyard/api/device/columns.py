@@ -30,7 +30,7 @@ def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
     return [name_of(claim), ",".join(states) or "pending", age_of(claim, now)]
 
 
-RESOURCE_CLAIMS = Columns((NAME, Column("State", description="How far the claim has come."), AGE), _claim_cells)
+RESOURCE_CLAIMS = Columns((NAME, Column("State", description="The state of the claim."), AGE), _claim_cells)
 
 
 def _slice_cells(resource_slice: Object, now: datetime) -> list[Cell]:
@@ -47,9 +47,9 @@ def _slice_cells(resource_slice: Object, now: datetime) -> list[Cell]:
 RESOURCE_SLICES = Columns(
     (
         NAME,
-        Column("Node", description="The node its devices are on."),
-        Column("Driver", description="Who publishes it."),
-        Column("Pool", description="The pool its devices belong to."),
+        Column("Node", description="The node of the devices."),
+        Column("Driver", description="The driver that publishes the slice."),
+        Column("Pool", description="The pool of the devices."),
         AGE,
     ),
     _slice_cells,

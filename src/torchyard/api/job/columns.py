@@ -68,9 +68,9 @@ def _duration(status: Object, now: datetime) -> str:
 JOBS = Columns(
     (
         NAME,
-        Column("Status", description="Whether it runs, is done, failed or waits."),
-        Column("Completions", description="Pods that succeeded, of how many are wanted."),
-        Column("Duration", description="How long it has been running, or ran."),
+        Column("Status", description="Whether the job is running, complete, failed or suspended."),
+        Column("Completions", description="The succeeded pods and the required number."),
+        Column("Duration", description="The time that the job has been running, or ran."),
         AGE,
         *CONTAINERS,
         SELECTOR,
@@ -100,11 +100,11 @@ def _cron_job_cells(cron: Object, now: datetime) -> list[Cell]:
 CRON_JOBS = Columns(
     (
         NAME,
-        Column("Schedule", description="When its jobs start, in cron's notation."),
-        Column("Timezone", description="The time zone the schedule is meant in."),
-        Column("Suspend", "boolean", description="Whether no new jobs are started."),
-        Column("Active", "integer", description="Jobs of it that run now."),
-        Column("Last Schedule", description="How long ago it started a job."),
+        Column("Schedule", description="The schedule in cron format."),
+        Column("Timezone", description="The time zone of the schedule."),
+        Column("Suspend", "boolean", description="Whether no new jobs are created."),
+        Column("Active", "integer", description="The number of running jobs."),
+        Column("Last Schedule", description="The time since the last job was scheduled."),
         AGE,
         *CONTAINERS,
         SELECTOR,

@@ -10,14 +10,14 @@ from torchyard.api.table_cells import AGE, NAME, NONE, age, age_of, container_na
 
 _COLUMNS = (
     NAME,
-    Column("Ready", description="How many of its containers are ready, of how many."),
-    Column("Status", description="What the pod is doing, or what keeps it from doing it."),
-    Column("Restarts", description="How often its containers were restarted, and when last."),
+    Column("Ready", description="The number of ready containers and of all containers."),
+    Column("Status", description="The state of the pod, or the reason why it does not run."),
+    Column("Restarts", description="How often containers restarted, and when last."),
     AGE,
-    Column("IP", description="The pod's address.", priority=1),
-    Column("Node", description="Where it runs.", priority=1),
-    Column("Nominated Node", description="The node that is being cleared for it.", priority=1),
-    Column("Readiness Gates", description="Extra conditions that hold, of those asked for.", priority=1),
+    Column("IP", description="The address of the pod.", priority=1),
+    Column("Node", description="The node of the pod.", priority=1),
+    Column("Nominated Node", description="The node on which pods are preempted for this pod.", priority=1),
+    Column("Readiness Gates", description="The readiness gates that are true and all readiness gates.", priority=1),
 )
 
 _COMPLETED = {
@@ -177,8 +177,8 @@ POD_TEMPLATES = Columns(
     (
         NAME,
         Column("Containers", description="The containers of the template."),
-        Column("Images", description="The images of those containers."),
-        Column("Pod Labels", description="The labels its pods get."),
+        Column("Images", description="The images of the containers, in the same order."),
+        Column("Pod Labels", description="The labels of the template."),
     ),
     _template_cells,
 )

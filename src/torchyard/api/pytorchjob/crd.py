@@ -29,25 +29,25 @@ def _elastic_policy() -> Object:
     return record(
         {
             "maxReplicas": with_description(
-                "Upper limit of workers; defaults to minReplicas, or to the number of workers.", INT32
+                "Maximum number of workers; defaults to minReplicas, or to the number of workers.", INT32
             ),
             "maxRestarts": with_description("How often torchrun restarts the worker group.", INT32),
             "metrics": with_description(
-                "Makes a HorizontalPodAutoscaler that scales the workers by these metrics.",
+                "Metrics of a HorizontalPodAutoscaler that scales the workers.",
                 {"type": "array", "items": metric},
             ),
             "minReplicas": with_description(
-                "Lower limit of workers; defaults to maxReplicas, or to the number of workers.", INT32
+                "Minimum number of workers; defaults to maxReplicas, or to the number of workers.", INT32
             ),
             "nProcPerNode": with_description("Deprecated: use spec.nprocPerNode.", INT32),
             "rdzvBackend": with_description(
-                "Where workers meet: c10d (the default), etcd, etcd-v2, torchyard.", STRING
+                "Rendezvous backend: c10d (the default), etcd, etcd-v2, torchyard.", STRING
             ),
-            "rdzvConf": with_description("Further settings of the meeting point.", {"type": "array", "items": conf}),
-            "rdzvHost": with_description("Host of the meeting point; defaults to the first worker.", STRING),
-            "rdzvId": with_description("The name of the meeting.", STRING),
-            "rdzvPort": with_description("Port of the meeting point.", INT32),
-            "standalone": with_description("Each replica meets only itself.", {"type": "boolean"}),
+            "rdzvConf": with_description("Additional rendezvous settings.", {"type": "array", "items": conf}),
+            "rdzvHost": with_description("Rendezvous host; defaults to the first worker.", STRING),
+            "rdzvId": with_description("Rendezvous ID.", STRING),
+            "rdzvPort": with_description("Rendezvous port.", INT32),
+            "standalone": with_description("Whether each replica is its own rendezvous.", {"type": "boolean"}),
         }
     )
 
@@ -55,26 +55,29 @@ def _elastic_policy() -> Object:
 def _run_policy() -> Object:
     queue = {**STRING, "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": QUEUE_IMMUTABLE}]}
     scheduling = {
-        "minAvailable": with_description("How many replicas must fit at once before any starts.", INT32),
-        "minResources": with_description(
-            "What must be free at once before any starts.", {"type": "object", "additionalProperties": QUANTITY}
+        "minAvailable": with_description(
+            "Number of replicas that must fit at the same time before any of them starts.", INT32
         ),
-        "priorityClass": with_description("The priority class of the group.", STRING),
-        "queue": with_description("The queue the job waits in; immutable.", queue),
-        "scheduleTimeoutSeconds": with_description("How long the group may wait for its place.", INT32),
+        "minResources": with_description(
+            "Resources that must be free at the same time before any replica starts.",
+            {"type": "object", "additionalProperties": QUANTITY},
+        ),
+        "priorityClass": with_description("Priority class of the group.", STRING),
+        "queue": with_description("Queue of the job; immutable.", queue),
+        "scheduleTimeoutSeconds": with_description("Maximum time that the group may wait for scheduling.", INT32),
     }
     fields = {
-        "activeDeadlineSeconds": with_description("The job fails when it was active for this long.", INT64),
-        "backoffLimit": with_description("The job fails when its replicas were restarted this often.", INT32),
+        "activeDeadlineSeconds": with_description("Maximum time that the job may be active before it fails.", INT64),
+        "backoffLimit": with_description("Number of restarts after which the job fails.", INT32),
         "cleanPodPolicy": with_description(
-            "What goes when the job is finished: None (the default), Running or All.", STRING
+            "Pods to delete when the job is finished: None (the default), Running or All.", STRING
         ),
-        "managedBy": with_description("Who looks after the job; immutable.", STRING),
+        "managedBy": with_description("Controller of the job; immutable.", STRING),
         "schedulingPolicy": with_description("How the replicas are scheduled as one group.", record(scheduling)),
         "suspend": with_description(
-            "Removes the replicas, or does not start them, until it is false again.", {"type": "boolean"}
+            "Whether the job is suspended: its replicas are deleted, or not created.", {"type": "boolean"}
         ),
-        "ttlSecondsAfterFinished": with_description("The job is deleted this long after it finished.", INT32),
+        "ttlSecondsAfterFinished": with_description("Time after which a finished job is deleted.", INT32),
     }
     fields["suspend"]["default"] = False
     # Upstream has no default here, so its own SDK cannot read a job without runPolicy.
@@ -84,23 +87,19 @@ def _run_policy() -> Object:
 def _spec() -> Object:
     replica = record(
         {
-            "replicas": with_description("How many; one by default.", INT32),
+            "replicas": with_description("Number of replicas; 1 by default.", INT32),
             "restartPolicy": with_description("Always, OnFailure (the default), Never or ExitCode.", STRING),
             "template": with_description("The pods.", template()),
         }
     )
     return record(
         {
-            "elasticPolicy": with_description(
-                "Lets workers come and go: how many, and where they meet.", _elastic_policy()
-            ),
+            "elasticPolicy": with_description("Elastic training: number of workers and rendezvous.", _elastic_policy()),
             "nprocPerNode": with_description("Processes per replica: auto, cpu, gpu or a number.", STRING),
             "pytorchReplicaSpecs": with_description(
                 "By type: Master, Worker.", {"type": "object", "additionalProperties": replica}
             ),
-            "runPolicy": with_description(
-                "When the job ends, what is left of it then, and how it is scheduled.", _run_policy()
-            ),
+            "runPolicy": with_description("Deadlines, cleanup and scheduling of the job.", _run_policy()),
         },
         "pytorchReplicaSpecs",
     )
@@ -147,8 +146,8 @@ def definition_object() -> Object:
             "apiVersion": STRING,
             "kind": STRING,
             "metadata": {"type": "object"},
-            "spec": with_description("What to train, with how many replicas of which type.", _spec()),
-            "status": with_description("How far it is.", _status()),
+            "spec": with_description("Desired state: the replicas of each type and their pod templates.", _spec()),
+            "status": with_description("Observed state.", _status()),
         }
     )
     version = {

@@ -138,8 +138,8 @@ def not_deleted(why: str) -> str:
 def out_of_range(workers: int, least: int, most: int) -> str:
     prefix = f"Worker.replicas is {workers}, but elasticPolicy."
     if workers > most:
-        return f"{prefix}maxReplicas is {most}: no more take part, the others wait for a place"
-    return f"{prefix}minReplicas is {least}: training waits until there are as many"
+        return f"{prefix}maxReplicas is {most}: the additional workers wait until a member leaves"
+    return f"{prefix}minReplicas is {least}: training waits for more workers"
 
 
 def pod_hindered(pod: str, message: str) -> str:

@@ -106,7 +106,7 @@ def _check_elastic(spec: Object, errs: list[FieldError]) -> None:
     if elastic.get("rdzvPort") is not None:
         checks.port_number(elastic["rdzvPort"], f"{ELASTIC}.rdzvPort", errs)
     if elastic.get("rdzvConf") == []:
-        errs.append(field_errors.required(f"{ELASTIC}.rdzvConf", "must have an entry, or be left out"))
+        errs.append(field_errors.required(f"{ELASTIC}.rdzvConf", "must have an entry, or be omitted"))
 
 
 def _check_processes(spec: Object, errs: list[FieldError]) -> None:
@@ -121,9 +121,7 @@ def _check_replica(kind: str, replica: Object | None, errs: list[FieldError]) ->
     if kind not in names.REPLICA_TYPES:
         errs.append(field_errors.not_supported(at, kind, names.REPLICA_TYPES))
     if replica is None:
-        errs.append(
-            field_errors.required(at, "must have a template; leave the entry out if there are no such replicas")
-        )
+        errs.append(field_errors.required(at, "must have a template; omit the entry if there are no such replicas"))
         return
     checks.optional_enum(replica.get("restartPolicy"), names.RESTART_POLICIES, f"{at}.restartPolicy", errs)
     pod = (replica.get("template") or {}).get("spec") or {}
@@ -153,5 +151,5 @@ def _check_derived_names(job: str, replicas: Object, errs: list[FieldError]) -> 
     longest = max(last, key=len, default="")
     excess = len(longest) - any_names.LABEL_LENGTH
     if excess > 0:
-        detail = f"its replica {longest} would have more than 63 characters; shorten the name by {excess}"
+        detail = f"the replica name {longest} would have more than 63 characters; shorten the job name by {excess}"
         errs.append(field_errors.invalid("metadata.name", job, detail))

@@ -59,12 +59,12 @@ def _port(port: Object) -> str:
 SERVICES = Columns(
     (
         NAME,
-        Column("Type", description="How the service is offered."),
-        Column("Cluster-IP", description="Its address inside the cluster."),
-        Column("External-IP", description="Its addresses outside."),
-        Column("Port(s)", description="Its ports, with those of the nodes."),
+        Column("Type", description="The type of the service."),
+        Column("Cluster-IP", description="The cluster IP of the service."),
+        Column("External-IP", description="The external addresses of the service."),
+        Column("Port(s)", description="The ports of the service, with their node ports."),
         AGE,
-        Column("Selector", description="Labels of the pods behind it.", priority=1),
+        Column("Selector", description="The labels that select the pods of the service.", priority=1),
     ),
     _service_cells,
 )
@@ -85,7 +85,7 @@ def _endpoints_cells(endpoints: Object, now: datetime) -> list[Cell]:
     return [name_of(endpoints), text, age_of(endpoints, now)]
 
 
-ENDPOINTS = Columns((NAME, Column("Endpoints", description="Addresses behind the service."), AGE), _endpoints_cells)
+ENDPOINTS = Columns((NAME, Column("Endpoints", description="The endpoints of the service."), AGE), _endpoints_cells)
 
 
 def _endpoint_slice_cells(slice_: Object, now: datetime) -> list[Cell]:
@@ -104,8 +104,8 @@ ENDPOINT_SLICES = Columns(
     (
         NAME,
         Column("AddressType", description="IPv4, IPv6 or FQDN."),
-        Column("Ports", description="Ports of the endpoints."),
-        Column("Endpoints", description="Addresses of the endpoints."),
+        Column("Ports", description="The ports of the endpoints."),
+        Column("Endpoints", description="The addresses of the endpoints."),
         AGE,
     ),
     _endpoint_slice_cells,
@@ -128,10 +128,10 @@ def _ingress_cells(ingress: Object, now: datetime) -> list[Cell]:
 INGRESSES = Columns(
     (
         NAME,
-        Column("Class", description="The controller that serves it."),
-        Column("Hosts", description="Host names it is for."),
-        Column("Address", description="Where it can be reached."),
-        Column("Ports", description="Ports it listens on."),
+        Column("Class", description="The ingress class."),
+        Column("Hosts", description="The host names of the rules."),
+        Column("Address", description="The addresses of the load balancer."),
+        Column("Ports", description="The ports of the ingress."),
         AGE,
     ),
     _ingress_cells,
@@ -151,8 +151,8 @@ def _ingress_class_cells(ingress_class: Object, now: datetime) -> list[Cell]:
 INGRESS_CLASSES = Columns(
     (
         NAME,
-        Column("Controller", description="Who serves ingresses of this class."),
-        Column("Parameters", description="Where its settings are."),
+        Column("Controller", description="The controller of this ingress class."),
+        Column("Parameters", description="The parameters of this ingress class."),
         AGE,
     ),
     _ingress_class_cells,
@@ -164,7 +164,8 @@ def _network_policy_cells(policy: Object, now: datetime) -> list[Cell]:
 
 
 NETWORK_POLICIES = Columns(
-    (NAME, Column("Pod-Selector", description="Labels of the pods it is for."), AGE), _network_policy_cells
+    (NAME, Column("Pod-Selector", description="The labels that select the pods of the policy."), AGE),
+    _network_policy_cells,
 )
 
 
@@ -178,7 +179,7 @@ def _address_cells(address: Object, now: datetime) -> list[Cell]:
     return [name_of(address), "/".join(part for part in parts if part), age_of(address, now)]
 
 
-IP_ADDRESSES = Columns((NAME, Column("ParentRef", description="Who uses the address.")), _address_cells)
+IP_ADDRESSES = Columns((NAME, Column("ParentRef", description="The object that uses the address.")), _address_cells)
 
 
 def _service_cidr_cells(cidr: Object, now: datetime) -> list[Cell]:
@@ -186,5 +187,5 @@ def _service_cidr_cells(cidr: Object, now: datetime) -> list[Cell]:
 
 
 SERVICE_CIDRS = Columns(
-    (NAME, Column("CIDRs", description="Ranges service addresses are taken from."), AGE), _service_cidr_cells
+    (NAME, Column("CIDRs", description="The ranges of service addresses."), AGE), _service_cidr_cells
 )

@@ -20,9 +20,9 @@ def _phase(obj: Object) -> str:
     return (obj.get("status") or {}).get("phase") or ""
 
 
-_CLASS = Column("StorageClass", description="The kind of storage.")
-_ATTRIBUTES_CLASS = Column("VolumeAttributesClass", description="Settings that can be changed later.")
-_MODE = Column("VolumeMode", description="Filesystem or raw block device.", priority=1)
+_CLASS = Column("StorageClass", description="The storage class.")
+_ATTRIBUTES_CLASS = Column("VolumeAttributesClass", description="The volume attributes class.")
+_MODE = Column("VolumeMode", description="Filesystem or Block.", priority=1)
 
 
 def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
@@ -44,10 +44,10 @@ def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
 CLAIMS = Columns(
     (
         NAME,
-        Column("Status", description="Whether it has got its volume."),
-        Column("Volume", description="The volume it is bound to."),
-        Column("Capacity", description="How much the volume holds."),
-        Column("Access Modes", description="How many may use it, and how."),
+        Column("Status", description="The phase of the claim."),
+        Column("Volume", description="The volume that the claim is bound to."),
+        Column("Capacity", description="The capacity of the volume."),
+        Column("Access Modes", description="The access modes."),
         _CLASS,
         _ATTRIBUTES_CLASS,
         AGE,
@@ -78,14 +78,14 @@ def _volume_cells(volume: Object, now: datetime) -> list[Cell]:
 VOLUMES = Columns(
     (
         NAME,
-        Column("Capacity", description="How much it holds."),
-        Column("Access Modes", description="How many may use it, and how."),
-        Column("Reclaim Policy", description="What happens to it when its claim goes."),
-        Column("Status", description="Whether it is free, bound or released."),
-        Column("Claim", description="The claim that has it."),
+        Column("Capacity", description="The capacity of the volume."),
+        Column("Access Modes", description="The access modes."),
+        Column("Reclaim Policy", description="What happens to the volume when its claim is deleted."),
+        Column("Status", description="The phase of the volume."),
+        Column("Claim", description="The claim that the volume is bound to."),
         _CLASS,
         _ATTRIBUTES_CLASS,
-        Column("Reason", description="Why it is in a bad state."),
+        Column("Reason", description="The reason of a failed state."),
         AGE,
         _MODE,
     ),
@@ -107,10 +107,10 @@ def _storage_class_cells(storage: Object, now: datetime) -> list[Cell]:
 STORAGE_CLASSES = Columns(
     (
         NAME,
-        Column("Provisioner", description="Who makes its volumes."),
-        Column("ReclaimPolicy", description="What happens to a volume when its claim goes."),
-        Column("VolumeBindingMode", description="Whether binding waits for a pod."),
-        Column("AllowVolumeExpansion", description="Whether volumes can grow."),
+        Column("Provisioner", description="The provisioner of the volumes."),
+        Column("ReclaimPolicy", description="What happens to a volume when its claim is deleted."),
+        Column("VolumeBindingMode", description="Whether binding waits for the first consumer."),
+        Column("AllowVolumeExpansion", description="Whether volumes can be expanded."),
         AGE,
     ),
     _storage_class_cells,
@@ -122,7 +122,7 @@ def _attributes_class_cells(attributes_class: Object, now: datetime) -> list[Cel
 
 
 ATTRIBUTES_CLASSES = Columns(
-    (NAME, Column("DriverName", description="The CSI driver it is for."), AGE), _attributes_class_cells
+    (NAME, Column("DriverName", description="The CSI driver of the class."), AGE), _attributes_class_cells
 )
 
 
@@ -141,10 +141,10 @@ def _attachment_cells(attachment: Object, now: datetime) -> list[Cell]:
 ATTACHMENTS = Columns(
     (
         NAME,
-        Column("Attacher", format="name", description="The driver that attaches it."),
+        Column("Attacher", format="name", description="The driver that attaches the volume."),
         Column("PV", description="The volume."),
-        Column("Node", description="The node it goes to."),
-        Column("Attached", "boolean", description="Whether it is there."),
+        Column("Node", description="The node that the volume is attached to."),
+        Column("Attached", "boolean", description="Whether the volume is attached."),
         AGE,
     ),
     _attachment_cells,
@@ -169,12 +169,12 @@ def _csi_driver_cells(driver: Object, now: datetime) -> list[Cell]:
 CSI_DRIVERS = Columns(
     (
         NAME,
-        Column("AttachRequired", "boolean", description="Whether volumes must be attached first."),
-        Column("PodInfoOnMount", "boolean", description="Whether it is told about the pod."),
-        Column("StorageCapacity", "boolean", description="Whether it publishes free capacity."),
-        Column("TokenRequests", description="Audiences of the tokens it is given."),
-        Column("RequiresRepublish", "boolean", description="Whether mounts are renewed."),
-        Column("Modes", description="Kinds of volumes it has."),
+        Column("AttachRequired", "boolean", description="Whether volumes must be attached before they are mounted."),
+        Column("PodInfoOnMount", "boolean", description="Whether the driver gets information about the pod on mount."),
+        Column("StorageCapacity", "boolean", description="Whether the driver publishes its free capacity."),
+        Column("TokenRequests", description="The audiences of the tokens that the driver gets."),
+        Column("RequiresRepublish", "boolean", description="Whether volumes are published again periodically."),
+        Column("Modes", description="The supported lifecycles of volumes."),
         AGE,
     ),
     _csi_driver_cells,
@@ -185,4 +185,6 @@ def _csi_node_cells(node: Object, now: datetime) -> list[Cell]:
     return [name_of(node), len((node.get("spec") or {}).get("drivers") or ()), age_of(node, now)]
 
 
-CSI_NODES = Columns((NAME, Column("Drivers", "integer", description="CSI drivers on the node."), AGE), _csi_node_cells)
+CSI_NODES = Columns(
+    (NAME, Column("Drivers", "integer", description="The number of CSI drivers on the node."), AGE), _csi_node_cells
+)

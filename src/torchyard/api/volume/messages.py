@@ -35,7 +35,7 @@ OTHER_ATTRIBUTES = "VolumeAttributesClassName does not match"
 OTHER_MODE = "incompatible volumeMode"
 OTHER_ACCESS = "incompatible accessMode"
 
-RECYCLE = "the Recycle reclaim policy is not supported here; use Retain or Delete"
+RECYCLE = "the Recycle reclaim policy is not supported; use Retain or Delete"
 
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 NONE_ON_NODE = "node(s) didn't find available persistent volumes to bind"
@@ -81,8 +81,8 @@ def external(provisioner: str) -> tuple[str, str]:
     )
 
 
-def alias_used(name: str, stands_for: str) -> str:
-    return f'there is no storage class "{name}" here; "{stands_for}" stands for it'
+def alias_used(name: str, storage_class: str) -> str:
+    return f'storage class "{name}" does not exist; using "{storage_class}", which has it as an alias'
 
 
 def claim_missing(name: str) -> str:

@@ -49,9 +49,9 @@ def _replica_cells(selector: Callable[[Object], str]) -> Callable[[Object, datet
 
 _REPLICA_COLUMNS = (
     NAME,
-    Column("Desired", "integer", description="How many pods there should be."),
-    Column("Current", "integer", description="How many pods there are."),
-    Column("Ready", "integer", description="How many of them are ready."),
+    Column("Desired", "integer", description="The desired number of pods."),
+    Column("Current", "integer", description="The current number of pods."),
+    Column("Ready", "integer", description="The number of ready pods."),
     AGE,
     *CONTAINERS,
     SELECTOR,
@@ -75,9 +75,9 @@ def _deployment_cells(obj: Object, now: datetime) -> list[Cell]:
 DEPLOYMENTS = Columns(
     (
         NAME,
-        Column("Ready", description="Pods that are ready, of how many there should be."),
-        Column("Up-to-date", description="Pods made from the current template."),
-        Column("Available", description="Pods that have been ready long enough."),
+        Column("Ready", description="The number of ready pods and of desired pods."),
+        Column("Up-to-date", description="The number of pods of the current template."),
+        Column("Available", description="The number of available pods."),
         AGE,
         *CONTAINERS,
         SELECTOR,
@@ -92,7 +92,7 @@ def _stateful_set_cells(obj: Object, now: datetime) -> list[Cell]:
 
 
 STATEFUL_SETS = Columns(
-    (NAME, Column("Ready", description="Pods that are ready, of how many there should be."), AGE, *CONTAINERS),
+    (NAME, Column("Ready", description="The number of ready pods and of desired pods."), AGE, *CONTAINERS),
     _stateful_set_cells,
 )
 
@@ -119,12 +119,12 @@ def _daemon_set_cells(obj: Object, now: datetime) -> list[Cell]:
 DAEMON_SETS = Columns(
     (
         NAME,
-        Column("Desired", "integer", description="Nodes that should run its pod."),
-        Column("Current", "integer", description="Nodes that have its pod."),
-        Column("Ready", "integer", description="Nodes where it is ready."),
-        Column("Up-to-date", "integer", description="Nodes with a pod of the current template."),
-        Column("Available", "integer", description="Nodes where it has been ready long enough."),
-        Column("Node Selector", description="Labels of the nodes it is meant for."),
+        Column("Desired", "integer", description="The number of nodes that should run the pod."),
+        Column("Current", "integer", description="The number of nodes that run the pod."),
+        Column("Ready", "integer", description="The number of nodes with a ready pod."),
+        Column("Up-to-date", "integer", description="The number of nodes with a pod of the current template."),
+        Column("Available", "integer", description="The number of nodes with an available pod."),
+        Column("Node Selector", description="The labels that select the nodes."),
         AGE,
         *CONTAINERS,
         SELECTOR,
@@ -148,8 +148,8 @@ def _controller_revision_cells(obj: Object, now: datetime) -> list[Cell]:
 CONTROLLER_REVISIONS = Columns(
     (
         NAME,
-        Column("Controller", description="What this is a revision of."),
-        Column("Revision", description="Its number; the highest is the newest."),
+        Column("Controller", description="The owner of the revision."),
+        Column("Revision", description="The revision number; the highest is the newest."),
         AGE,
     ),
     _controller_revision_cells,
@@ -165,9 +165,9 @@ def _disruption_budget_cells(obj: Object, now: datetime) -> list[Cell]:
 DISRUPTION_BUDGETS = Columns(
     (
         NAME,
-        Column("Min Available", description="Pods that must stay."),
-        Column("Max Unavailable", description="Pods that may be away."),
-        Column("Allowed Disruptions", "integer", description="Pods that could be evicted now."),
+        Column("Min Available", description="The number of pods that must stay available."),
+        Column("Max Unavailable", description="The number of pods that may be unavailable."),
+        Column("Allowed Disruptions", "integer", description="The number of pods that can be evicted now."),
         AGE,
     ),
     _disruption_budget_cells,
@@ -245,11 +245,11 @@ def _metric(spec: Object, status: Object) -> str:
 AUTOSCALERS = Columns(
     (
         NAME,
-        Column("Reference", description="What it scales."),
-        Column("Targets", description="Each metric now, and what it should be."),
-        Column("MinPods", description="The fewest replicas it may set."),
-        Column("MaxPods", description="The most replicas it may set."),
-        Column("Replicas", description="How many there are now."),
+        Column("Reference", description="The object that is scaled."),
+        Column("Targets", description="The current and target value of each metric."),
+        Column("MinPods", description="The minimum number of replicas."),
+        Column("MaxPods", description="The maximum number of replicas."),
+        Column("Replicas", description="The current number of replicas."),
         AGE,
     ),
     _autoscaler_cells,
