@@ -1,4 +1,4 @@
-"""visibility.kueue.x-k8s.io: who waits in a queue and at which place, answered from the store and never kept there."""
+"""visibility.kueue.x-k8s.io: the pending workloads of a queue and their positions, computed from the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torchyard.core.queue.visibility import places
 GROUP = "visibility.kueue.x-k8s.io"
 PENDING = "pendingworkloads"
 _SUMMARY = "PendingWorkloadsSummary"
-_MOST = 1000
+_DEFAULT_LIMIT = 1000
 
 
 def _resource(version: str, kind: names.Kind) -> Resource:
@@ -35,40 +35,40 @@ RESOURCES = tuple(
 )
 
 
-async def pending(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
-    """The workloads that wait, first in line first; `offset` and `limit` choose a part of them."""
+async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
+    """The pending workloads in queue order; `offset` and `limit` select a part of them."""
     if ctx.verb != "get":
         raise errors.method_not_allowed()
     lookup = resources.registry.lookup
     resource = ctx.resource
     if lookup.get(names.GROUP, resource.plural, ctx.namespace, ctx.name) is None:
         raise errors.not_found(resource.plural, names.GROUP, ctx.name)
-    doors = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): (one.get("spec") or {}).get("clusterQueue", "")
-        for one in lookup.list(names.GROUP, names.LOCAL_QUEUE.plural)
+    cluster_queues = {
+        (local["metadata"]["namespace"], local["metadata"]["name"]): (local.get("spec") or {}).get("clusterQueue", "")
+        for local in lookup.list(names.GROUP, names.LOCAL_QUEUE.plural)
     }
-    queue = ctx.name if resource.plural == names.CLUSTER_QUEUE.plural else doors[ctx.namespace, ctx.name]
+    queue = ctx.name if resource.plural == names.CLUSTER_QUEUE.plural else cluster_queues[ctx.namespace, ctx.name]
     items: list[Object] = []
     counts: dict[tuple[str, str], int] = {}
-    for one in places(lookup.list(names.GROUP, names.WORKLOAD.plural), doors):
-        if one.position is None or one.cluster_queue != queue:
+    for place in places(lookup.list(names.GROUP, names.WORKLOAD.plural), cluster_queues):
+        if place.position is None or place.cluster_queue != queue:
             continue
-        door = (one.item.key[0], one.item.queue)
-        place = counts[door] = counts.get(door, -1) + 1
-        if resource.plural == names.LOCAL_QUEUE.plural and door != (ctx.namespace, ctx.name):
+        local_queue = (place.item.key[0], place.item.queue)
+        position = counts[local_queue] = counts.get(local_queue, -1) + 1
+        if resource.plural == names.LOCAL_QUEUE.plural and local_queue != (ctx.namespace, ctx.name):
             continue
-        metadata = one.item.obj["metadata"]
-        kept = ("name", "namespace", "creationTimestamp", "ownerReferences")
+        metadata = place.item.obj["metadata"]
+        fields = ("name", "namespace", "creationTimestamp", "ownerReferences")
         items.append(
             {
-                "metadata": {key: metadata[key] for key in kept if key in metadata},
-                "priority": one.item.priority,
-                "localQueueName": one.item.queue,
-                "positionInClusterQueue": one.position,
-                "positionInLocalQueue": place,
+                "metadata": {key: metadata[key] for key in fields if key in metadata},
+                "priority": place.item.priority,
+                "localQueueName": place.item.queue,
+                "positionInClusterQueue": place.position,
+                "positionInLocalQueue": position,
             }
         )
-    offset, limit = _number(ctx, "offset", 0), _number(ctx, "limit", _MOST)
+    offset, limit = _number(ctx, "offset", 0), _number(ctx, "limit", _DEFAULT_LIMIT)
     summary = {
         "kind": _SUMMARY,
         "apiVersion": resource.api_version,
@@ -79,9 +79,9 @@ async def pending(resources: ResourceHandler, ctx: RequestContext, _request: Req
 
 
 def _number(ctx: RequestContext, name: str, default: int) -> int:
-    said = ctx.query.get(name)
-    if not said:
+    text = ctx.query.get(name)
+    if not text:
         return default
-    if not said.isdigit():
-        raise errors.bad_request(f"{name} must be a number of workloads, not {said!r}")
-    return int(said)
+    if not text.isdigit():
+        raise errors.bad_request(f"{name} must be a number of workloads, not {text!r}")
+    return int(text)
