@@ -29,7 +29,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.queue.shapes import CLASSES, Load, cluster_queue, flavor, local_queue, workload
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
-from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.kubeconfig import load as connection

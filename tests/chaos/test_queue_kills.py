@@ -15,7 +15,7 @@ from tests.support.yard import Yard
 from torchyard.api.conditions import has_true_condition, is_true
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.controllers.queue.refs import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, FLAVORS, LOCAL_QUEUES, WORKLOADS
 from torchyard.kube.client import Client, Unreachable
 from torchyard.kube.http import HttpTransport
 from torchyard.kube.informer import Informer

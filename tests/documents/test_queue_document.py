@@ -67,7 +67,7 @@ def pods_of(kubectl: Kubectl, job: str) -> list[dict[str, object]]:
 
 def test_s3_2_the_placeholder_is_refused_with_what_to_write(kubectl: Kubectl) -> None:
     said = kubectl.fails("create", "-f", str(DOCUMENT / "lightweight-pod-job.yaml"))
-    assert f'replace the placeholder in "{PLACEHOLDER}" by your own queue, e.g. {QUEUE}' in said
+    assert f'replace the placeholder in "{PLACEHOLDER}" with the name of your queue, for example {QUEUE}' in said
 
 
 def test_s3_2_to_4_and_7_a_job_is_held_admitted_run_and_deleted(kubectl: Kubectl, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from torchyard.api.objects import Object
 from torchyard.api.queue.crd import definitions
 from torchyard.api.queue.names import API_VERSION, QUEUE_NAME
 from torchyard.controllers.pytorchjob import JOBS
-from torchyard.controllers.queue.refs import FLAVORS, WORKLOADS
+from torchyard.controllers.queue.gvr import FLAVORS, WORKLOADS
 from torchyard.core.queue.kueue_detection import EXTERNAL, IntegrationMode
 from torchyard.core.queue.lifecycle import evict
 from torchyard.operator import queues
@@ -34,7 +34,7 @@ WITH_QUEUES = replace(INSTALLATION, queues=True)
 
 @pytest.fixture
 async def installed(kube: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Installed]:
-    monkeypatch.setattr(queues, "LOOK_AGAIN", 0.2)
+    monkeypatch.setattr(queues, "CHECK_INTERVAL", 0.2)
     async with installation(kube, WITH_QUEUES) as found:
         for one in definitions():
             try:
@@ -86,7 +86,7 @@ def queued(namespace: str, **run: Any) -> Object:
     return made
 
 
-async def test_where_kueue_leaves_jobs_to_us_they_wait_start_and_stop_with_their_workloads(
+async def test_external_mode_starts_and_stops_jobs_with_their_workloads(
     installed: Installed,
 ) -> None:
     admin, namespace = installed.admin, await installed.namespace("kueue-external")
@@ -97,7 +97,7 @@ async def test_where_kueue_leaves_jobs_to_us_they_wait_start_and_stop_with_their
     async with running(installed, webhook=True) as operator:
 
         async def ours() -> bool:
-            return operator.queues.are_ours
+            return operator.queues.creates_workloads
 
         await installed.until(ours)
         made = await admin.create(JOBS, queued(namespace))
@@ -155,7 +155,7 @@ async def admit(installed: Installed, workload: Object) -> None:
     )
 
 
-async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and_nothing_more_done(
+async def test_built_in_mode_only_honours_suspend(
     installed: Installed,
 ) -> None:
     admin, namespace = installed.admin, await installed.namespace("kueue-built-in")
@@ -163,7 +163,7 @@ async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and
     async with running(installed, webhook=True) as operator:
 
         async def seen() -> bool:
-            return operator.queues.found.mode is IntegrationMode.BUILT_IN
+            return operator.queues.integration.mode is IntegrationMode.BUILT_IN
 
         await installed.until(seen)
         await admin.create(JOBS, queued(namespace, suspend=True))  # as Kueue's webhook has it
@@ -181,11 +181,11 @@ async def test_where_kueue_has_an_integration_of_its_own_suspend_is_honoured_and
         assert said["queues"].startswith("Kueue brings jobs into its queues itself")
 
 
-async def test_a_kueue_that_comes_and_goes_is_followed(installed: Installed) -> None:
+async def test_mode_follows_a_kueue_that_is_installed_and_removed(installed: Installed) -> None:
     async with running(installed) as operator:
 
         async def mode(wanted: IntegrationMode) -> bool:
-            return operator.queues.found.mode is wanted and operator.queues.found is not queues.NOTHING
+            return operator.queues.integration.mode is wanted and operator.queues.integration is not queues.NOT_CHECKED
 
         await installed.until(lambda: mode(IntegrationMode.NONE))
         await kueue(installed, "mjob.kb.io")
@@ -195,7 +195,7 @@ async def test_a_kueue_that_comes_and_goes_is_followed(installed: Installed) -> 
         assert not denied(operator)
 
 
-async def test_without_the_rights_it_says_so_and_leaves_queues_alone(installed: Installed) -> None:
+async def test_missing_permissions_are_reported_and_disable_the_integration(installed: Installed) -> None:
     for kind in ("clusterrolebindings", "clusterroles"):
         ref = replace(MUTATING, group="rbac.authorization.k8s.io", plural=kind)
         await installed.admin.delete(ref, "torchyard-operator-queues")
@@ -203,8 +203,8 @@ async def test_without_the_rights_it_says_so_and_leaves_queues_alone(installed: 
     async with running(replace(installed, to=INSTALLATION)) as operator:
 
         async def told() -> bool:
-            return any("may not" in one for one in operator.queues.found.reasons)
+            return any("may not" in one for one in operator.queues.integration.reasons)
 
         await installed.until(told)
-        assert operator.queues.found.mode is IntegrationMode.NONE
+        assert operator.queues.integration.mode is IntegrationMode.NONE
         assert not denied(operator)

@@ -9,9 +9,9 @@ from typing import Any
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.resources import shown
-from torchyard.core.queue.scheduler import Admit, Decision, Preempt, cycle
-from torchyard.core.queue.state import Book
+from torchyard.core.queue.resources import format_quantity
+from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, schedule
+from torchyard.core.queue.state import QueueState
 
 _numbers = itertools.count(1)
 
@@ -74,7 +74,7 @@ def admitted(obj: Object, decision: Admit, *, at: int = 0) -> Object:
         {"type": kind, "status": "True", "reason": "x", "message": "", "lastTransitionTime": moment}
         for kind in (messages.QUOTA_RESERVED, messages.ADMITTED)
     ]
-    status = {"admission": admission(decision.queue, decision.assignment), "conditions": conditions}
+    status = {"admission": admission(decision.cluster_queue, decision.assignment), "conditions": conditions}
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(next(_numbers))}, "status": status}
 
 
@@ -84,18 +84,18 @@ def admission(queue: str, assignment: Assignment) -> Object:
             "name": one.name,
             "count": one.count,
             "flavors": one.flavors,
-            "resourceUsage": {name: shown(name, one.usage[name]) for name in one.flavors},
+            "resourceUsage": {name: format_quantity(name, one.usage[name]) for name in one.flavors},
         }
         for one in assignment.pod_sets
     ]
     return {"clusterQueue": queue, "podSetAssignments": sets}
 
 
-class World:
-    """A book, and what would happen around it: quota is given and taken back as decided."""
+class QueueSimulation:
+    """A state, and what would happen around it: quota is given and taken back as decided."""
 
     def __init__(self, *objects: Object) -> None:
-        self.book = Book(lambda _namespace: {})
+        self.state = QueueState(lambda _namespace: {})
         self.objects: dict[str, Object] = {}
         self._preempted: dict[str, str] = {}  # why
         self.put(*objects)
@@ -105,106 +105,108 @@ class World:
             spec = obj["spec"]
             if "podSets" in spec:
                 self.objects[obj["metadata"]["name"]] = obj
-                self.book.put(obj)
+                self.state.put_workload(obj)
             elif "clusterQueue" in spec:
-                self.book.put_local(obj)
+                self.state.put_local_queue(obj)
             elif "nodeLabels" in spec:
-                self.book.put_flavor(obj)
+                self.state.objects.put_flavor(obj)
             elif "parentName" in spec:
-                self.book.put_cohort(obj)
+                self.state.objects.put_cohort(obj)
             else:
-                self.book.put_queue(obj)
+                self.state.objects.put_cluster_queue(obj)
 
-    def round(self) -> list[Decision]:
+    def run_cycle(self) -> list[SchedulingDecision]:
         """One round; what it admits is written."""
-        decisions = cycle(self.book, 0.0)
+        decisions = schedule(self.state, 0.0)
         for one in decisions:
             if isinstance(one, Admit):
-                name = one.item.key[1]
+                name = one.info.key[1]
                 self.objects[name] = admitted(self.objects[name], one)
-                self.book.put(self.objects[name])
+                self.state.put_workload(self.objects[name])
             elif isinstance(one, Preempt):
-                self._preempted.update((target.item.key[1], target.reason) for target in one.targets)
+                self._preempted.update((target.info.key[1], target.reason) for target in one.targets)
         return decisions
 
-    def settle(self, *, evict: bool = True) -> list[str]:
+    def run_until_idle(self, *, evict: bool = True) -> list[str]:
         """Rounds until nothing happens; the names of what was admitted, in order."""
         order: list[str] = []
         for _ in range(10_000):
-            decisions = self.round()
-            order += [one.item.key[1] for one in decisions if isinstance(one, Admit)]
-            preempted = [t.item.key[1] for one in decisions if isinstance(one, Preempt) for t in one.targets]
+            decisions = self.run_cycle()
+            order += [one.info.key[1] for one in decisions if isinstance(one, Admit)]
+            preempted = [t.info.key[1] for one in decisions if isinstance(one, Preempt) for t in one.targets]
             if evict:
                 for name in preempted:
-                    self.give_back(name)
+                    self.release(name)
             is_over = not any(isinstance(one, Admit) for one in decisions) and not (evict and preempted)
-            if is_over and not self.book.awake:
+            if is_over and not self.state.pending.active:
                 return order
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the scheduler does not become idle")
 
-    def happens(self, *, rounds: int = 40) -> list[str]:
+    def run_and_log(self, *, max_cycles: int = 40) -> list[str]:
         """Who comes and who goes until there is nothing more to look at; who is preempted gives back at once."""
         said: list[str] = []
-        for _ in range(rounds):
-            for one in self.round():
+        for _ in range(max_cycles):
+            for one in self.run_cycle():
                 if isinstance(one, Admit):
-                    said.append(f"{one.item.key[1]} comes")
+                    said.append(f"{one.info.key[1]} admitted")
                 elif isinstance(one, Preempt):
-                    said += [f"{target.item.key[1]} goes" for target in one.targets]
+                    said += [f"{target.info.key[1]} preempted" for target in one.targets]
                     for target in one.targets:
-                        self.give_back(target.item.key[1])
-            if not self.book.awake:
+                        self.release(target.info.key[1])
+            if not self.state.pending.active:
                 return said
-        raise AssertionError(f"it does not come to rest: {said}")
+        raise AssertionError(f"the scheduler does not become idle: {said}")
 
-    def go_on(self, late: dict[str, None], gives: Callable[[], bool], *, rounds: int) -> None:
+    def run_with_late_release(self, late: dict[str, None], gives: Callable[[], bool], *, max_cycles: int) -> None:
         """Rounds until nothing happens; `late` are those who are preempted and have not given back yet."""
-        for _ in range(rounds):
-            decisions = self.round()
-            late.update((t.item.key[1], None) for one in decisions if isinstance(one, Preempt) for t in one.targets)
+        for _ in range(max_cycles):
+            decisions = self.run_cycle()
+            late.update((t.info.key[1], None) for one in decisions if isinstance(one, Preempt) for t in one.targets)
             given = [name for name in late if gives()]
             for name in given:
                 del late[name]
-                self.give_back(name)
-            assert is_never_exceeded(self.book)
-            if not given and not self.book.awake:
+                self.release(name)
+            assert is_within_quota(self.state)
+            if not given and not self.state.pending.active:
                 return
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the scheduler does not become idle")
 
-    def give_back(self, name: str) -> None:
+    def release(self, name: str) -> None:
         obj = self.objects[name]
         metadata = {**obj["metadata"], "resourceVersion": str(next(_numbers))}
         why = self._preempted.pop(name, "")
         conditions = [{"type": messages.PREEMPTED, "status": "True", "reason": why}] if why else []
         self.objects[name] = {**obj, "metadata": metadata, "status": {"conditions": conditions}}
-        self.book.put(self.objects[name])
+        self.state.put_workload(self.objects[name])
 
     def finish(self, name: str) -> None:
         self.objects.pop(name)
-        self.book.remove(("default", name))
+        self.state.remove_workload(("default", name))
 
-    def holding(self) -> set[str]:
-        return {key[1] for pool in self.book.pools.values() for key in pool.holding}
+    def reserving(self) -> set[str]:
+        return {key[1] for cq in self.state.cache.cluster_queues.values() for key in cq.reserving}
 
 
-def is_never_exceeded(book: Book) -> bool:
+def is_within_quota(state: QueueState) -> bool:
     """Counted anew from what is held: no tree uses more than it has, no queue more than it may borrow."""
-    book.refresh()
-    for pool in book.pools.values():
-        root = pool.node.root
-        members = book.neighbours(pool)
-        for key in {key for one in members for item in one.holding.values() for key in item.held}:
-            used = {one: sum(item.held.get(key, 0) for item in one.holding.values()) for one in members}
-            if sum(used.values()) > root.subtree.get(key, 0) + sum(one.node.guaranteed.get(key, 0) for one in members):
+    state.refresh()
+    for cq in state.cache.cluster_queues.values():
+        root = cq.node.root
+        members = state.cache.members(cq)
+        for key in {key for one in members for info in one.reserving.values() for key in info.usage}:
+            used = {one: sum(info.usage.get(key, 0) for info in one.reserving.values()) for one in members}
+            if sum(used.values()) > root.subtree_quota.get(key, 0) + sum(
+                one.node.guaranteed.get(key, 0) for one in members
+            ):
                 return False
             for one, amount in used.items():
                 quota = one.node.quotas.get(key)
                 if quota is None or amount != one.node.usage.get(key, 0):
                     return False
-                if quota.borrowing is not None and amount > quota.nominal + quota.borrowing:
+                if quota.borrowing_limit is not None and amount > quota.nominal + quota.borrowing_limit:
                     return False
                 kept = sum(max(0, used[other] - other.node.guaranteed.get(key, 0)) for other in members)
-                if one.node.parent is not None and kept > root.subtree.get(key, 0):
+                if one.node.parent is not None and kept > root.subtree_quota.get(key, 0):
                     return False
                 if one.node.parent is None and amount > quota.nominal:
                     return False

@@ -135,7 +135,7 @@ def install(
     from torchyard.operator import install as installer
     from torchyard.operator.diagnosis import is_plane
     from torchyard.operator.manifests import Installation, as_yaml, definitions, objects
-    from torchyard.operator.queues import look
+    from torchyard.operator.queues import inspect_kueue
 
     installation = Installation(
         image,
@@ -158,7 +158,7 @@ def install(
         if crds_only:
             await installer.install(client, None, say)
             return
-        with_queues = (await look(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
+        with_queues = (await inspect_kueue(client)).mode is IntegrationMode.EXTERNAL if queues is None else queues
         await installer.install(client, replace(installation, queues=with_queues), say)
 
     run_with_client(load(kubeconfig, context=context), work)

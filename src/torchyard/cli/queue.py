@@ -1,4 +1,4 @@
-"""`yard queue`: who waits where, why and for how long; hold, resume, move."""
+"""`yard queue`: positions of queued jobs, why they are pending, when they start; hold, resume, move."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from torchyard.cli.options import State, say
 from torchyard.cli.target import Context, Kubeconfig, choose_connection, run_with_client
 
 if TYPE_CHECKING:
-    from torchyard.core.queue.visibility import Place
+    from torchyard.core.queue.visibility import WorkloadPosition
     from torchyard.kube.client import Client
 
-app = typer.Typer(help="Queues: who waits where, why and for how long.", no_args_is_help=True)
+_HELP = "Queued jobs: their positions, why they are pending, and when they start."
+app = typer.Typer(help=_HELP, no_args_is_help=True)
 
 Namespace = Annotated[
     str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace of the job; default: the context's.")
 ]
-Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's or a workload's name.")]
+Job = Annotated[str, typer.Argument(metavar="JOB", help="Name of a job or a workload.")]
 
 
 COLUMNS = {
@@ -40,7 +41,7 @@ COLUMNS = {
 }
 
 T = TypeVar("T")
-_NAMED: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")
+_CONNECTION: ContextVar[tuple[Path | None, str]] = ContextVar("kubeconfig and context")
 
 
 class Output(StrEnum):
@@ -48,190 +49,207 @@ class Output(StrEnum):
     json = "json"
 
 
-@app.callback()
-def choose(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
-    """Queues: who waits where, why and for how long."""
-    _NAMED.set((kubeconfig, context))
+@app.callback(help=_HELP)
+def set_connection(kubeconfig: Kubeconfig = None, context: Context = "") -> None:
+    _CONNECTION.set((kubeconfig, context))
 
 
 def _run(state: Path | None, work: Callable[[Client], Awaitable[T]]) -> T:
-    """Ask the plane of this state directory, or the cluster that was named."""
-    return run_with_client(choose_connection(*_NAMED.get(), state), work)
+    """Run with a client of the plane in this state directory, or of the cluster that the options name."""
+    return run_with_client(choose_connection(*_CONNECTION.get(), state), work)
 
 
-def _here(state: Path | None) -> str:
-    """The namespace that the context names, as kubectl has it."""
-    return choose_connection(*_NAMED.get(), state).namespace
+def _context_namespace(state: Path | None) -> str:
+    """The namespace of the context, as for kubectl."""
+    return choose_connection(*_CONNECTION.get(), state).namespace
 
 
-async def _places(client: Client) -> list[Place]:
-    from torchyard.controllers.queue.refs import LOCAL_QUEUES, WORKLOADS
-    from torchyard.core.queue.visibility import places
+async def _list_positions(client: Client) -> list[WorkloadPosition]:
+    from torchyard.controllers.queue.gvr import LOCAL_QUEUES, WORKLOADS
+    from torchyard.core.queue.visibility import workload_positions
 
-    queues = (await client.list(LOCAL_QUEUES)).items
-    doors = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): one["spec"].get("clusterQueue", "") for one in queues
+    local_queues = (await client.list(LOCAL_QUEUES)).items
+    cluster_queue_of = {
+        (obj["metadata"]["namespace"], obj["metadata"]["name"]): obj["spec"].get("clusterQueue", "")
+        for obj in local_queues
     }
-    return places((await client.list(WORKLOADS)).items, doors)
+    return workload_positions((await client.list(WORKLOADS)).items, cluster_queue_of)
 
 
-def _find(places: list[Place], name: str, namespace: str) -> Place:
-    for one in places:
-        owners = [each["name"] for each in one.item.obj["metadata"].get("ownerReferences") or ()]
-        if one.item.key[0] == namespace and name in (one.item.key[1], *owners):
-            return one
-    waiting = ", ".join(sorted(_job(one) for one in places if one.item.key[0] == namespace)) or "none"
-    raise YardError(f"nothing called {name} is in a queue of {namespace}", hint=f"in queues there: {waiting}")
+def _find_job(positions: list[WorkloadPosition], name: str, namespace: str) -> WorkloadPosition:
+    in_namespace = [workload for workload in positions if workload.info.key[0] == namespace]
+    for workload in in_namespace:
+        owners = [owner["name"] for owner in workload.info.obj["metadata"].get("ownerReferences") or ()]
+        if name in (workload.info.key[1], *owners):
+            return workload
+    queued = ", ".join(sorted(_job_name(workload) for workload in in_namespace)) or "none"
+    raise YardError(f"job {name} is not queued in namespace {namespace}", hint=f"queued jobs: {queued}")
 
 
-def _job(place: Place) -> str:
-    owners = place.item.obj["metadata"].get("ownerReferences") or ()
-    return str(owners[0]["name"]) if owners else place.item.key[1]
+def _job_name(workload: WorkloadPosition) -> str:
+    owners = workload.info.obj["metadata"].get("ownerReferences") or ()
+    return str(owners[0]["name"]) if owners else workload.info.key[1]
 
 
 @app.command("list")
 def list_queues(
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", metavar="NAME", help="One namespace; all if empty.")
+        str, typer.Option("-n", "--namespace", metavar="NAME", help="Namespace; default: all namespaces.")
     ] = "",
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to show them.")] = Output.table,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.table,
     state: State = None,
 ) -> None:
-    """List what is in queues, first in line first."""
-    found = [one for one in _run(state, _places) if not namespace or one.item.key[0] == namespace]
+    """List queued jobs in queue order."""
+    positions = [
+        workload for workload in _run(state, _list_positions) if not namespace or workload.info.key[0] == namespace
+    ]
     rows = [
         {
-            "namespace": one.item.key[0],
-            "job": _job(one),
-            "workload": one.item.key[1],
-            "queue": one.item.queue,
-            "clusterQueue": one.cluster_queue,
-            "priority": one.item.priority,
-            "state": one.state,
-            "position": one.position,
-            "why": one.why,
+            "namespace": workload.info.key[0],
+            "job": _job_name(workload),
+            "workload": workload.info.key[1],
+            "queue": workload.info.queue_name,
+            "clusterQueue": workload.cluster_queue,
+            "priority": workload.info.priority,
+            "state": workload.state,
+            "position": workload.position,
+            "why": workload.message,
         }
-        for one in found
+        for workload in positions
     ]
     if output is Output.json:
         say(json.dumps(rows))
         return
-    shown = [COLUMNS, *({key: "" if row[key] is None else str(row[key]) for key in COLUMNS} for row in rows)]
-    widths = {key: max(len(row[key]) for row in shown) + 3 for key in COLUMNS}
-    for row in shown:
-        say("".join(f"{row[key]:<{width}}" for key, width in widths.items()).rstrip())
+    lines = [COLUMNS, *({key: "" if row[key] is None else str(row[key]) for key in COLUMNS} for row in rows)]
+    widths = {key: max(len(line[key]) for line in lines) + 3 for key in COLUMNS}
+    for line in lines:
+        say("".join(f"{line[key]:<{width}}" for key, width in widths.items()).rstrip())
 
 
 @app.command("position")
 def position(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Say where a job is in line, and when it is likely to start."""
-    from torchyard.core.queue.visibility import estimate
+    """Show the position of a job in its queue, and an estimate of when it starts."""
+    from torchyard.core.queue.visibility import estimate_start
 
-    places = _run(state, _places)
-    place = _find(places, job, namespace or _here(state))
-    if place.position is None:
-        say(f"{job} does not wait: {place.state.lower()}")
+    positions = _run(state, _list_positions)
+    workload = _find_job(positions, job, namespace or _context_namespace(state))
+    if workload.position is None:
+        say(f"{job} is not pending: {workload.state.lower()}")
         return
-    say(f"{job} is number {place.position} in ClusterQueue {place.cluster_queue} (0 is next)")
-    guess = estimate(place, places, time.time())
-    if guess is None:
-        say("no estimate: fewer than three jobs have finished in this queue yet")
+    say(f"{job} is at position {workload.position} in ClusterQueue {workload.cluster_queue} (0 is next)")
+    estimate = estimate_start(workload, positions, time.time())
+    if estimate is None:
+        say("no estimate: fewer than three jobs have finished in this ClusterQueue")
     else:
-        say(f"likely to start in {guess.after:.0f} s ± {guess.error:.0f} s")
+        say(f"likely to start in {estimate.seconds:.0f} s ± {estimate.deviation:.0f} s")
 
 
 @app.command("why")
 def why(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Say why a job waits, or what became of it."""
-    say(_run(state, partial(_told, job=job, namespace=namespace or _here(state))))
+    """Show the state of a job, and why it is pending."""
+    say(_run(state, partial(_explain, job=job, namespace=namespace or _context_namespace(state))))
 
 
-async def _told(client: Client, *, job: str, namespace: str) -> str:
+async def _explain(client: Client, *, job: str, namespace: str) -> str:
     try:
-        place = _find(await _places(client), job, namespace)
+        workload = _find_job(await _list_positions(client), job, namespace)
     except YardError:
-        refusal = await _refusal(client, job, namespace)
-        if not refusal:
+        error = await _compose_error(client, job, namespace)
+        if not error:
             raise
-        return f"Not queued: {refusal}"
-    return f"{place.state}: {place.why}"
+        return f"Not queued: {error}"
+    return f"{workload.state}: {workload.message}"
 
 
-async def _refusal(client: Client, job: str, namespace: str) -> str:
-    """What was last told of a job that no workload could be made for."""
+async def _compose_error(client: Client, job: str, namespace: str) -> str:
+    """The last event that says why no workload could be created for a job."""
     from torchyard.api.gvr import EVENTS
 
     fields = f"involvedObject.name={job},type=Warning"
-    found = (await client.list(EVENTS, namespace, fields=fields)).items
-    told = [one for one in found if one["reason"] in (messages.NOT_COMPOSED, messages.NO_PRIORITY_CLASS)]
-    latest = max(told, key=lambda one: one.get("lastTimestamp") or "", default=None)
+    events = [
+        event
+        for event in (await client.list(EVENTS, namespace, fields=fields)).items
+        if event["reason"] in (messages.EVENT_COMPOSE_ERROR, messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
+    ]
+    latest = max(events, key=lambda event: event.get("lastTimestamp") or "", default=None)
     return str(latest["message"]) if latest is not None else ""
 
 
-def _change(state: Path | None, job: str, namespace: str, change: Callable[[Client, Place], Awaitable[Any]]) -> None:
-    where = namespace or _here(state)
+def _change_job(
+    state: Path | None, job: str, namespace: str, change: Callable[[Client, WorkloadPosition], Awaitable[Any]]
+) -> None:
+    from torchyard.core.queue.visibility import FINISHED
+
+    namespace = namespace or _context_namespace(state)
 
     async def work(client: Client) -> None:
-        place = _find(await _places(client), job, where)
-        if place.state == "Finished":
-            raise YardError(f"{job} has finished and is in no line any more", hint="create it anew to run it again")
-        await change(client, place)
+        workload = _find_job(await _list_positions(client), job, namespace)
+        if workload.state == FINISHED:
+            raise YardError(
+                f"job {job} has finished and is not queued any more", hint="create it again to run it again"
+            )
+        await change(client, workload)
 
     _run(state, work)
 
 
-def _set_active(active: bool) -> Callable[[Client, Place], Awaitable[Any]]:
-    async def change(client: Client, place: Place) -> None:
-        from torchyard.controllers.queue.refs import WORKLOADS
+def _set_active(active: bool) -> Callable[[Client, WorkloadPosition], Awaitable[Any]]:
+    async def change(client: Client, workload: WorkloadPosition) -> None:
+        from torchyard.controllers.queue.gvr import WORKLOADS
 
-        await client.patch(WORKLOADS, place.item.key[1], {"spec": {"active": active}}, place.item.key[0])
+        namespace, name = workload.info.key
+        await client.patch(WORKLOADS, name, {"spec": {"active": active}}, namespace)
 
     return change
 
 
 @app.command("hold")
 def hold(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Take a job out of its line; one that runs is stopped and keeps what it can."""
-    _change(state, job, namespace, _set_active(False))
-    say(f"{job} is on hold; `yard queue resume {job}` puts it back")
+    """Take a job out of its queue. A running job is stopped."""
+    _change_job(state, job, namespace, _set_active(False))
+    say(f"{job} is on hold; `yard queue resume {job}` queues it again")
 
 
 @app.command("resume")
 def resume(job: Job, namespace: Namespace = "", state: State = None) -> None:
-    """Put a job that was on hold back in line."""
+    """Queue a job again that is on hold."""
 
-    async def change(client: Client, place: Place) -> None:
-        if place.item.is_active:
-            raise YardError(f"{job} is not on hold", hint=f"`yard queue why {job}` says how it is")
-        await _set_active(True)(client, place)
+    async def change(client: Client, workload: WorkloadPosition) -> None:
+        if workload.info.is_active:
+            raise YardError(f"job {job} is not on hold", hint=f"`yard queue why {job}` shows its state")
+        await _set_active(True)(client, workload)
 
-    _change(state, job, namespace, change)
-    say(f"{job} waits in its queue again")
+    _change_job(state, job, namespace, change)
+    say(f"{job} is queued again")
 
 
 @app.command("move")
 def move(
     job: Job,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The LocalQueue to move it to.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="LocalQueue to move it to.")],
     namespace: Namespace = "",
     state: State = None,
 ) -> None:
-    """Move a waiting job to another queue of its namespace."""
+    """Move a pending job to another queue of its namespace."""
 
-    async def change(client: Client, place: Place) -> None:
+    async def change(client: Client, workload: WorkloadPosition) -> None:
         from torchyard.api.gvr import JOBS
-        from torchyard.controllers.queue.refs import LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
+        from torchyard.controllers.queue.gvr import LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 
-        where = place.item.key[0]
-        if await client.find(LOCAL_QUEUES, queue, where) is None:
-            known = ", ".join(one["metadata"]["name"] for one in (await client.list(LOCAL_QUEUES, where)).items)
-            raise YardError(f"LocalQueue {queue} doesn't exist in {where}", hint=f"there are: {known or 'none'}")
-        owners = place.item.obj["metadata"].get("ownerReferences") or ()
+        namespace, name = workload.info.key
+        if await client.find(LOCAL_QUEUES, queue, namespace) is None:
+            local_queues = (await client.list(LOCAL_QUEUES, namespace)).items
+            known = ", ".join(obj["metadata"]["name"] for obj in local_queues) or "none"
+            raise YardError(
+                f"LocalQueue {queue} doesn't exist in namespace {namespace}", hint=f"LocalQueues there: {known}"
+            )
+        owners = workload.info.obj["metadata"].get("ownerReferences") or ()
         if not owners:
-            await client.patch(WORKLOADS, place.item.key[1], {"spec": {"queueName": queue}}, where)
+            await client.patch(WORKLOADS, name, {"spec": {"queueName": queue}}, namespace)
             return
-        ref = JOBS if owners[0]["kind"] == "Job" else PYTORCHJOBS
-        await client.patch(ref, owners[0]["name"], {"metadata": {"labels": {names.QUEUE_NAME: queue}}}, where)
+        gvr = JOBS if owners[0]["kind"] == "Job" else PYTORCHJOBS
+        patch = {"metadata": {"labels": {names.QUEUE_NAME: queue}}}
+        await client.patch(gvr, owners[0]["name"], patch, namespace)
 
-    _change(state, job, namespace, change)
-    say(f"{job} waits in {queue} now")
+    _change_job(state, job, namespace, change)
+    say(f"{job} is queued in {queue}")

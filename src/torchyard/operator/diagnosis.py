@@ -15,7 +15,7 @@ from torchyard.operator.certificates import VALIDATING
 from torchyard.operator.checks import UPSTREAM, check_crd, is_allowed
 from torchyard.operator.manifests import NAME_LABEL
 from torchyard.operator.permissions import Permission
-from torchyard.operator.queues import look
+from torchyard.operator.queues import inspect_kueue
 from torchyard.operator.settings import LEASE, NAME, WEBHOOK
 
 Finding = tuple[str, bool, str]  # what, whether it works, in words
@@ -97,13 +97,13 @@ async def _gangs(client: Client, _: str) -> tuple[bool, str]:
 
 
 async def _queues(client: Client, _: str) -> tuple[bool, str]:
-    presence = await look(client)
+    integration = await inspect_kueue(client)
     descriptions = {
         IntegrationMode.NONE: "no Kueue",
         IntegrationMode.BUILT_IN: "Kueue brings jobs into its queues itself",
         IntegrationMode.EXTERNAL: "the operator brings jobs into Kueue's queues",
     }
-    return True, f"{descriptions[presence.mode]} ({'; '.join(presence.reasons)})"
+    return True, f"{descriptions[integration.mode]} ({'; '.join(integration.reasons)})"
 
 
 _CLUSTER_CHECKS: dict[str, Callable[[Client, str], Awaitable[tuple[bool, str]]]] = {

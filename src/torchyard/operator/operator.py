@@ -28,7 +28,7 @@ from torchyard.operator.checks import check_crd, check_no_other_operator, check_
 from torchyard.operator.clock import ServerClock, local
 from torchyard.operator.http import HealthProbes, metrics_app, serve, webhook_app
 from torchyard.operator.metrics import OperatorMetrics
-from torchyard.operator.queues import Queues
+from torchyard.operator.queues import KueueWatcher
 from torchyard.operator.settings import DEFAULTS_WEBHOOK, LEASE, NAME, WEBHOOK, WEBHOOK_SECRET, OperatorSettings
 from torchyard.operator.tasks import Runnable, run_until_first_exit
 
@@ -60,7 +60,7 @@ class Operator:
         self._election = LeaderElector(
             self._lease_client, name=LEASE, namespace=settings.own_namespace, identity=settings.identity
         )
-        self.queues = Queues(
+        self.queues = KueueWatcher(
             self._client, namespaces=settings.namespaces, clock=self.clock.now, changed=self.metrics.queue_mode
         )
         self._webhook_ready = asyncio.Event()
@@ -145,7 +145,7 @@ class Operator:
     def _reviews(self) -> dict[str, Callable[[Object], Object]]:
         return {
             "/validate": review_validation,
-            "/default": lambda review: review_defaults(review, queues=self.queues.are_ours),
+            "/default": lambda review: review_defaults(review, queues=self.queues.creates_workloads),
         }
 
     def _runnables(self) -> list[Runnable]:

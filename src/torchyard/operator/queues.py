@@ -1,6 +1,6 @@
-"""Jobs in the queues of a real Kueue: which way is theirs here, and our part of it where one is left to us.
+"""PyTorchJobs and the cluster's own Kueue: finds out which side creates their Workloads, and creates them if we do.
 
-Kueue admits; nothing here does. Every copy looks, so that every copy's webhook knows; only the leader acts.
+Kueue admits. Every replica of the operator checks, because its webhook needs the result; only the leader creates.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import yaml
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import CONFIG_MAPS
 from torchyard.api.objects import Object
-from torchyard.api.queue import names
+from torchyard.api.queue import messages, names
 from torchyard.controllers.queue.external import ExternalIntegration
 from torchyard.core.queue.kueue_detection import IntegrationMode, KueueIntegration, detect_kueue
 from torchyard.kube.client import Client
@@ -27,57 +27,58 @@ from torchyard.operator.tasks import run_until_first_exit
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 60.0
+CHECK_INTERVAL = 60.0  # seconds
 _CONFIGURATION_KEY = "controller_manager_config.yaml"
-NOTHING = KueueIntegration(IntegrationMode.NONE, "", ("nobody has looked yet",))
+NOT_CHECKED = KueueIntegration(IntegrationMode.NONE, "", (messages.KUEUE_NOT_CHECKED,))
 
 
-async def look(client: Client) -> KueueIntegration:
-    """Who brings PyTorchJobs into the queues of this cluster."""
-    groups = await _groups(client)
-    return await _look_closer(client, groups) if _are_queues_served(groups) else detect_kueue(groups, (), None)
+async def inspect_kueue(client: Client) -> KueueIntegration:
+    """How PyTorchJobs get into the queues of this cluster."""
+    groups = await _api_groups(client)
+    return await _inspect_webhooks(client, groups) if _is_kueue_served(groups) else detect_kueue(groups, (), None)
 
 
-async def _groups(client: Client) -> list[Object]:
-    found: list[Object] = (await client.raw("GET", "/apis")).get("groups") or []
-    return found
+async def _api_groups(client: Client) -> list[Object]:
+    groups: list[Object] = (await client.raw("GET", "/apis")).get("groups") or []
+    return groups
 
 
-def _are_queues_served(groups: Iterable[Object]) -> bool:
-    return any(one["name"] == names.GROUP for one in groups)
+def _is_kueue_served(groups: Iterable[Object]) -> bool:
+    return any(group["name"] == names.GROUP for group in groups)
 
 
-async def _look_closer(client: Client, groups: Iterable[Object]) -> KueueIntegration:
+async def _inspect_webhooks(client: Client, groups: Iterable[Object]) -> KueueIntegration:
     webhooks = (await client.list(MUTATING)).items
-    kueues = [one for one in webhooks if "kueue" in one["metadata"]["name"]]
-    return detect_kueue(groups, webhooks, await _configuration(client, kueues), deployed=bool(kueues))
+    kueue_webhooks = [obj for obj in webhooks if "kueue" in obj["metadata"]["name"]]
+    configuration = await _kueue_configuration(client, kueue_webhooks)
+    return detect_kueue(groups, webhooks, configuration, deployed=bool(kueue_webhooks))
 
 
-async def _configuration(client: Client, webhooks: Iterable[Object]) -> Object | None:
-    """Kueue's own settings, from the namespace that its webhooks lead to; None where they may not be read."""
-    places = {
-        (hook["clientConfig"].get("service") or {}).get("namespace", "")
-        for one in webhooks
-        for hook in one.get("webhooks") or ()
+async def _kueue_configuration(client: Client, webhooks: Iterable[Object]) -> Object | None:
+    """Kueue's configuration, from the namespace of the service behind its webhooks; None if it cannot be read."""
+    namespaces = {
+        (webhook["clientConfig"].get("service") or {}).get("namespace", "")
+        for obj in webhooks
+        for webhook in obj.get("webhooks") or ()
     }
-    for place in sorted(places - {""}):
+    for namespace in sorted(namespaces - {""}):
         try:
-            found = await client.find(CONFIG_MAPS, KUEUE_CONFIGURATION, place)
+            config_map = await client.find(CONFIG_MAPS, KUEUE_CONFIGURATION, namespace)
         except StatusError as error:
             if error.status != 403:
                 raise
             continue
-        if found is not None:
+        if config_map is not None:
             try:
-                read = yaml.safe_load((found.get("data") or {}).get(_CONFIGURATION_KEY) or "")
+                configuration = yaml.safe_load((config_map.get("data") or {}).get(_CONFIGURATION_KEY) or "")
             except yaml.YAMLError:
                 continue
-            return read if isinstance(read, dict) else {}
+            return configuration if isinstance(configuration, dict) else {}
     return None
 
 
-class Queues:
-    """`run` on every copy keeps `found` current; `integrate`, on the leader, does our part while there is one."""
+class KueueWatcher:
+    """`run` on every replica keeps `integration` current; `integrate`, on the leader, creates workloads if needed."""
 
     def __init__(
         self,
@@ -87,60 +88,62 @@ class Queues:
         clock: Callable[[], datetime],
         changed: Callable[[str], None],
     ) -> None:
-        self._client, self._namespaces, self._clock, self._tell = client, namespaces or ("",), clock, changed
-        self.found = NOTHING
+        self._client, self._namespaces, self._clock, self._notify = client, namespaces or ("",), clock, changed
+        self.integration = NOT_CHECKED
         self._changed = asyncio.Condition()
 
     @property
-    def are_ours(self) -> bool:
-        return self.found.mode is IntegrationMode.EXTERNAL
+    def creates_workloads(self) -> bool:
+        return self.integration.mode is IntegrationMode.EXTERNAL
 
     async def run(self) -> None:
         while True:
             try:
-                found = await self._look()
+                integration = await self._inspect()
             except YardError as error:
-                log.warning("whether there are queues could not be seen: %s", error)
+                log.warning("kueue not checked: error=%s", error)
             else:
-                await self._take(found)
-            await asyncio.sleep(LOOK_AGAIN)
+                await self._set(integration)
+            await asyncio.sleep(CHECK_INTERVAL)
 
     async def integrate(self) -> None:
         while True:
-            await self._until(ours=True)
-            informers = [InformerFactory(self._client, namespace=one) for one in self._namespaces]
-            integrations = [ExternalIntegration(self._client, one, clock=self._clock) for one in informers]
+            await self._wait_until(creates_workloads=True)
+            factories = [InformerFactory(self._client, namespace=namespace) for namespace in self._namespaces]
+            integrations = [ExternalIntegration(self._client, factory, clock=self._clock) for factory in factories]
             await run_until_first_exit(
-                self._until(ours=False), *(one.run() for one in informers), *(one.run() for one in integrations)
+                self._wait_until(creates_workloads=False),
+                *(factory.run() for factory in factories),
+                *(integration.run() for integration in integrations),
             )
 
-    async def _look(self) -> KueueIntegration:
-        """As `look`, but asks for nothing that it may not, and says what it may not."""
-        groups = await _groups(self._client)
-        if not _are_queues_served(groups):
+    async def _inspect(self) -> KueueIntegration:
+        """As `inspect_kueue`, but only with the permissions it has; a missing one is the reason for no integration."""
+        groups = await _api_groups(self._client)
+        if not _is_kueue_served(groups):
             return detect_kueue(groups, (), None)
         try:
             await check_permissions(self._client, KUEUE_DETECTION)
-            found = await _look_closer(self._client, groups)
-            if found.mode is not IntegrationMode.EXTERNAL:
-                return found
+            integration = await _inspect_webhooks(self._client, groups)
+            if integration.mode is not IntegrationMode.EXTERNAL:
+                return integration
             await check_permissions(self._client, queue_permissions())
         except YardError as error:
-            return KueueIntegration(IntegrationMode.NONE, "", (f"the group {names.GROUP} is served, but {error}",))
-        if found.version != names.STORED:
-            said = f"{names.GROUP}/{names.STORED} is not served: jobs get into queues by Kueue's own integration only"
-            return KueueIntegration(IntegrationMode.NONE, found.version, (*found.reasons, said))
-        return found
+            return KueueIntegration(IntegrationMode.NONE, "", (messages.kueue_not_usable(error),))
+        if integration.version != names.STORED:
+            reasons = (*integration.reasons, messages.kueue_version_needed())
+            return KueueIntegration(IntegrationMode.NONE, integration.version, reasons)
+        return integration
 
-    async def _take(self, found: KueueIntegration) -> None:
-        if found == self.found:
+    async def _set(self, integration: KueueIntegration) -> None:
+        if integration == self.integration:
             return
-        log.info("queues: %s (%s)", found.mode.value, "; ".join(found.reasons))
+        log.info("kueue integration: mode=%s reasons=%s", integration.mode.value, "; ".join(integration.reasons))
         async with self._changed:
-            self.found = found
+            self.integration = integration
             self._changed.notify_all()
-        self._tell(found.mode.value)
+        self._notify(integration.mode.value)
 
-    async def _until(self, *, ours: bool) -> None:
+    async def _wait_until(self, *, creates_workloads: bool) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: self.are_ours is ours)
+            await self._changed.wait_for(lambda: self.creates_workloads is creates_workloads)

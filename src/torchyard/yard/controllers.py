@@ -103,7 +103,7 @@ def _queues(deps: Dependencies) -> Runnable:
         clock=deps.registry.clock,
         settings=_queue_settings(deps.settings.queue_config),
         pytorchjobs="pytorchjob" in deps.registry.controllers,
-        conveniences=LOCAL_QUEUES in deps.registry.controllers,
+        provision_local_queues=LOCAL_QUEUES in deps.registry.controllers,
     )
     deps.registry.figures.append(queues.metrics.text)
     return queues.run()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from torchyard.api.objects import Object
-from torchyard.api.queue import names
-from torchyard.api.queue.validation import FAIR_SHARING, RULES
+from torchyard.api.queue import messages, names
+from torchyard.api.queue.validation import STRATEGIES
 
 QUOTA = "spec.resourceGroups[0].flavors[0].resources[0]"
 
@@ -26,43 +26,43 @@ def workload(**fields: Any) -> Object:
 
 
 def errs(kind: str, obj: Object) -> list[tuple[str, str]]:
-    return [(one.field, one.message) for one in RULES[kind].validate(obj)]
+    return [(one.field, one.message) for one in STRATEGIES[kind].validate(obj)]
 
 
 UNITS = {
-    "a decimal unit with a B": ("memory", "64GB", 'Invalid value: "64GB": is no amount: write 64G'),
-    "a binary unit with a B": ("memory", "64GiB", 'Invalid value: "64GiB": is no amount: write 64Gi'),
-    "words": ("cpu", "four", 'Invalid value: "four": is no amount: write 4 or 500m, for example'),
+    "a decimal unit with a B": ("memory", "64GB", 'Invalid value: "64GB": is not a valid quantity; use 64G'),
+    "a binary unit with a B": ("memory", "64GiB", 'Invalid value: "64GiB": is not a valid quantity; use 64Gi'),
+    "words": ("cpu", "four", 'Invalid value: "four": is not a valid quantity; use for example 4 or 500m'),
     "half a device": (
         "nvidia.com/gpu",
         "500m",
-        'Invalid value: "500m": nvidia.com/gpu is counted in whole pieces: write 1',
+        'Invalid value: "500m": must be an integer, because nvidia.com/gpu cannot be divided; use 1',
     ),
     "less than nothing": ("cpu", "-1", 'Invalid value: "-1": must be greater than or equal to 0'),
 }
 
 
 @pytest.mark.parametrize(("resource", "amount", "said"), UNITS.values(), ids=UNITS)
-def test_a_quota_in_wrong_units_is_told_the_right_ones(resource: str, amount: str, said: str) -> None:
+def test_invalid_quantity_gets_a_suggestion(resource: str, amount: str, said: str) -> None:
     assert errs("ClusterQueue", queue(resource, amount)) == [(f"{QUOTA}.nominalQuota", said)]
 
 
-def test_a_memory_quota_of_a_few_bytes_is_taken_and_doubted() -> None:
-    rules = RULES["ClusterQueue"]
+def test_memory_quota_of_a_few_bytes_gets_a_warning() -> None:
+    rules = STRATEGIES["ClusterQueue"]
     assert rules.validate(queue("memory", 64)) == []
     assert rules.warnings(queue("memory", 64)) == [
         "flavor default has a quota of 64 bytes of memory; did you mean 64Gi?"
     ]
 
 
-def test_limits_of_borrowing_need_a_cohort() -> None:
+def test_borrowing_and_lending_limits_require_a_cohort() -> None:
     assert errs("ClusterQueue", queue(cohort="all", borrowingLimit="2", lendingLimit="1")) == []
     found = errs("ClusterQueue", queue(borrowingLimit="2"))
     assert [field for field, _ in found] == [f"{QUOTA}.borrowingLimit"]
-    assert "in no cohort" in found[0][1]
+    assert "no cohort" in found[0][1]
 
 
-def test_a_queue_lends_at_most_what_it_has() -> None:
+def test_lending_limit_is_at_most_the_nominal_quota() -> None:
     found = errs("ClusterQueue", queue(cohort="all", lendingLimit="5"))
     assert found == [(f"{QUOTA}.lendingLimit", 'Invalid value: "5": must be at most the nominalQuota, 4')]
 
@@ -93,13 +93,13 @@ def test_a_cohort_that_is_its_own_parent_is_refused() -> None:
 def test_fair_sharing_is_stored_with_a_warning() -> None:
     obj = queue()
     obj["spec"]["fairSharing"] = {"weight": 2}
-    assert RULES["ClusterQueue"].warnings(obj) == [FAIR_SHARING]
+    assert STRATEGIES["ClusterQueue"].warnings(obj) == [messages.FAIR_SHARING_IGNORED]
 
 
 def test_a_queue_for_nobody_is_doubted() -> None:
     obj = queue()
     del obj["spec"]["namespaceSelector"]
-    assert "write {} for all" in RULES["ClusterQueue"].warnings(obj)[0]
+    assert "use {} to select all namespaces" in STRATEGIES["ClusterQueue"].warnings(obj)[0]
 
 
 def test_a_pod_set_keeps_at_most_its_count() -> None:
@@ -111,17 +111,17 @@ def test_a_pod_set_keeps_at_most_its_count() -> None:
 def test_what_was_admitted_does_not_move_to_another_queue() -> None:
     old = {**workload(), "status": {"admission": {"clusterQueue": "team"}}}
     new = {**old, "spec": {**old["spec"], "queueName": "other"}}
-    found = RULES["Workload"].validate_update(new, old)
+    found = STRATEGIES["Workload"].validate_update(new, old)
     assert [one.field for one in found] == ["spec.queueName"]
     del old["status"]
-    assert RULES["Workload"].validate_update(new, old) == []
+    assert STRATEGIES["Workload"].validate_update(new, old) == []
 
 
 def test_amounts_in_templates_must_be_amounts() -> None:
     container = {"name": "c", "resources": {"requests": {"memory": "1GB"}}}
     [(field, said)] = errs("Workload", workload(template={"spec": {"containers": [container]}}))
     assert field == "spec.podSets[0].template.spec.containers[0].resources.requests[memory]"
-    assert said.endswith("write 1G")
+    assert said.endswith("use 1G")
 
 
 def test_names_of_workloads_are_those_of_kueue() -> None:

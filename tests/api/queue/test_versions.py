@@ -51,19 +51,19 @@ CASES: dict[str, tuple[str, Object, Object]] = {
 
 
 @pytest.mark.parametrize(("plural", "old", "new"), CASES.values(), ids=CASES)
-def test_both_versions_say_the_same(plural: str, old: Object, new: Object) -> None:
+def test_conversion_between_versions_is_lossless(plural: str, old: Object, new: Object) -> None:
     there, back = CONVERSIONS[plural]
     assert there(copy.deepcopy(old)) == new
     assert back(copy.deepcopy(new)) == old
 
 
-def test_a_list_of_checks_becomes_a_strategy() -> None:
+def test_admission_checks_become_a_strategy() -> None:
     made = CONVERSIONS["clusterqueues"][0]({"spec": {"admissionChecks": ["budget"]}})
     assert made["spec"] == {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
 
 
 @pytest.mark.cluster
-def test_a_real_server_takes_the_definitions(kube_bare: Server) -> None:
+def test_real_api_server_accepts_the_definitions(kube_bare: Server) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for one in definitions():
         answer = kube_bare.admin.post(path, one)
@@ -85,7 +85,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-def test_an_object_of_the_old_version_is_kept_in_the_new_one(plane: Server) -> None:
+def test_v1beta1_object_is_stored_as_v1beta2(plane: Server) -> None:
     spec = {"cohort": "all", "namespaceSelector": {}, "resourceGroups": [GROUP]}
     body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": "team"}, "spec": spec}
     made = plane.admin.post(f"{OLD}/clusterqueues", body)
@@ -105,7 +105,7 @@ def test_an_object_of_the_old_version_is_kept_in_the_new_one(plane: Server) -> N
     assert plane.admin.get(f"{NEW}/clusterqueues/team").json["spec"]["cohortName"] == "others"
 
 
-def test_a_watch_speaks_the_version_it_is_asked_in(plane: Server) -> None:
+def test_watch_uses_the_requested_version(plane: Server) -> None:
     with plane.admin.watch(f"{OLD}/workloads") as watch:
         spec = {
             "podSets": [{"template": {"spec": {"containers": []}}}],
@@ -121,7 +121,7 @@ def test_a_watch_speaks_the_version_it_is_asked_in(plane: Server) -> None:
     assert seen["spec"]["active"] is True
 
 
-def test_wrong_units_are_told_in_words_over_the_wire(plane: Server) -> None:
+def test_invalid_quantity_is_rejected_with_a_suggestion(plane: Server) -> None:
     quota = {"name": "memory", "nominalQuota": "64GB"}
     group = {"coveredResources": ["memory"], "flavors": [{"name": "default", "resources": [quota]}]}
     body = {
@@ -132,4 +132,4 @@ def test_wrong_units_are_told_in_words_over_the_wire(plane: Server) -> None:
     }
     answer = plane.admin.post(f"{OLD}/clusterqueues", body)
     assert answer.status == 422
-    assert "write 64G" in answer.message
+    assert "use 64G" in answer.message

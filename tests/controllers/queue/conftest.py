@@ -18,7 +18,7 @@ from torchyard.api.gvr import EVENTS, JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.api.queue.crd import definitions
-from torchyard.controllers.queue.refs import (
+from torchyard.controllers.queue.gvr import (
     CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -27,7 +27,7 @@ from torchyard.controllers.queue.refs import (
     PRIORITY_CLASSES,
     WORKLOADS,
 )
-from torchyard.controllers.queue.stores import State
+from torchyard.controllers.queue.stores import QueueStore
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 from torchyard.yard.plane import Plane
@@ -83,7 +83,7 @@ class Cluster:
         return await first_answer(what, about)
 
     async def condition(self, job: str, type: str, status: str = "True", reason: str = "") -> Object:
-        """Wait for a condition of a job's workload; answers the workload's."""
+        """StayPending for a condition of a job's workload; answers the workload's."""
 
         async def reached() -> Object | None:
             workload = await self.workload(job)
@@ -172,10 +172,10 @@ async def _served(client: Client, ref: GroupVersionResource) -> None:
 
 
 @pytest.fixture
-async def state(client: Client) -> AsyncIterator[State]:
+async def store(client: Client) -> AsyncIterator[QueueStore]:
     informers = InformerFactory(client)
-    state = State(client, informers)
+    store = QueueStore(client, informers)
     running = asyncio.create_task(informers.run())
     await informers.synced()
-    yield state
+    yield store
     running.cancel()

@@ -19,7 +19,7 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.controllers.pytorchjob import PyTorchJobController
-from torchyard.controllers.queue.refs import PYTORCHJOBS
+from torchyard.controllers.queue.gvr import PYTORCHJOBS
 from torchyard.core.pytorchjob.view import PyTorchJobSettings
 from torchyard.kube.client import Client
 from torchyard.kube.http import HttpTransport

@@ -7,7 +7,7 @@ from typing import Any
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.controllers.queue.refs import WORKLOADS
+from torchyard.controllers.queue.gvr import WORKLOADS
 
 Cluster = Any
 
@@ -52,13 +52,13 @@ async def test_a_deleted_workload_holds_its_quota_until_nothing_runs(cluster: Cl
     await cluster.client.patch(PODS, pod["metadata"]["name"], kept, "default")
     await cluster.move_pods("train", "Running")
     await cluster.job("next", cpu=2, labels={"kueue.x-k8s.io/priority-class": "high"})
-    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.WAITING)
+    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
     first = await cluster.workload("train")
     await cluster.client.delete(WORKLOADS, first["metadata"]["name"], "default")
     await cluster.running("train", is_running=False)
     held = await cluster.client.get(WORKLOADS, first["metadata"]["name"], "default")
     assert held["status"]["admission"], "the pod is still there"
-    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.WAITING)
+    await cluster.condition("next", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
     free = {"metadata": {"finalizers": None}}
     await cluster.client.patch(PODS, pod["metadata"]["name"], free, "default")
     await cluster.running("next")
@@ -80,9 +80,11 @@ async def test_a_running_job_that_grows_waits_for_the_larger_size(cluster: Clust
     await cluster.job("train", parallelism=1, completions=9)
     await cluster.running("train")
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 3}}, "default")
-    said = (await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.TOO_BIG))["message"]
+    said = (await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_EXCEEDS_MAX_QUOTA))[
+        "message"
+    ]
     assert "current podset request (3) > maximum capacity (2)" in said
     await cluster.running("train", is_running=False)
-    await cluster.events(messages.DELETED)
+    await cluster.events(messages.EVENT_DELETED_WORKLOAD)
     await cluster.client.patch(JOBS, "train", {"spec": {"parallelism": 2}}, "default")
     await cluster.running("train")

@@ -17,8 +17,8 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob.crd import definition_object
 from torchyard.api.queue.crd import definitions
 from torchyard.controllers.queue.external import ExternalIntegration
-from torchyard.controllers.queue.kueue_v1beta1 import OlderKueue
-from torchyard.controllers.queue.refs import FLAVORS, PYTORCHJOBS, WORKLOADS
+from torchyard.controllers.queue.gvr import FLAVORS, PYTORCHJOBS, WORKLOADS
+from torchyard.controllers.queue.kueue_v1beta1 import KueueV1Beta1Transport
 from torchyard.core.queue.lifecycle import evict
 from torchyard.kube.client import Client, Transport
 from torchyard.kube.http import HttpTransport
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.cluster
 async def real(kube: Server, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     """A client of a cluster whose Kueue speaks the newer version, or only the older one."""
     transport: Transport = HttpTransport(load(kube.kubeconfig), user_agent="test")
-    client = Client(OlderKueue(transport) if request.param == "v1beta1" else transport, manager="test")
+    client = Client(KueueV1Beta1Transport(transport) if request.param == "v1beta1" else transport, manager="test")
     await define(client, definition_object(), *definitions())
     informers = InformerFactory(client)
     async with running(client, ExternalIntegration(client, informers), informers):

@@ -68,7 +68,7 @@ def test_a_job_is_looked_for_in_the_namespace_of_the_context(plane: Yard, tmp_pa
     elsewhere.write_text(plane.kubeconfig.read_text().replace("namespace: default", "namespace: mine"))
     for command in (("why",), ("position",), ("hold",)):
         done = yard("queue", "--kubeconfig", str(elsewhere), *command, "next", state=plane.state)
-        assert done.stderr.startswith("error: nothing called next is in a queue of mine"), done
+        assert done.stderr.startswith("error: job next is not queued in namespace mine"), done
 
 
 def test_position_and_reason_are_told(plane: Yard) -> None:
@@ -77,7 +77,7 @@ def test_position_and_reason_are_told(plane: Yard) -> None:
     eventually(lambda: "2 more needed" in said(plane, "why", "next"), "the reason")
     unknown = yard("queue", "why", "nobody", state=plane.state)
     assert unknown.returncode == 1
-    assert "in queues there: last, next, runs" in unknown.stderr
+    assert "queued jobs: last, next, runs" in unknown.stderr
 
 
 def test_why_a_job_is_in_no_queue_is_told(plane: Yard) -> None:
@@ -99,7 +99,7 @@ def test_a_job_is_held_resumed_and_moved(plane: Yard) -> None:
     eventually(lambda: said(plane, "why", "last").startswith("Held"), "the hold")
     assert "again" in said(plane, "resume", "last")
     eventually(lambda: said(plane, "why", "last").startswith("Pending"), "the resumption")
-    assert yard("queue", "resume", "last", state=plane.state).stderr.startswith("error: last is not on hold\n")
+    assert yard("queue", "resume", "last", state=plane.state).stderr.startswith("error: job last is not on hold\n")
     assert "other" in said(plane, "move", "last", "other")
 
     def moved() -> bool:
@@ -109,7 +109,7 @@ def test_a_job_is_held_resumed_and_moved(plane: Yard) -> None:
     eventually(moved, "the move")
     wrong = yard("queue", "move", "last", "nowhere", state=plane.state)
     assert wrong.returncode == 1
-    assert "there are: other, q" in wrong.stderr
+    assert "LocalQueues there: other, q" in wrong.stderr
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
@@ -160,4 +160,4 @@ def test_what_has_finished_is_neither_held_nor_moved(plane: Yard) -> None:
     eventually(has_ended, "its end")
     for change in (("hold", "over"), ("resume", "over"), ("move", "over", "other")):
         done = yard("queue", *change, state=plane.state)
-        assert done.stderr.startswith("error: over has finished and is in no line any more\n"), done
+        assert done.stderr.startswith("error: job over has finished and is not queued any more\n"), done

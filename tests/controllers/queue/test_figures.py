@@ -9,11 +9,11 @@ import pytest
 from tests.support.waiting import first_answer
 
 from torchyard.controllers.queue import queue_status
-from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.queue_status import Figures
-from torchyard.controllers.queue.refs import CLUSTER_QUEUES
-from torchyard.controllers.queue.stores import State
-from torchyard.core.queue.scheduler import cycle
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES
+from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.controllers.queue.queue_status import QueueStatusController
+from torchyard.controllers.queue.stores import QueueStore
+from torchyard.core.queue.scheduler import schedule
 from torchyard.kube.client import Client
 
 
@@ -26,18 +26,18 @@ def shown(client: Client, reserving: int) -> Callable[[], Awaitable[bool]]:
 
 
 async def test_a_rest_however_long_ends_when_nobody_is_being_admitted_any_more(
-    state: State, client: Client, monkeypatch: pytest.MonkeyPatch
+    store: QueueStore, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_REST", "_LONGEST_REST"):
+    for name in ("_PAUSE_FACTOR", "_MAX_PAUSE"):
         monkeypatch.setattr(queue_status, name, 1e9)
     is_busy = [True]
-    monkeypatch.setattr(state, "is_busy", lambda: is_busy[0])
-    state.book.refresh()
-    running = asyncio.create_task(Figures(state, Metrics()).run())
-    state.changed()
+    monkeypatch.setattr(store, "is_busy", lambda: is_busy[0])
+    store.state.refresh()
+    running = asyncio.create_task(QueueStatusController(store, QueueMetrics()).run())
+    store.notify()
     await first_answer(shown(client, 0), "the figures of before")
-    cycle(state.book, state.now())
-    state.changed()
+    schedule(store.state, store.now())
+    store.notify()
     is_busy[0] = False
     await first_answer(shown(client, 1), "the figures of now")
     running.cancel()

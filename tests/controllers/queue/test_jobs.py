@@ -14,7 +14,7 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
-from torchyard.controllers.queue.refs import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
+from torchyard.controllers.queue.gvr import CHECKS, CLUSTER_QUEUES, LOCAL_QUEUES, PYTORCHJOBS, WORKLOADS
 from torchyard.yard.plane import Plane
 from torchyard.yard.settings import PlaneSettings
 
@@ -29,16 +29,18 @@ async def test_a_job_waits_runs_and_finishes(cluster: Cluster) -> None:
     template = started["spec"]["template"]
     assert template["spec"]["nodeSelector"] == {"kind": "fast"}
     assert template["metadata"]["labels"]["kueue.x-k8s.io/podset"] == "main"
-    assert (await cluster.condition("train", messages.ADMITTED))["message"] == messages.IS_ADMITTED
-    await cluster.condition("train", messages.PODS_READY, "False", messages.WAIT_FOR_START)
+    assert (await cluster.condition("train", messages.ADMITTED))["message"] == messages.WORKLOAD_IS_ADMITTED
+    await cluster.condition("train", messages.PODS_READY, "False", messages.REASON_WAIT_FOR_START)
     await cluster.move_pods("train", "Running")
-    await cluster.condition("train", messages.PODS_READY, "True", messages.STARTED)
+    await cluster.condition("train", messages.PODS_READY, "True", messages.REASON_STARTED)
     await cluster.move_pods("train", "Succeeded")
-    await cluster.condition("train", messages.FINISHED, "True", messages.SUCCEEDED)
-    told = await cluster.events(messages.CREATED, messages.JOB_STARTED, messages.JOB_FINISHED, messages.ADMITTED)
+    await cluster.condition("train", messages.FINISHED, "True", messages.REASON_SUCCEEDED)
+    told = await cluster.events(
+        messages.EVENT_CREATED_WORKLOAD, messages.EVENT_STARTED, messages.EVENT_FINISHED_WORKLOAD, messages.ADMITTED
+    )
     mine = {one["reason"]: one for one in told if one["involvedObject"]["kind"] == "Job"}
-    assert mine[messages.JOB_STARTED]["message"] == "Admitted by clusterQueue team"
-    assert mine[messages.JOB_STARTED]["source"]["component"] == "batch/job-kueue-controller"
+    assert mine[messages.EVENT_STARTED]["message"] == "Admitted by clusterQueue team"
+    assert mine[messages.EVENT_STARTED]["source"]["component"] == "batch/job-kueue-controller"
     workload = await cluster.workload("train")
     assert workload["metadata"]["labels"]["kueue.x-k8s.io/job-uid"] == made["metadata"]["uid"]
     assert workload["metadata"]["name"].startswith("job-train-")
@@ -69,7 +71,7 @@ async def test_a_preempted_job_becomes_what_it_was_and_runs_again(cluster: Clust
     await cluster.move_pods("high", "Succeeded")
     again = await cluster.running("low")
     assert again["spec"]["template"]["spec"]["nodeSelector"] == {**selector, "kind": "fast"}
-    await cluster.events(messages.PREEMPTED, messages.JOB_STOPPED, "EvictedDueToPreempted")
+    await cluster.events(messages.PREEMPTED, messages.EVENT_STOPPED, "EvictedDueToPreempted")
 
 
 async def test_quota_is_held_until_no_pod_is_left(cluster: Cluster) -> None:
@@ -93,10 +95,12 @@ async def test_three_users_share_a_queue_in_turn(cluster: Cluster) -> None:
     await cluster.job("ann", cpu=2)
     await cluster.running("ann")
     await cluster.job("bob", cpu=2)
-    said = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.WAITING))["message"]
+    said = (await cluster.condition("bob", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA))[
+        "message"
+    ]
     assert said.endswith("insufficient unused quota for cpu in flavor default, 2 more needed")
     await cluster.job("cay", cpu=2)
-    await cluster.condition("cay", messages.QUOTA_RESERVED, "False", messages.WAITING)
+    await cluster.condition("cay", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
 
     async def two_wait() -> bool:
         return ((await cluster.client.get(LOCAL_QUEUES, "q", "default")).get("status") or {}).get(
@@ -172,8 +176,8 @@ async def test_a_job_ends_when_its_time_is_up(cluster: Cluster) -> None:
 
 
 STOPS = {
-    "a cluster queue": (CLUSTER_QUEUES, "team", "", messages.BY_CLUSTER_QUEUE),
-    "a local queue": (LOCAL_QUEUES, "q", "default", messages.BY_LOCAL_QUEUE),
+    "a cluster queue": (CLUSTER_QUEUES, "team", "", messages.REASON_CLUSTER_QUEUE_STOPPED),
+    "a local queue": (LOCAL_QUEUES, "q", "default", messages.REASON_LOCAL_QUEUE_STOPPED),
 }
 
 
@@ -186,7 +190,7 @@ async def test_a_stopped_queue_admits_nothing_and_drains(
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "Hold"}}, namespace)
     await cluster.job("second")
-    said = (await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.SUSPENDED))["message"]
+    said = (await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_SUSPENDED))["message"]
     assert said.endswith("is stopped")
     await cluster.running("first")
     await cluster.client.patch(ref, name, {"spec": {"stopPolicy": "HoldAndDrain"}}, namespace)
@@ -215,20 +219,20 @@ async def test_an_admission_check_has_a_say(cluster: Cluster) -> None:
 
 
 async def test_a_placeholder_is_told_as_such(cluster: Cluster) -> None:
-    with pytest.raises(StatusError, match=r"replace the placeholder .* e\.g\. default-user-queue"):
+    with pytest.raises(StatusError, match=r"replace the placeholder .* for example default-user-queue"):
         await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "<project namespace>-user-queue"})
 
 
 WAITS = {
     "an unknown queue": (
         {"labels": {"kueue.x-k8s.io/queue-name": "nope"}},
-        "LocalQueue nope doesn't exist; queues of this namespace: q",
+        "LocalQueue nope doesn't exist; LocalQueues in this namespace: q",
     ),
     "a job no queue ever holds": (
         {"cpu": 99},
         "insufficient quota for cpu in flavor default, previously considered podsets requests (0)"
         " + current podset request (99) > maximum capacity (2);"
-        " it will never fit: ask for less, or raise the quota of ClusterQueue team",
+        " it will never fit: request less, or raise the quota of ClusterQueue team",
     ),
 }
 
@@ -243,7 +247,7 @@ async def test_what_cannot_be_admitted_is_told_why(cluster: Cluster, fields: Obj
 async def test_a_wrong_priority_class_is_told(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/priority-class": "nope"})
-    told = await cluster.events(messages.NO_PRIORITY_CLASS)
+    told = await cluster.events(messages.EVENT_PRIORITY_CLASS_NOT_FOUND)
     assert any(
         "create it, or use one that `kubectl get wpc` lists" in one["message"] for one in told if "message" in one
     )
@@ -261,7 +265,7 @@ async def test_a_running_job_stays_in_its_queue(cluster: Cluster) -> None:
 async def test_a_waiting_job_may_change_its_queue(cluster: Cluster) -> None:
     await cluster.with_queue()
     await cluster.job("train", labels={"kueue.x-k8s.io/queue-name": "nope"})
-    await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.MISCONFIGURED)
+    await cluster.condition("train", messages.QUOTA_RESERVED, "False", messages.REASON_MISCONFIGURED)
     await cluster.client.patch(JOBS, "train", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "default")
     await cluster.running("train")
 
@@ -284,7 +288,7 @@ async def test_a_plane_that_comes_back_knows_what_is_in_use(tmp_path: Path) -> N
     async with Plane(settings) as plane:
         cluster = _cluster(plane)
         await cluster.job("second", cpu=2)
-        await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.WAITING)
+        await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_QUOTA)
         await cluster.move_pods("first", "Succeeded")
         await cluster.running("second")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from torchyard.api.objects import Object
-from torchyard.api.queue.validation import RULES
-from torchyard.controllers.queue.local_queues import wanted
+from torchyard.api.queue.validation import STRATEGIES
+from torchyard.controllers.queue.local_queues import machine_queue
 
 
 def node(product: str = "", **allocatable: str) -> Object:
@@ -14,22 +14,22 @@ def node(product: str = "", **allocatable: str) -> Object:
 
 
 def test_a_machine_without_gpus_has_one_flavor() -> None:
-    flavors, queue = wanted([node()])
+    flavors, queue = machine_queue([node()])
     assert [one["metadata"]["name"] for one in flavors] == ["default-flavor"]
     [group] = queue["spec"]["resourceGroups"]
     assert group["flavors"][0]["resources"][:2] == [
         {"name": "cpu", "nominalQuota": "8"},
         {"name": "memory", "nominalQuota": "16Gi"},
     ]
-    assert RULES["ClusterQueue"].validate(queue) == []
+    assert STRATEGIES["ClusterQueue"].validate(queue) == []
 
 
 def test_gpus_are_a_flavor_that_their_product_selects() -> None:
-    flavors, queue = wanted([node("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", **{"nvidia.com/gpu": "2"})])
+    flavors, queue = machine_queue([node("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", **{"nvidia.com/gpu": "2"})])
     assert flavors[1]["metadata"]["name"] == "gpu-a100-sxm4-40gb-mig-1g-5gb"
     assert flavors[1]["spec"]["nodeLabels"] == {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"}
     group = queue["spec"]["resourceGroups"][1]
     assert group["coveredResources"] == ["nvidia.com/gpu"]
     assert group["flavors"][0]["resources"] == [{"name": "nvidia.com/gpu", "nominalQuota": "2"}]
-    assert RULES["ClusterQueue"].validate(queue) == []
-    assert [RULES["ResourceFlavor"].validate(one) for one in flavors] == [[], []]
+    assert STRATEGIES["ClusterQueue"].validate(queue) == []
+    assert [STRATEGIES["ResourceFlavor"].validate(one) for one in flavors] == [[], []]

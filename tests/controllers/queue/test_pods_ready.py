@@ -29,7 +29,9 @@ async def test_with_block_admission_jobs_start_one_by_one(tmp_path: Path) -> Non
         await cluster.job("first")
         await cluster.running("first")
         await cluster.job("second")
-        said = await cluster.condition("second", messages.QUOTA_RESERVED, "False", messages.WAITING_FOR_PODS)
+        said = await cluster.condition(
+            "second", messages.QUOTA_RESERVED, "False", messages.REASON_WAITING_FOR_PODS_READY
+        )
         assert said["message"] == "waiting for all admitted workloads to be in PodsReady condition"
         await cluster.move_pods("first", "Running")
         await cluster.running("second")
@@ -41,9 +43,9 @@ async def test_pods_that_do_not_come_make_room_and_the_job_tries_again(tmp_path:
         cluster = Cluster(plane.client("test"))
         await cluster.with_queue()
         await cluster.job("slow")
-        found = await cluster.condition("slow", messages.EVICTED, reason=messages.BY_PODS_READY)
+        found = await cluster.condition("slow", messages.EVICTED, reason=messages.REASON_PODS_READY_TIMEOUT)
         assert found["message"].startswith("Exceeded the PodsReady timeout default/job-slow-")
-        await cluster.condition("slow", messages.REQUEUED, reason=messages.BACKOFF_FINISHED)
+        await cluster.condition("slow", messages.REQUEUED, reason=messages.REASON_BACKOFF_FINISHED)
 
         async def tried_again() -> Any:
             workload = await cluster.workload("slow")
@@ -54,7 +56,7 @@ async def test_pods_that_do_not_come_make_room_and_the_job_tries_again(tmp_path:
 
 BAD = {
     "a field we do not take": ("fairSharing: {enable: true}", "fairSharing: Forbidden"),
-    "no YAML": ("a: [", "is no YAML"),
+    "no YAML": ("a: [", "is not valid YAML"),
 }
 
 

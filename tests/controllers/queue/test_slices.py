@@ -11,14 +11,14 @@ from torchyard.api.errors import StatusError
 from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.controllers.queue.refs import CLUSTER_QUEUES, PYTORCHJOBS, WORKLOADS
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, PYTORCHJOBS, WORKLOADS
 
 Cluster = Any
 ELASTIC = {names.ELASTIC: "true"}
 
 
 async def free_pods(cluster: Cluster, count: int, *, gated: int = 0) -> list[Object]:
-    """Wait until so many pods of `grow` may be scheduled, and so many not."""
+    """StayPending until so many pods of `grow` may be scheduled, and so many not."""
 
     async def reached() -> list[Object] | None:
         pods: list[Object] = (await cluster.client.list(PODS, "default")).items
@@ -56,7 +56,7 @@ async def test_a_job_grows_and_shrinks_while_it_runs(cluster: Cluster) -> None:
             find((one.get("status") or {}).get("conditions") or (), messages.FINISHED)
             for one in (await cluster.client.list(WORKLOADS, "default")).items
         ]
-        return sorted(one["reason"] if one else "" for one in ends) == ["", messages.REPLACED]
+        return sorted(one["reason"] if one else "" for one in ends) == ["", messages.REASON_SLICE_REPLACED]
 
     await cluster.until(replaced, "the end of the first workload")
     await used(cluster, "4")
@@ -79,7 +79,7 @@ async def test_what_has_no_quota_is_gated_until_it_has(cluster: Cluster) -> None
         found = (await cluster.client.list(WORKLOADS, "default")).items
         return any(
             (find((one.get("status") or {}).get("conditions") or (), messages.QUOTA_RESERVED) or {}).get("reason")
-            == messages.WAITING
+            == messages.REASON_WAITING_FOR_QUOTA
             for one in found
         )
 
@@ -107,8 +107,8 @@ async def test_a_smaller_wish_takes_the_larger_one_back(cluster: Cluster) -> Non
 @pytest.mark.parametrize(
     ("kind", "annotations", "said"),
     [
-        ("Job", {**ELASTIC, names.MIN_PARALLELISM: "1"}, "excludes kueue.x-k8s.io/job-min-parallelism"),
-        ("PyTorchJob", ELASTIC, "is for batch Jobs; a PyTorchJob starts with what fits from its elasticPolicy"),
+        ("Job", {**ELASTIC, names.MIN_PARALLELISM: "1"}, "cannot be combined with kueue.x-k8s.io/job-min-parallelism"),
+        ("PyTorchJob", ELASTIC, "is supported for batch Jobs only; a PyTorchJob starts with the workers that fit"),
     ],
 )
 async def test_who_cannot_be_resized_is_told(cluster: Cluster, kind: str, annotations: Object, said: str) -> None:

@@ -8,21 +8,21 @@ import pytest
 from tests.support.waiting import first_answer
 
 from torchyard.api.group_version import GroupVersionResource
-from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.refs import CLUSTER_QUEUES, LOCAL_QUEUES
-from torchyard.controllers.queue.stores import State
-from torchyard.controllers.queue.workloads import WorkloadController
+from torchyard.controllers.queue.gvr import CLUSTER_QUEUES, LOCAL_QUEUES
+from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.controllers.queue.stores import QueueStore
+from torchyard.controllers.queue.workloads import WorkloadReconciler
 from torchyard.core.queue.lifecycle import QueueSettings
-from torchyard.core.queue.scheduler import cycle
+from torchyard.core.queue.scheduler import schedule
 from torchyard.kube.client import Client
 
 QUEUES = {"a cluster queue": (CLUSTER_QUEUES, "team", ""), "a local queue": (LOCAL_QUEUES, "q", "default")}
 
 
-async def stop(client: Client, state: State, queue: tuple[GroupVersionResource, str, str], policy: str) -> None:
+async def stop(client: Client, store: QueueStore, queue: tuple[GroupVersionResource, str, str], policy: str) -> None:
     """Until those who look after workloads know."""
     ref, name, namespace = queue
-    informer = state.cluster_queues if ref is CLUSTER_QUEUES else state.local_queues
+    informer = store.cluster_queues if ref is CLUSTER_QUEUES else store.local_queues
     written = await client.patch(ref, name, {"spec": {"stopPolicy": policy}}, namespace)
 
     async def seen() -> bool:
@@ -33,16 +33,16 @@ async def stop(client: Client, state: State, queue: tuple[GroupVersionResource, 
 
 @pytest.mark.parametrize("queue", QUEUES.values(), ids=QUEUES)
 async def test_nobody_is_looked_at_when_a_queue_opens_and_its_holders_are_when_it_stops(
-    queue: Any, state: State, client: Client
+    queue: Any, store: QueueStore, client: Client
 ) -> None:
-    controller = WorkloadController(state, state.recorder("test"), Metrics(), QueueSettings())
-    await stop(client, state, queue, "Hold")
+    controller = WorkloadReconciler(store, store.new_recorder("test"), QueueMetrics(), QueueSettings())
+    await stop(client, store, queue, "Hold")
     assert controller.queue.adds == 0  # nobody holds anything
-    await stop(client, state, queue, "None")
-    cycle(state.book, state.now())
-    assert state.book.items["default", "one"].place == "team"
+    await stop(client, store, queue, "None")
+    schedule(store.state, store.now())
+    assert store.state.cache.workloads["default", "one"].reserved_in == "team"
     assert controller.queue.adds == 0
-    await stop(client, state, queue, "HoldAndDrain")
+    await stop(client, store, queue, "HoldAndDrain")
     assert controller.queue.adds == 1
-    await stop(client, state, queue, "None")
+    await stop(client, store, queue, "None")
     assert controller.queue.adds == 1

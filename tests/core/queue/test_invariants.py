@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.queues import World, flavor, group, is_never_exceeded, local, pod_set, queue, quota, workload
+from tests.support.queues import QueueSimulation, flavor, group, is_within_quota, local, pod_set, queue, quota, workload
 
 from torchyard.api.objects import Object
-from torchyard.core.queue.flavor_assigner import Mode
-from torchyard.core.queue.preemption import Borrowers, targets
-from torchyard.core.queue.resources import Amounts
+from torchyard.core.queue.flavor_assigner import FlavorAssignmentMode
+from torchyard.core.queue.preemption import ReclaimCandidates, find_targets
+from torchyard.core.queue.resources import FlavorResourceQuantities
 from torchyard.core.queue.scheduler import Admit, Preempt
 
 POLICIES = st.fixed_dictionaries(
@@ -67,131 +67,133 @@ STEPS = st.lists(st.sampled_from(["come", "come", "come", "end", "round", "evict
 @settings(max_examples=25)
 @given(st.data(), configurations(), STEPS)
 def test_quota_is_never_exceeded(data: st.DataObject, configuration: list[Object], steps: list[str]) -> None:
-    world = World(*configuration)
+    sim = QueueSimulation(*configuration)
     preempted: list[str] = []
     for number, step in enumerate(steps):
         if step == "come":
-            world.put(data.draw(jobs(number)))
-        elif step == "end" and world.objects:
-            world.finish(data.draw(st.sampled_from(sorted(world.objects))))
+            sim.put(data.draw(jobs(number)))
+        elif step == "end" and sim.objects:
+            sim.finish(data.draw(st.sampled_from(sorted(sim.objects))))
         elif step == "round":
-            for one in world.round():
-                preempted += [t.item.key[1] for t in one.targets] if isinstance(one, Preempt) else []
+            for one in sim.run_cycle():
+                preempted += [t.info.key[1] for t in one.targets] if isinstance(one, Preempt) else []
         elif step == "evict":
-            for name in [one for one in preempted if one in world.objects]:
-                world.give_back(name)
+            for name in [one for one in preempted if one in sim.objects]:
+                sim.release(name)
             preempted = []
-        assert is_never_exceeded(world.book)
+        assert is_within_quota(sim.state)
 
 
 @settings(max_examples=30)
 @given(st.data(), configurations(preemption=NO_PREEMPTION))
-def test_nobody_starves_who_ever_fits(data: st.DataObject, configuration: list[Object]) -> None:
+def test_every_workload_that_can_fit_is_admitted(data: st.DataObject, configuration: list[Object]) -> None:
     """Everything that ends makes room: sooner or later all are admitted but those no queue is large enough for."""
     for one in configuration:
         one["spec"].pop("queueingStrategy", None)
-    world = World(*configuration)
+    sim = QueueSimulation(*configuration)
     for number in range(data.draw(st.integers(1, 25))):
-        world.put(data.draw(jobs(number)))
-    while world.settle():
-        world.finish(min(world.holding()))
-        while world.holding():
-            world.finish(min(world.holding()))
-            world.settle()
-    book = world.book
-    for pool in book.pools.values():
-        assert not pool.holding
-        for item in pool.waiting.values():
-            assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT
+        sim.put(data.draw(jobs(number)))
+    while sim.run_until_idle():
+        sim.finish(min(sim.reserving()))
+        while sim.reserving():
+            sim.finish(min(sim.reserving()))
+            sim.run_until_idle()
+    state = sim.state
+    for cq in state.cache.cluster_queues.values():
+        assert not cq.reserving
+        for info in cq.pending.values():
+            assert cq.assigner_for(info.requirements).assign(cq.node).mode is FlavorAssignmentMode.NO_FIT
 
 
 @settings(max_examples=40)
 @given(st.data(), configurations())
-def test_nobody_starves_however_late_quota_is_given_back(data: st.DataObject, configuration: list[Object]) -> None:
+def test_every_workload_that_can_fit_is_admitted_however_late_quota_is_released(
+    data: st.DataObject, configuration: list[Object]
+) -> None:
     for one in configuration:
         one["spec"].pop("queueingStrategy", None)
-    world, late = World(*configuration), dict[str, None]()
+    sim, late = QueueSimulation(*configuration), dict[str, None]()
 
     for number in range(data.draw(st.integers(1, 12))):
-        world.put(data.draw(jobs(number, most_sets=1)))
-        world.go_on(late, lambda: data.draw(st.booleans()), rounds=1000)
-    world.go_on(late, lambda: True, rounds=1000)
-    while world.holding():
-        world.finish(min(world.holding()))
-        world.go_on(late, lambda: True, rounds=1000)
-    for pool in world.book.pools.values():
-        for item in pool.waiting.values():
-            assert pool.plan(item.shape).assign(pool.node).mode is Mode.NO_FIT
+        sim.put(data.draw(jobs(number, most_sets=1)))
+        sim.run_with_late_release(late, lambda: data.draw(st.booleans()), max_cycles=1000)
+    sim.run_with_late_release(late, lambda: True, max_cycles=1000)
+    while sim.reserving():
+        sim.finish(min(sim.reserving()))
+        sim.run_with_late_release(late, lambda: True, max_cycles=1000)
+    for cq in sim.state.cache.cluster_queues.values():
+        for info in cq.pending.values():
+            assert cq.assigner_for(info.requirements).assign(cq.node).mode is FlavorAssignmentMode.NO_FIT
 
 
-def usage_of(world: World) -> dict[str, Amounts]:
+def usage_of(sim: QueueSimulation) -> dict[str, FlavorResourceQuantities]:
     return {
         node.name: {key: amount for key, amount in node.usage.items() if amount}
-        for pool in world.book.pools.values()
-        for node in (pool.node, pool.node.root)
+        for cq in sim.state.cache.cluster_queues.values()
+        for node in (cq.node, cq.node.root)
     }
 
 
 @settings(max_examples=25)
 @given(st.data(), configurations())
-def test_preemption_takes_nothing_it_does_not_need(data: st.DataObject, configuration: list[Object]) -> None:
-    world = World(*configuration)
+def test_preemption_targets_are_minimal(data: st.DataObject, configuration: list[Object]) -> None:
+    sim = QueueSimulation(*configuration)
     for number in range(data.draw(st.integers(1, 15))):
-        world.put(data.draw(jobs(number)))
-    world.settle(evict=False)
-    book = world.book
-    for pool in book.pools.values():
-        for item in list(pool.waiting.values()):
-            assignment = pool.plan(item.shape).assign(pool.node)
-            if assignment.mode is not Mode.PREEMPT:
+        sim.put(data.draw(jobs(number)))
+    sim.run_until_idle(evict=False)
+    state = sim.state
+    for cq in state.cache.cluster_queues.values():
+        for info in list(cq.pending.values()):
+            assignment = cq.assigner_for(info.requirements).assign(cq.node)
+            if assignment.mode is not FlavorAssignmentMode.PREEMPT:
                 continue
-            before = usage_of(world)
-            chosen = targets(item, pool, assignment, Borrowers(book.neighbours))
-            assert usage_of(world) == before, "looking changed the quotas"
-            held = [(book.pools[one.item.place].node, one.item.held) for one in chosen]
+            before = usage_of(sim)
+            chosen = find_targets(info, cq, assignment, ReclaimCandidates(state.cache.members))
+            assert usage_of(sim) == before, "looking changed the quotas"
+            held = [(state.cache.cluster_queues[one.info.reserved_in].node, one.info.usage) for one in chosen]
             for node, amounts in held:
-                node.remove(amounts)
-            fits = all(amount <= pool.node.available(key) for key, amount in assignment.usage.items())
+                node.remove_usage(amounts)
+            fits = all(amount <= cq.node.available(key) for key, amount in assignment.usage.items())
             assert fits or not chosen
             for spared in range(len(held)):
                 node, amounts = held[spared]
-                node.add(amounts)
-                still = all(amount <= pool.node.available(key) for key, amount in assignment.usage.items())
-                within = pool.node.parent is None or not still
-                assert within or _must_not_borrow(pool, assignment.usage), "one target too many"
-                node.remove(amounts)
+                node.add_usage(amounts)
+                still = all(amount <= cq.node.available(key) for key, amount in assignment.usage.items())
+                within = cq.node.parent is None or not still
+                assert within or _must_not_borrow(cq, assignment.usage), "one target too many"
+                node.remove_usage(amounts)
             for node, amounts in held:
-                node.add(amounts)
+                node.add_usage(amounts)
 
 
-def _must_not_borrow(pool: Any, usage: Amounts) -> bool:
+def _must_not_borrow(cq: Any, usage: FlavorResourceQuantities) -> bool:
     """Reclaiming stops only when the queue needs nothing of others' any more."""
-    return any(pool.node.usage.get(key, 0) + amount > pool.node.nominal(key) for key, amount in usage.items())
+    return any(cq.node.usage.get(key, 0) + amount > cq.node.nominal(key) for key, amount in usage.items())
 
 
 @settings(max_examples=25)
 @given(st.data(), configurations())
-def test_giving_back_restores_exactly(data: st.DataObject, configuration: list[Object]) -> None:
-    world = World(*configuration)
+def test_releasing_all_quota_restores_the_usage(data: st.DataObject, configuration: list[Object]) -> None:
+    sim = QueueSimulation(*configuration)
     for number in range(data.draw(st.integers(1, 15))):
-        world.put(data.draw(jobs(number)))
-    world.book.refresh()
-    empty = usage_of(world)
-    world.settle(evict=False)
-    for name in sorted(world.holding()):
-        world.give_back(name)
-    assert usage_of(world) == empty
+        sim.put(data.draw(jobs(number)))
+    sim.state.refresh()
+    empty = usage_of(sim)
+    sim.run_until_idle(evict=False)
+    for name in sorted(sim.reserving()):
+        sim.release(name)
+    assert usage_of(sim) == empty
 
 
 @settings(max_examples=25)
 @given(st.data(), configurations())
-def test_the_order_is_the_same_however_they_arrive(data: st.DataObject, configuration: list[Object]) -> None:
+def test_admission_order_does_not_depend_on_arrival_order(data: st.DataObject, configuration: list[Object]) -> None:
     made = [data.draw(jobs(number)) for number in range(data.draw(st.integers(1, 15)))]
 
     def outcome(objects: list[Object]) -> list[list[str]]:
-        world = World(*configuration, *objects)
+        sim = QueueSimulation(*configuration, *objects)
         return [
-            sorted(one.item.key[1] for one in world.round() if isinstance(one, Admit)) for _ in range(len(made) + 1)
+            sorted(one.info.key[1] for one in sim.run_cycle() if isinstance(one, Admit)) for _ in range(len(made) + 1)
         ]
 
     assert outcome(made) == outcome(data.draw(st.permutations(made)))
@@ -199,28 +201,31 @@ def test_the_order_is_the_same_however_they_arrive(data: st.DataObject, configur
 
 @settings(max_examples=25)
 @given(st.data(), configurations())
-def test_a_book_kept_up_to_date_is_the_book_made_anew(data: st.DataObject, configuration: list[Object]) -> None:
-    world = World(*configuration)
+def test_updated_state_equals_a_rebuilt_state(data: st.DataObject, configuration: list[Object]) -> None:
+    sim = QueueSimulation(*configuration)
     doors = {one["metadata"]["name"]: one for one in configuration if "clusterQueue" in one["spec"]}
     others = [one for one in configuration if "clusterQueue" not in one["spec"]]
     for number in range(data.draw(st.integers(1, 20))):
-        world.put(data.draw(jobs(number)))
+        sim.put(data.draw(jobs(number)))
         if data.draw(st.booleans()):
-            world.round()
-        if world.objects and data.draw(st.integers(0, 3)) == 0:
-            world.finish(data.draw(st.sampled_from(sorted(world.objects))))
+            sim.run_cycle()
+        if sim.objects and data.draw(st.integers(0, 3)) == 0:
+            sim.finish(data.draw(st.sampled_from(sorted(sim.objects))))
         if data.draw(st.integers(0, 3)) == 0:
             name = data.draw(st.sampled_from(QUEUES))
             policy = data.draw(st.sampled_from(["None", "Hold", "gone"]))
             if policy == "gone" and doors.pop(name, None) is not None:
-                world.book.drop("LocalQueue", ("default", name))
+                sim.state.delete_local_queue(("default", name))
             elif policy != "gone":
                 doors[name] = local(name, name, stopPolicy=policy)
-                world.put(doors[name])
-    fresh = World(*others, *doors.values(), *world.objects.values())
-    fresh.book.refresh()
-    world.book.refresh()
-    assert usage_of(world) == usage_of(fresh)
-    assert world.holding() == fresh.holding()
-    assert world.book.pending + type(world.book.pending)() == fresh.book.pending + type(fresh.book.pending)()
-    assert world.book.outside == fresh.book.outside
+                sim.put(doors[name])
+    fresh = QueueSimulation(*others, *doors.values(), *sim.objects.values())
+    fresh.state.refresh()
+    sim.state.refresh()
+    assert usage_of(sim) == usage_of(fresh)
+    assert sim.reserving() == fresh.reserving()
+    assert (
+        sim.state.pending.counts + type(sim.state.pending.counts)()
+        == fresh.state.pending.counts + type(fresh.state.pending.counts)()
+    )
+    assert sim.state.pending.ineligible == fresh.state.pending.ineligible

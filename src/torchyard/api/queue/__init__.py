@@ -1,1 +1,8 @@
-"""Queues of kueue.x-k8s.io: their names and words, rules, definitions, and the two versions they are spoken in."""
+"""The kinds of kueue.x-k8s.io, in reading order:
+
+- `names`: group, kinds, labels, annotations and the values of fields
+- `messages`: condition types, reasons, events and messages
+- `schemas`, `crd`: the schemas in the stored version, and the CustomResourceDefinitions in both versions
+- `conversion`: between the two versions
+- `validation`: the rules that a schema cannot express
+"""

@@ -1,4 +1,4 @@
-"""Between the two versions: the older one's names for the same things. Stored is the newer one."""
+"""Conversion between v1beta1 and the stored v1beta2."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from torchyard.api.queue import names
 
 Conversion = Callable[[Object], Object]
 
-_KUEUE = (names.GROUP, names.PRIORITY_CLASS.kind)
+_KUEUE_CLASS = (names.GROUP, names.PRIORITY_CLASS.kind)
 _SOURCES = {
-    f"{names.GROUP}/workloadpriorityclass": _KUEUE,
+    f"{names.GROUP}/workloadpriorityclass": _KUEUE_CLASS,
     "scheduling.k8s.io/priorityclass": ("scheduling.k8s.io", "PriorityClass"),
 }
 _SOURCE_OF = {pair: source for source, pair in _SOURCES.items()}
-_STOPPING = {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}
+_OLD_MAY_STOP = {"whenCanBorrow": "Borrow", "whenCanPreempt": "Preempt"}
 
 
 def _part(obj: Object, name: str) -> Object:
-    """A copy of a part that may be changed, in the object from now on; an empty one where there is none."""
+    """Replace a part of an object by a copy that may be changed, and return it; an unattached one if there is none."""
     part = obj.get(name)
     if not isinstance(part, dict):
         return {}
     obj[name] = dict(part)
-    changed: Object = obj[name]
-    return changed
+    copied: Object = obj[name]
+    return copied
 
 
 def _rename(part: Object, old: str, new: str) -> None:
@@ -34,42 +34,42 @@ def _rename(part: Object, old: str, new: str) -> None:
         del part[old]
 
 
-def _queue_to(obj: Object) -> Object:
+def _cluster_queue_to_stored(obj: Object) -> Object:
     spec = _part(obj, "spec")
     _rename(spec, "cohort", "cohortName")
     checks = spec.pop("admissionChecks", None)
     if checks and not spec.get("admissionChecksStrategy"):
-        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": one} for one in checks]}
+        spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": check} for check in checks]}
     fungibility = _part(spec, "flavorFungibility")
-    for field, own in _STOPPING.items():
-        if fungibility.get(field) == own:
+    for field, old in _OLD_MAY_STOP.items():
+        if fungibility.get(field) == old:
             fungibility[field] = names.MAY_STOP
     return obj
 
 
-def _queue_from(obj: Object) -> Object:
+def _cluster_queue_to_old(obj: Object) -> Object:
     spec = _part(obj, "spec")
     _rename(spec, "cohortName", "cohort")
     fungibility = _part(spec, "flavorFungibility")
-    for field, own in _STOPPING.items():
+    for field, old in _OLD_MAY_STOP.items():
         if fungibility.get(field) == names.MAY_STOP:
-            fungibility[field] = own
+            fungibility[field] = old
     return obj
 
 
-def _local_to(obj: Object) -> Object:
+def _local_queue_to_stored(obj: Object) -> Object:
     status = _part(obj, "status")
     _rename(status, "flavorUsage", "flavorsUsage")
     status.pop("flavors", None)
     return obj
 
 
-def _local_from(obj: Object) -> Object:
+def _local_queue_to_old(obj: Object) -> Object:
     _rename(_part(obj, "status"), "flavorsUsage", "flavorUsage")
     return obj
 
 
-def _workload_to(obj: Object) -> Object:
+def _workload_to_stored(obj: Object) -> Object:
     spec = _part(obj, "spec")
     name, source = spec.pop("priorityClassName", ""), spec.pop("priorityClassSource", "")
     if name and source in _SOURCES:
@@ -79,7 +79,7 @@ def _workload_to(obj: Object) -> Object:
     return obj
 
 
-def _workload_from(obj: Object) -> Object:
+def _workload_to_old(obj: Object) -> Object:
     spec = _part(obj, "spec")
     reference = spec.pop("priorityClassRef", None)
     if reference:
@@ -89,13 +89,15 @@ def _workload_from(obj: Object) -> Object:
     return obj
 
 
-def _same(obj: Object) -> Object:
+def _unchanged(obj: Object) -> Object:
     return obj
 
 
-# By plural: from the older version to the stored one, and back.
-CONVERSIONS: dict[str, tuple[Conversion, Conversion]] = {one.plural: (_same, _same) for one in names.KINDS} | {
-    names.CLUSTER_QUEUE.plural: (_queue_to, _queue_from),
-    names.LOCAL_QUEUE.plural: (_local_to, _local_from),
-    names.WORKLOAD.plural: (_workload_to, _workload_from),
+# By plural: to the stored version, and to v1beta1.
+CONVERSIONS: dict[str, tuple[Conversion, Conversion]] = {
+    kind.plural: (_unchanged, _unchanged) for kind in names.KINDS
+} | {
+    names.CLUSTER_QUEUE.plural: (_cluster_queue_to_stored, _cluster_queue_to_old),
+    names.LOCAL_QUEUE.plural: (_local_queue_to_stored, _local_queue_to_old),
+    names.WORKLOAD.plural: (_workload_to_stored, _workload_to_old),
 }

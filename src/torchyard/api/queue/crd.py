@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of the queue kinds, in both versions, as clients of Kueue expect them."""
+"""The CustomResourceDefinitions of the queue kinds in both versions, with Kueue's names and columns."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SCHEMAS: dict[Kind, Callable[[], Object]] = {
     names.COHORT: schemas.cohort,
     names.CHECK: schemas.check,
 }
-_SAID = {
-    names.FLAVOR: "A kind of hardware.",
-    names.CLUSTER_QUEUE: "A pool of quota.",
-    names.LOCAL_QUEUE: "A namespace's door to a ClusterQueue.",
-    names.WORKLOAD: "What is admitted as a whole: the pods of one job.",
-    names.PRIORITY_CLASS: "A priority in queues, apart from that of pods.",
-    names.COHORT: "Queues that lend each other what they do not use.",
-    names.CHECK: "Something else that must agree before a workload starts.",
+_DESCRIPTIONS = {
+    names.FLAVOR: "The kind of nodes that a quota is for.",
+    names.CLUSTER_QUEUE: "A pool of quota that workloads are admitted to.",
+    names.LOCAL_QUEUE: "A namespace's access to a ClusterQueue.",
+    names.WORKLOAD: "The pods of one job, which are admitted together.",
+    names.PRIORITY_CLASS: "A priority in queues, independent of that of pods.",
+    names.COHORT: "ClusterQueues that lend each other unused quota.",
+    names.CHECK: "An external condition for the admission of workloads.",
 }
 
 
@@ -36,8 +36,8 @@ def _condition(type: str) -> str:
 
 
 def _column(name: str, path: str, type: str = "string", *, wide: bool = False) -> Object:
-    made: Object = {"name": name, "type": type, "jsonPath": path}
-    return {**made, "priority": 1} if wide else made
+    column: Object = {"name": name, "type": type, "jsonPath": path}
+    return {**column, "priority": 1} if wide else column
 
 
 def _columns(kind: Kind, version: str) -> list[Object]:
@@ -45,7 +45,7 @@ def _columns(kind: Kind, version: str) -> list[Object]:
     pending = _column("Pending Workloads", ".status.pendingWorkloads", "integer")
     admitted = _column("Admitted Workloads", ".status.admittedWorkloads", "integer")
     age = _column("Age", ".metadata.creationTimestamp", "date")
-    found = {
+    columns = {
         names.CLUSTER_QUEUE: [
             _column("Cohort", cohort),
             _column("Strategy", ".spec.queueingStrategy", wide=True),
@@ -62,22 +62,22 @@ def _columns(kind: Kind, version: str) -> list[Object]:
         ],
         names.PRIORITY_CLASS: [_column("Value", ".value", "integer")],
     }
-    return found.get(kind, [age])
+    return columns.get(kind, [age])
 
 
-def _older(kind: Kind, schema: Object) -> Object:
-    """The schema under the names of the older version."""
-    made = copy.deepcopy(schema)
-    spec = made["properties"].get("spec", {}).get("properties", {})
-    status = made["properties"].get("status", {}).get("properties", {})
+def _old_schema(kind: Kind, schema: Object) -> Object:
+    """The schema with the field names of v1beta1."""
+    old = copy.deepcopy(schema)
+    spec = old["properties"].get("spec", {}).get("properties", {})
+    status = old["properties"].get("status", {}).get("properties", {})
     if kind is names.CLUSTER_QUEUE:
         spec["cohort"] = spec.pop("cohortName")
         spec["admissionChecks"] = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
-        for field, own in (("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt")):
+        for field, old_value in (("whenCanBorrow", "Borrow"), ("whenCanPreempt", "Preempt")):
             choice = spec["flavorFungibility"]["properties"][field]
-            choice["enum"] = [own, *choice["enum"]]
+            choice["enum"] = [old_value, *choice["enum"]]
             if choice["default"] == names.MAY_STOP:
-                choice["default"] = own
+                choice["default"] = old_value
         status["pendingWorkloadsStatus"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     elif kind is names.LOCAL_QUEUE:
         status["flavorUsage"] = status.pop("flavorsUsage")
@@ -87,52 +87,52 @@ def _older(kind: Kind, schema: Object) -> Object:
         del spec["priorityClassRef"]
         spec["priorityClassName"] = STRING
         spec["priorityClassSource"] = {"type": "string", "default": ""}
-        # Its author's spelling, which clients have to use.
+        # Kueue's spelling, which clients have to use.
         status["accumulatedPastExexcutionTimeSeconds"] = status.pop("accumulatedPastExecutionTimeSeconds")
     elif kind is names.CHECK:
         spec["retryDelayMinutes"] = {**INT64, "default": 15}
-    return made
+    return old
 
 
 def _version(kind: Kind, version: str) -> Object:
     schema = _SCHEMAS[kind]()
     if version == names.OLD:
-        schema = _older(kind, schema)
-    head = {"apiVersion": STRING, "kind": STRING, "metadata": {"type": "object"}}
-    whole = {**schema, "description": _SAID[kind], "properties": {**head, **schema["properties"]}}
-    made: Object = {
+        schema = _old_schema(kind, schema)
+    type_meta = {"apiVersion": STRING, "kind": STRING, "metadata": {"type": "object"}}
+    with_type_meta = {**schema, "description": _DESCRIPTIONS[kind], "properties": {**type_meta, **schema["properties"]}}
+    definition: Object = {
         "name": version,
         "served": True,
         "storage": version == names.STORED,
-        "schema": {"openAPIV3Schema": whole},
+        "schema": {"openAPIV3Schema": with_type_meta},
         "additionalPrinterColumns": _columns(kind, version),
     }
     if "status" in schema["properties"]:
-        made["subresources"] = {"status": {}}
-    return made
+        definition["subresources"] = {"status": {}}
+    return definition
 
 
 @cache
 def definitions() -> list[Object]:
-    """The definitions as they are installed. Shared: copy one before changing it."""
+    """The definitions as they are installed. They are shared: copy one before you change it."""
     return [
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{one.plural}.{names.GROUP}"},
+            "metadata": {"name": f"{kind.plural}.{names.GROUP}"},
             "spec": {
                 "group": names.GROUP,
                 "names": {
-                    "kind": one.kind,
-                    "listKind": f"{one.kind}List",
-                    "plural": one.plural,
-                    "singular": one.kind.lower(),
-                    "shortNames": list(one.short),
+                    "kind": kind.kind,
+                    "listKind": f"{kind.kind}List",
+                    "plural": kind.plural,
+                    "singular": kind.kind.lower(),
+                    "shortNames": list(kind.short),
                 },
-                "scope": "Namespaced" if one.namespaced else "Cluster",
-                # Clients that ask for no version get the one they know longest.
-                "versions": [_version(one, names.OLD), _version(one, names.STORED)],
+                "scope": "Namespaced" if kind.namespaced else "Cluster",
+                # Clients that name no version get the oldest, as with Kueue.
+                "versions": [_version(kind, names.OLD), _version(kind, names.STORED)],
             },
         }
-        for one in names.KINDS
+        for kind in names.KINDS
     ]

@@ -1,4 +1,4 @@
-"""What queues and everything about them are called: group, kinds, labels and annotations, letter for letter Kueue's."""
+"""Group, kinds, labels, annotations and field values of Kueue, letter for letter."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ PRIORITY = _PREFIX + "priority-class"
 MAX_SECONDS = _PREFIX + "max-exec-time-seconds"
 MIN_PARALLELISM = _PREFIX + "job-min-parallelism"
 SYNC_COMPLETIONS = _PREFIX + "job-completions-equal-parallelism"
-ELASTIC = _PREFIX + "elastic-job"  # and the gate on the pods of such a job
-# On pods that queue by themselves.
+ELASTIC = _PREFIX + "elastic-job"  # also the scheduling gate of the pods of such a job
+# On plain pods that are queued.
 MANAGED = _PREFIX + "managed"
 POD_GROUP = _PREFIX + "pod-group-name"
 POD_GROUP_SIZE = _PREFIX + "pod-group-total-count"
@@ -42,7 +42,7 @@ ADMISSION_GATE = _PREFIX + "admission"
 # On workloads.
 JOB_UID = _PREFIX + "job-uid"
 REPLACES = _PREFIX + "workload-slice-replacement-for"
-IN_USE = _PREFIX + "resource-in-use"  # a finalizer: quota is held until nothing runs any more
+IN_USE = _PREFIX + "resource-in-use"  # a finalizer: the workload holds its quota until all of its pods are gone
 # Injected into the pods of an admitted job.
 POD_SET = _PREFIX + "podset"
 POD_LOCAL_QUEUE = _PREFIX + "local-queue-name"
@@ -52,26 +52,27 @@ DEFAULT_QUEUE = "default"
 MAIN = "main"
 PODS = "pods"
 
-# Ours: on the queues and flavors that the one-machine plane makes by itself.
+# Our own: on the queues and flavors that the one-machine plane creates.
 LOCAL = "torchyard.dev/local-queue"
 
 BEST_EFFORT, STRICT = "BestEffortFIFO", "StrictFIFO"
 HOLD, HOLD_AND_DRAIN, NO_STOP = "Hold", "HoldAndDrain", "None"
 NEVER, LOWER, ANY, LOWER_OR_NEWER = "Never", "LowerPriority", "Any", "LowerOrNewerEqualPriority"
 TRY_NEXT, MAY_STOP = "TryNextFlavor", "MayStopSearch"
+PREEMPTION_OVER_BORROWING, BORROWING_OVER_PREEMPTION = "PreemptionOverBorrowing", "BorrowingOverPreemption"
 CHECK_PENDING, CHECK_READY, CHECK_RETRY, CHECK_REJECTED = "Pending", "Ready", "Retry", "Rejected"
 
-_HASH_DIGITS, _LONGEST = 5, 253
+_HASH_DIGITS, _MAX_LENGTH = 5, 253
 
 
 def workload_name(kind: str, group: str, name: str, uid: str, *, generation: int | None = None) -> str:
-    """`job-train-1a2b3`: the same for the same job, another for its next life, and for an elastic job's next size."""
-    said = f"{kind}\n{group}\n{name}\n{uid}" + (f"\n{generation}" if generation is not None else "")
-    digits = hashlib.sha1(said.encode(), usedforsecurity=False).hexdigest()[:_HASH_DIGITS]
-    head = f"{kind.lower()}-{name}"[: _LONGEST - _HASH_DIGITS - 1]
-    return f"{head}-{digits}"
+    """For example `job-train-1a2b3`; it differs for another job of the same name and another size of an elastic job."""
+    identity = f"{kind}\n{group}\n{name}\n{uid}" + (f"\n{generation}" if generation is not None else "")
+    suffix = hashlib.sha1(identity.encode(), usedforsecurity=False).hexdigest()[:_HASH_DIGITS]
+    prefix = f"{kind.lower()}-{name}"[: _MAX_LENGTH - _HASH_DIGITS - 1]
+    return f"{prefix}-{suffix}"
 
 
 def user_queue(namespace: str) -> str:
-    """The queue that shared services give to a project's namespace."""
+    """The LocalQueue that shared services create in a project's namespace."""
     return f"{namespace}-user-queue"

@@ -1,4 +1,4 @@
-"""The schemas of the queue kinds in their stored version; `conversion` tells what the older one calls differently."""
+"""The schemas of the queue kinds in the stored version; `conversion` has the differences to v1beta1."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from torchyard.api.schema.builtin import definition
 from torchyard.api.schema.structural import INT32, INT64, STRING, STRING_MAP, TIME, from_type, record, with_description
 
 IMMUTABLE: Object = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]}
-# Amounts are judged by `validation`, whose words say what to write instead.
-_AMOUNT: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-_AMOUNTS: Object = {"type": "object", "additionalProperties": _AMOUNT}
+# `validation` checks quantities, because its messages say what to write instead.
+_QUANTITY: Object = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+_QUANTITIES: Object = {"type": "object", "additionalProperties": _QUANTITY}
 _BOOLEAN: Object = {"type": "boolean"}
 _ANY: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _NAMES: Object = {"type": "array", "items": STRING}
 
 
-def _choice(*values: str, default: str = "") -> Object:
-    made: Object = {"type": "string", "enum": list(values)}
-    return {**made, "default": default} if default else made
+def _enum(*values: str, default: str = "") -> Object:
+    schema: Object = {"type": "string", "enum": list(values)}
+    return {**schema, "default": default} if default else schema
 
 
-def _keyed(items: Object, *keys: str, most: int = 0) -> Object:
-    """A list whose items are told apart by a key."""
-    made: Object = {"type": "array", "items": items, "x-kubernetes-list-type": "map"}
-    made["x-kubernetes-list-map-keys"] = list(keys or ("name",))
-    return {**made, "maxItems": most} if most else made
+def _map_list(items: Object, *keys: str, max_items: int = 0) -> Object:
+    """A list whose items are identified by a key."""
+    schema: Object = {"type": "array", "items": items, "x-kubernetes-list-type": "map"}
+    schema["x-kubernetes-list-map-keys"] = list(keys or ("name",))
+    return {**schema, "maxItems": max_items} if max_items else schema
 
 
 def _conditions() -> Object:
@@ -34,20 +34,24 @@ def _conditions() -> Object:
         "message": {"type": "string", "maxLength": 32768},
         "observedGeneration": INT64,
         "reason": STRING,
-        "status": _choice("True", "False", "Unknown"),
+        "status": _enum("True", "False", "Unknown"),
         "type": STRING,
     }
-    one = record(fields, "lastTransitionTime", "message", "reason", "status", "type")
-    return _keyed(one, "type", most=16)
+    condition = record(fields, "lastTransitionTime", "message", "reason", "status", "type")
+    return _map_list(condition, "type", max_items=16)
 
 
 def flavor() -> Object:
     taint = from_type(definition("io.k8s.api.core.v1.Taint"))
     toleration = from_type(definition("io.k8s.api.core.v1.Toleration"))
     spec = {
-        "nodeLabels": with_description("Labels of the nodes; become the node selector of admitted pods.", STRING_MAP),
-        "nodeTaints": with_description("Taints that pods must tolerate to get it.", {"type": "array", "items": taint}),
-        "tolerations": with_description("Added to admitted pods.", {"type": "array", "items": toleration}),
+        "nodeLabels": with_description("Labels of the nodes. Admitted pods get them as node selector.", STRING_MAP),
+        "nodeTaints": with_description(
+            "Taints that pods must tolerate to use this flavor.", {"type": "array", "items": taint}
+        ),
+        "tolerations": with_description(
+            "Tolerations that are added to admitted pods.", {"type": "array", "items": toleration}
+        ),
         "topologyName": STRING,
     }
     return record({"spec": record(spec)})
@@ -56,14 +60,17 @@ def flavor() -> Object:
 def _groups() -> Object:
     quota = {
         "name": STRING,
-        "nominalQuota": with_description("What the queue may always use.", _AMOUNT),
+        "nominalQuota": with_description("How much the queue may use without borrowing.", _QUANTITY),
         "borrowingLimit": with_description(
-            "How much more it may borrow from its cohort; no limit if left out.", _AMOUNT
+            "How much more it may borrow from its cohort. Unlimited if omitted.", _QUANTITY
         ),
-        "lendingLimit": with_description("How much of its own it lends; everything if left out.", _AMOUNT),
+        "lendingLimit": with_description("How much of its unused quota it lends. Everything if omitted.", _QUANTITY),
     }
-    resources = {**_keyed(record(quota, "name", "nominalQuota"), most=64), "minItems": 1}
-    flavors = {**_keyed(record({"name": STRING, "resources": resources}, "name", "resources"), most=64), "minItems": 1}
+    resources = {**_map_list(record(quota, "name", "nominalQuota"), max_items=64), "minItems": 1}
+    flavors = {
+        **_map_list(record({"name": STRING, "resources": resources}, "name", "resources"), max_items=64),
+        "minItems": 1,
+    }
     covered = {**_NAMES, "minItems": 1, "maxItems": 64}
     group = record({"coveredResources": covered, "flavors": flavors}, "coveredResources", "flavors")
     return {"type": "array", "items": group, "maxItems": 16}
@@ -71,19 +78,19 @@ def _groups() -> Object:
 
 def _preemption() -> Object:
     borrow = {
-        "policy": _choice(names.NEVER, names.LOWER, default=names.NEVER),
+        "policy": _enum(names.NEVER, names.LOWER, default=names.NEVER),
         "maxPriorityThreshold": INT32,
     }
     fields = {
-        "withinClusterQueue": _choice(names.NEVER, names.LOWER, names.LOWER_OR_NEWER, default=names.NEVER),
-        "reclaimWithinCohort": _choice(names.NEVER, names.LOWER, names.ANY, default=names.NEVER),
+        "withinClusterQueue": _enum(names.NEVER, names.LOWER, names.LOWER_OR_NEWER, default=names.NEVER),
+        "reclaimWithinCohort": _enum(names.NEVER, names.LOWER, names.ANY, default=names.NEVER),
         "borrowWithinCohort": {**record(borrow), "default": {}},
     }
     return {**record(fields), "default": {}}
 
 
 def _fair_sharing() -> Object:
-    return record({"weight": {**_AMOUNT, "default": 1}})
+    return record({"weight": {**_QUANTITY, "default": 1}})
 
 
 def _share() -> Object:
@@ -91,15 +98,15 @@ def _share() -> Object:
 
 
 def _stop() -> Object:
-    return _choice(names.NO_STOP, names.HOLD, names.HOLD_AND_DRAIN, default=names.NO_STOP)
+    return _enum(names.NO_STOP, names.HOLD, names.HOLD_AND_DRAIN, default=names.NO_STOP)
 
 
 def _usage(*, borrowed: bool) -> Object:
-    fields: Object = {"name": STRING, "total": _AMOUNT}
+    fields: Object = {"name": STRING, "total": _QUANTITY}
     if borrowed:
-        fields["borrowed"] = _AMOUNT
-    resources = _keyed(record(fields, "name"), most=64)
-    return _keyed(record({"name": STRING, "resources": resources}, "name", "resources"), most=64)
+        fields["borrowed"] = _QUANTITY
+    resources = _map_list(record(fields, "name"), max_items=64)
+    return _map_list(record({"name": STRING, "resources": resources}, "name", "resources"), max_items=64)
 
 
 def _queue_status(*, borrowed: bool) -> Object:
@@ -119,22 +126,24 @@ def _queue_status(*, borrowed: bool) -> Object:
 def cluster_queue() -> Object:
     rule = record({"name": STRING, "onFlavors": {**_NAMES, "x-kubernetes-list-type": "set"}}, "name")
     fungibility = {
-        "whenCanBorrow": _choice(names.MAY_STOP, names.TRY_NEXT, default=names.MAY_STOP),
-        "whenCanPreempt": _choice(names.MAY_STOP, names.TRY_NEXT, default=names.TRY_NEXT),
-        "preference": _choice("BorrowingOverPreemption", "PreemptionOverBorrowing"),
+        "whenCanBorrow": _enum(names.MAY_STOP, names.TRY_NEXT, default=names.MAY_STOP),
+        "whenCanPreempt": _enum(names.MAY_STOP, names.TRY_NEXT, default=names.TRY_NEXT),
+        "preference": _enum(names.BORROWING_OVER_PREEMPTION, names.PREEMPTION_OVER_BORROWING),
     }
     selector = from_type(definition("io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"))
     spec = {
-        "resourceGroups": with_description(
-            "Which resources it has, in which flavors, and how much of each.", _groups()
+        "resourceGroups": with_description("The resources, their flavors, and the quota of each.", _groups()),
+        "cohortName": with_description("The cohort. ClusterQueues of one cohort lend each other unused quota.", STRING),
+        "queueingStrategy": _enum(names.STRICT, names.BEST_EFFORT, default=names.BEST_EFFORT),
+        "namespaceSelector": with_description(
+            "The namespaces whose workloads it accepts: {} selects all, null selects none.", selector
         ),
-        "cohortName": with_description("Queues of one cohort lend each other what they do not use.", STRING),
-        "queueingStrategy": _choice(names.STRICT, names.BEST_EFFORT, default=names.BEST_EFFORT),
-        "namespaceSelector": with_description("Whose workloads it takes: {} everybody's, null nobody's.", selector),
         "flavorFungibility": {**record(fungibility), "default": {}},
         "preemption": _preemption(),
-        "admissionChecksStrategy": record({"admissionChecks": _keyed(rule, most=64)}),
-        "stopPolicy": with_description("Hold: admits no more. HoldAndDrain: evicts what runs, too.", _stop()),
+        "admissionChecksStrategy": record({"admissionChecks": _map_list(rule, max_items=64)}),
+        "stopPolicy": with_description(
+            "Hold: admit no workloads. HoldAndDrain: also evict the admitted ones.", _stop()
+        ),
         "fairSharing": _fair_sharing(),
         "admissionScope": _ANY,
         "concurrentAdmissionPolicy": _ANY,
@@ -144,7 +153,7 @@ def cluster_queue() -> Object:
 
 def local_queue() -> Object:
     spec = {
-        "clusterQueue": with_description("The ClusterQueue behind it; immutable.", {**STRING, **IMMUTABLE}),
+        "clusterQueue": with_description("The ClusterQueue it submits to. Immutable.", {**STRING, **IMMUTABLE}),
         "stopPolicy": _stop(),
         "fairSharing": _fair_sharing(),
     }
@@ -167,12 +176,12 @@ def _admission() -> Object:
     assignment = {
         "name": {**STRING, "default": names.MAIN},
         "flavors": {"type": "object", "additionalProperties": STRING},
-        "resourceUsage": _AMOUNTS,
+        "resourceUsage": _QUANTITIES,
         "count": {**INT32, "minimum": 0},
         "topologyAssignment": _ANY,
         "delayedTopologyRequest": STRING,
     }
-    return record({"clusterQueue": STRING, "podSetAssignments": _keyed(record(assignment), most=18)})
+    return record({"clusterQueue": STRING, "podSetAssignments": _map_list(record(assignment), max_items=18)})
 
 
 def _check_state() -> Object:
@@ -187,7 +196,7 @@ def _check_state() -> Object:
     states = (names.CHECK_PENDING, names.CHECK_READY, names.CHECK_RETRY, names.CHECK_REJECTED)
     fields = {
         "name": STRING,
-        "state": _choice(*states),
+        "state": _enum(*states),
         "lastTransitionTime": TIME,
         "message": {"type": "string", "maxLength": 32768},
         "requeueAfterSeconds": INT32,
@@ -200,11 +209,13 @@ def _check_state() -> Object:
 def workload() -> Object:
     reference = record({"group": STRING, "kind": STRING, "name": STRING}, "group", "kind", "name")
     spec = {
-        "podSets": {**_keyed(_pod_set(), most=18), "minItems": 1},
+        "podSets": {**_map_list(_pod_set(), max_items=18), "minItems": 1},
         "queueName": STRING,
         "priorityClassRef": reference,
         "priority": INT32,
-        "active": with_description("false: evicted, and not admitted any more.", {**_BOOLEAN, "default": True}),
+        "active": with_description(
+            "false: evict the workload, and do not admit it again.", {**_BOOLEAN, "default": True}
+        ),
         "maximumExecutionTimeSeconds": {**INT32, "minimum": 1},
         "preemptionGates": {"type": "array", "items": _ANY},
     }
@@ -215,11 +226,13 @@ def workload() -> Object:
         "conditions": _conditions(),
         "admission": _admission(),
         "requeueState": record({"count": {**INT32, "minimum": 0}, "requeueAt": TIME}),
-        "reclaimablePods": _keyed(record({"name": STRING, "count": {**INT32, "minimum": 0}}, "name", "count"), most=18),
-        "admissionChecks": _keyed(_check_state(), most=64),
-        "resourceRequests": _keyed(record({"name": STRING, "resources": _AMOUNTS}, "name"), most=18),
+        "reclaimablePods": _map_list(
+            record({"name": STRING, "count": {**INT32, "minimum": 0}}, "name", "count"), max_items=18
+        ),
+        "admissionChecks": _map_list(_check_state(), max_items=64),
+        "resourceRequests": _map_list(record({"name": STRING, "resources": _QUANTITIES}, "name"), max_items=18),
         "accumulatedPastExecutionTimeSeconds": INT32,
-        "schedulingStats": record({"evictions": _keyed(eviction, "reason", "underlyingCause", most=256)}),
+        "schedulingStats": record({"evictions": _map_list(eviction, "reason", "underlyingCause", max_items=256)}),
         "nominatedClusterNames": _NAMES,
         "clusterName": STRING,
         "unhealthyNodes": {"type": "array", "items": _ANY},
@@ -233,8 +246,8 @@ def priority_class() -> Object:
 
 def cohort() -> Object:
     spec = {
-        "parentName": with_description("The cohort it belongs to, if any.", STRING),
-        "resourceGroups": with_description("Quota that all its members share, beside their own.", _groups()),
+        "parentName": with_description("The parent cohort, if any.", STRING),
+        "resourceGroups": with_description("Quota that all members share, in addition to their own.", _groups()),
         "fairSharing": _fair_sharing(),
     }
     return record({"spec": record(spec), "status": record({"fairSharing": _share()})})

@@ -1,6 +1,6 @@
-"""What queues and workloads may say: Kueue's rules, with words that say what to write instead.
+"""Validation of queues and workloads: Kueue's rules, with messages that say what to write instead.
 
-Runs after the schema, on objects in the stored version, so that every field that is there has its type.
+It runs after the schema validation, on objects in the stored version, so every field has the right type.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from torchyard.api.strategy import Strategy
 
 _GROUPS = "spec.resourceGroups"
 _SMALL_MEMORY = 1024 * 1024
-FAIR_SHARING = "spec.fairSharing is stored, but this plane's queues do not share by weight"
-# How people write amounts elsewhere, and how they are written here.
+# Units that are common elsewhere, and the Kubernetes suffix for each.
 _UNITS = {"KB": "k", "MB": "M", "GB": "G", "TB": "T", "KIB": "Ki", "MIB": "Mi", "GIB": "Gi", "TIB": "Ti", "B": ""}
 
 
@@ -29,14 +28,14 @@ class FlavorStrategy(Strategy):
         for key, value in (spec.get("nodeLabels") or {}).items():
             checks.report_problems(any_names.qualified_name_problems(key), "spec.nodeLabels", key, errs)
             checks.report_problems(any_names.label_value_problems(value), f"spec.nodeLabels[{key}]", value, errs)
-        for field, most in (("nodeLabels", 8), ("nodeTaints", 8), ("tolerations", 8)):
-            if len(spec.get(field) or ()) > most:
-                errs.append(field_errors.too_many(f"spec.{field}", len(spec[field]), most))
+        for field, limit in (("nodeLabels", 8), ("nodeTaints", 8), ("tolerations", 8)):
+            if len(spec.get(field) or ()) > limit:
+                errs.append(field_errors.too_many(f"spec.{field}", len(spec[field]), limit))
         effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
         for index, taint in enumerate(spec.get("nodeTaints") or ()):
             checks.required_enum(taint.get("effect"), effects, f"spec.nodeTaints[{index}].effect", errs)
         if spec.get("topologyName"):
-            errs.append(field_errors.forbidden("spec.topologyName", "topologies are not supported; leave it out"))
+            errs.append(field_errors.forbidden("spec.topologyName", "topologies are not supported; remove the field"))
         return errs
 
 
@@ -47,18 +46,18 @@ class ClusterQueueStrategy(Strategy):
         _check_name(spec.get("cohortName"), "spec.cohortName", errs)
         _check_groups(spec, errs, has_cohort=bool(spec.get("cohortName")))
         preemption = spec.get("preemption") or {}
-        borrows = (preemption.get("borrowWithinCohort") or {}).get("policy", names.NEVER) != names.NEVER
-        if borrows and preemption.get("reclaimWithinCohort", names.NEVER) == names.NEVER:
-            detail = "needs reclaimWithinCohort to be LowerPriority or Any"
+        borrow_policy = (preemption.get("borrowWithinCohort") or {}).get("policy", names.NEVER)
+        if borrow_policy != names.NEVER and preemption.get("reclaimWithinCohort", names.NEVER) == names.NEVER:
+            detail = "requires reclaimWithinCohort to be LowerPriority or Any"
             errs.append(field_errors.invalid("spec.preemption.borrowWithinCohort.policy", names.LOWER, detail))
         return errs
 
     def warnings(self, obj: Object) -> list[str]:
         spec = obj.get("spec") or {}
-        said = [FAIR_SHARING] if spec.get("fairSharing") else []
+        warnings = [messages.FAIR_SHARING_IGNORED] if spec.get("fairSharing") else []
         if spec.get("namespaceSelector") is None:
-            said.append("spec.namespaceSelector is null: no namespace may use this queue; write {} for all")
-        return said + list(_suspicious(spec))
+            warnings.append(messages.NO_NAMESPACE_SELECTED)
+        return warnings + list(_suspicious_quotas(spec))
 
 
 class CohortStrategy(Strategy):
@@ -68,14 +67,16 @@ class CohortStrategy(Strategy):
         _check_name(spec.get("parentName"), "spec.parentName", errs)
         if spec.get("parentName") == obj["metadata"].get("name"):
             errs.append(
-                field_errors.invalid("spec.parentName", spec["parentName"], messages.cycle([spec["parentName"]] * 2))
+                field_errors.invalid(
+                    "spec.parentName", spec["parentName"], messages.cohort_cycle([spec["parentName"]] * 2)
+                )
             )
         _check_groups(spec, errs, has_cohort=bool(spec.get("parentName")))
         return errs
 
     def warnings(self, obj: Object) -> list[str]:
         spec = obj.get("spec") or {}
-        return ([FAIR_SHARING] if spec.get("fairSharing") else []) + list(_suspicious(spec))
+        return ([messages.FAIR_SHARING_IGNORED] if spec.get("fairSharing") else []) + list(_suspicious_quotas(spec))
 
 
 class LocalQueueStrategy(Strategy):
@@ -95,16 +96,16 @@ class WorkloadStrategy(Strategy):
                 field_errors.required("spec.priority", "priority should not be nil when priorityClassRef is set")
             )
         partial = 0
-        for index, one in enumerate(spec.get("podSets") or ()):
+        for index, pod_set in enumerate(spec.get("podSets") or ()):
             at = f"spec.podSets[{index}]"
-            checks.report_problems(any_names.label_problems(one["name"]), f"{at}.name", one["name"], errs)
-            least = one.get("minCount")
-            if least is not None:
+            checks.report_problems(any_names.label_problems(pod_set["name"]), f"{at}.name", pod_set["name"], errs)
+            min_count = pod_set.get("minCount")
+            if min_count is not None:
                 partial += 1
-                if least > one["count"]:
+                if min_count > pod_set["count"]:
                     detail = "minCount should be positive and less or equal to count"
-                    errs.append(field_errors.invalid(f"{at}.minCount", least, detail))
-            _check_pod(one["template"].get("spec") or {}, f"{at}.template.spec", errs)
+                    errs.append(field_errors.invalid(f"{at}.minCount", min_count, detail))
+            _check_pod(pod_set["template"].get("spec") or {}, f"{at}.template.spec", errs)
         if partial > 1:
             errs.append(field_errors.invalid("spec.podSets", partial, "at most one podSet can use minCount"))
         return errs
@@ -123,11 +124,16 @@ class WorkloadStrategy(Strategy):
 class CheckStrategy(Strategy):
     def validate(self, obj: Object) -> list[FieldError]:
         if not obj["spec"].get("controllerName"):
-            return [field_errors.required("spec.controllerName", "say who sets the state, e.g. example.com/budget")]
+            return [
+                field_errors.required(
+                    "spec.controllerName",
+                    "must name the controller that sets the state, for example example.com/budget",
+                )
+            ]
         return []
 
 
-RULES: dict[str, Strategy] = {
+STRATEGIES: dict[str, Strategy] = {
     names.FLAVOR.kind: FlavorStrategy(),
     names.CLUSTER_QUEUE.kind: ClusterQueueStrategy(),
     names.COHORT.kind: CohortStrategy(),
@@ -147,12 +153,12 @@ def _check_groups(spec: Object, errs: list[FieldError], *, has_cohort: bool) -> 
     flavors: set[str] = set()
     for index, group in enumerate(spec.get("resourceGroups") or ()):
         at = f"{_GROUPS}[{index}]"
-        for place, name in enumerate(group["coveredResources"]):
+        for position, name in enumerate(group["coveredResources"]):
             if name in resources:
-                errs.append(field_errors.duplicate(f"{at}.coveredResources[{place}]", name))
+                errs.append(field_errors.duplicate(f"{at}.coveredResources[{position}]", name))
             resources.add(name)
-        for place, flavor in enumerate(group["flavors"]):
-            field = f"{at}.flavors[{place}]"
+        for position, flavor in enumerate(group["flavors"]):
+            field = f"{at}.flavors[{position}]"
             _check_name(flavor["name"], f"{field}.name", errs)
             if flavor["name"] in flavors:
                 errs.append(field_errors.duplicate(f"{field}.name", flavor["name"]))
@@ -163,69 +169,75 @@ def _check_groups(spec: Object, errs: list[FieldError], *, has_cohort: bool) -> 
 def _check_quotas(
     quotas: list[Object], covered: list[str], at: str, errs: list[FieldError], *, has_cohort: bool
 ) -> None:
-    listed = [one["name"] for one in quotas]
+    listed = [quota["name"] for quota in quotas]
     if listed != covered:
         detail = f"must list the coveredResources, in their order: {', '.join(covered)}"
         errs.append(field_errors.invalid(f"{at}.resources", listed, detail))
-    for index, one in enumerate(quotas):
+    for index, quota in enumerate(quotas):
         field = f"{at}.resources[{index}]"
-        nominal = amount_of(one["name"], one["nominalQuota"], f"{field}.nominalQuota", errs)
+        nominal = parse_quantity(quota["name"], quota["nominalQuota"], f"{field}.nominalQuota", errs)
         for limit in ("borrowingLimit", "lendingLimit"):
-            if one.get(limit) is None:
+            if quota.get(limit) is None:
                 continue
-            amount = amount_of(one["name"], one[limit], f"{field}.{limit}", errs)
+            amount = parse_quantity(quota["name"], quota[limit], f"{field}.{limit}", errs)
             if not has_cohort:
-                detail = "must be left out when the queue is in no cohort: there is nobody to borrow from or lend to"
-                errs.append(field_errors.invalid(f"{field}.{limit}", one[limit], detail))
+                detail = "must be omitted if the queue has no cohort to borrow from or lend to"
+                errs.append(field_errors.invalid(f"{field}.{limit}", quota[limit], detail))
             elif limit == "lendingLimit" and amount and nominal and amount > nominal:
                 errs.append(
-                    field_errors.invalid(f"{field}.{limit}", one[limit], f"must be at most the nominalQuota, {nominal}")
+                    field_errors.invalid(
+                        f"{field}.{limit}", quota[limit], f"must be at most the nominalQuota, {nominal}"
+                    )
                 )
 
 
-def amount_of(resource: str, text: str | int, field: str, errs: list[FieldError]) -> Quantity | None:
-    """The amount a quota says; a fault with what to write instead where it is none of this resource."""
+def parse_quantity(resource: str, text: str | int, field: str, errs: list[FieldError]) -> Quantity | None:
+    """The quantity of a resource; None, with an error that says what to write instead, if it is not valid."""
     try:
         amount = quantity.parse(text)
     except QuantityError:
-        errs.append(field_errors.invalid(field, text, f"is no amount{_better(resource, str(text))}"))
+        errs.append(field_errors.invalid(field, text, f"is not a valid quantity; {_suggestion(resource, str(text))}"))
         return None
     if amount.nano < 0:
         errs.append(field_errors.invalid(field, text, any_names.NOT_NEGATIVE))
         return None
     if not amount.whole and compute_resources.is_integer_resource(resource):
-        errs.append(field_errors.invalid(field, text, f"{resource} is counted in whole pieces: write {amount.value}"))
+        errs.append(
+            field_errors.invalid(
+                field, text, f"must be an integer, because {resource} cannot be divided; use {amount.value}"
+            )
+        )
         return None
     return amount
 
 
-def _better(resource: str, text: str) -> str:
+def _suggestion(resource: str, text: str) -> str:
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
     unit = text[len(digits) :].strip().upper()
     if digits and unit in _UNITS:
-        return f": write {digits.strip()}{_UNITS[unit]}"
+        return f"use {digits.strip()}{_UNITS[unit]}"
     examples = {"cpu": "4 or 500m", "memory": "64Gi"}
-    return f": write {examples.get(resource, '8')}, for example"
+    return f"use for example {examples.get(resource, '8')}"
 
 
-def _suspicious(spec: Object) -> Iterator[str]:
-    """Amounts that are valid and hardly meant: 64 bytes of memory."""
+def _suspicious_quotas(spec: Object) -> Iterator[str]:
+    """Warnings about quotas that are valid but probably a mistake, such as 64 bytes of memory."""
     for group in spec.get("resourceGroups") or ():
         for flavor in group["flavors"]:
-            for one in flavor["resources"]:
-                amount = quantity.parse(one["nominalQuota"])
-                if one["name"] == "memory" and 0 < amount.value < _SMALL_MEMORY:
-                    meant = str(one["nominalQuota"]).rstrip("m")
+            for resource in flavor["resources"]:
+                amount = quantity.parse(resource["nominalQuota"])
+                if resource["name"] == "memory" and 0 < amount.value < _SMALL_MEMORY:
+                    intended = str(resource["nominalQuota"]).rstrip("m")
                     yield (
                         f"flavor {flavor['name']} has a quota of {amount.value} bytes of memory;"
-                        f" did you mean {meant}Gi?"
+                        f" did you mean {intended}Gi?"
                     )
 
 
 def _check_pod(spec: Object, at: str, errs: list[FieldError]) -> None:
-    """Amounts must be such; the rest of a template is judged where pods are made."""
+    """Only the quantities: the rest of a template is validated when its pods are created."""
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
-            for which in ("requests", "limits"):
-                for name, text in ((container.get("resources") or {}).get(which) or {}).items():
-                    amount_of(name, text, f"{at}.{kind}[{index}].resources.{which}[{name}]", errs)
+            for field in ("requests", "limits"):
+                for name, text in ((container.get("resources") or {}).get(field) or {}).items():
+                    parse_quantity(name, text, f"{at}.{kind}[{index}].resources.{field}[{name}]", errs)

@@ -11,7 +11,7 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.validation import PyTorchJobStrategy
 from torchyard.api.queue import names as queues
-from torchyard.api.queue.validation import RULES as QUEUE_RULES
+from torchyard.api.queue.validation import STRATEGIES as QUEUE_STRATEGIES
 from torchyard.api.resources import Resource, Subresource
 from torchyard.api.strategy import Strategy
 from torchyard.apiserver.crd.definition.status import is_established
@@ -27,7 +27,7 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 # Custom kinds with rules beyond their schema; on a cluster a validating webhook applies the same rules.
 _KIND_RULES: dict[tuple[str, str], Strategy] = {
     (pytorchjob.GROUP, pytorchjob.KIND): PyTorchJobStrategy(),
-    **{(queues.GROUP, kind): rules for kind, rules in QUEUE_RULES.items()},
+    **{(queues.GROUP, kind): rules for kind, rules in QUEUE_STRATEGIES.items()},
 }
 _NO_RULES = Strategy()
 

@@ -1,4 +1,4 @@
-"""visibility.kueue.x-k8s.io: the pending workloads of a queue and their positions, computed from the store."""
+"""visibility.kueue.x-k8s.io: the pending workloads of a queue with their positions, computed from the store."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import orjson
 from torchyard.api import errors
 from torchyard.api.group_version import GroupVersionKind
 from torchyard.api.objects import Object
-from torchyard.api.queue import names
+from torchyard.api.queue import messages, names
 from torchyard.api.resources import Resource, Subresource
 from torchyard.apiserver.handlers.resource import ResourceHandler
 from torchyard.apiserver.request.context import RequestContext
 from torchyard.apiserver.request.request import Request
 from torchyard.apiserver.request.response import Response
-from torchyard.core.queue.visibility import places
+from torchyard.core.queue.visibility import workload_positions
 
 GROUP = "visibility.kueue.x-k8s.io"
 PENDING = "pendingworkloads"
 _SUMMARY = "PendingWorkloadsSummary"
 _DEFAULT_LIMIT = 1000
+_METADATA_FIELDS = ("name", "namespace", "creationTimestamp", "ownerReferences")
 
 
 def _resource(version: str, kind: names.Kind) -> Resource:
@@ -35,40 +36,40 @@ RESOURCES = tuple(
 )
 
 
-async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
-    """The pending workloads in queue order; `offset` and `limit` select a part of them."""
+async def pending(resources: ResourceHandler, ctx: RequestContext, _request: Request) -> Response:
+    """The pending workloads in queue order. The parameters `offset` and `limit` select a part of them."""
     if ctx.verb != "get":
         raise errors.method_not_allowed()
     lookup = resources.registry.lookup
     resource = ctx.resource
     if lookup.get(names.GROUP, resource.plural, ctx.namespace, ctx.name) is None:
         raise errors.not_found(resource.plural, names.GROUP, ctx.name)
-    cluster_queues = {
-        (local["metadata"]["namespace"], local["metadata"]["name"]): (local.get("spec") or {}).get("clusterQueue", "")
-        for local in lookup.list(names.GROUP, names.LOCAL_QUEUE.plural)
+    cluster_queue_of = {
+        (obj["metadata"]["namespace"], obj["metadata"]["name"]): (obj.get("spec") or {}).get("clusterQueue", "")
+        for obj in lookup.list(names.GROUP, names.LOCAL_QUEUE.plural)
     }
-    queue = ctx.name if resource.plural == names.CLUSTER_QUEUE.plural else cluster_queues[ctx.namespace, ctx.name]
+    is_local = resource.plural == names.LOCAL_QUEUE.plural
+    cluster_queue = cluster_queue_of[ctx.namespace, ctx.name] if is_local else ctx.name
     items: list[Object] = []
     counts: dict[tuple[str, str], int] = {}
-    for place in places(lookup.list(names.GROUP, names.WORKLOAD.plural), cluster_queues):
-        if place.position is None or place.cluster_queue != queue:
+    for workload in workload_positions(lookup.list(names.GROUP, names.WORKLOAD.plural), cluster_queue_of):
+        if workload.position is None or workload.cluster_queue != cluster_queue:
             continue
-        local_queue = (place.item.key[0], place.item.queue)
-        position = counts[local_queue] = counts.get(local_queue, -1) + 1
-        if resource.plural == names.LOCAL_QUEUE.plural and local_queue != (ctx.namespace, ctx.name):
+        info = workload.info
+        local_position = counts[info.local_queue] = counts.get(info.local_queue, -1) + 1
+        if is_local and info.local_queue != (ctx.namespace, ctx.name):
             continue
-        metadata = place.item.obj["metadata"]
-        fields = ("name", "namespace", "creationTimestamp", "ownerReferences")
+        metadata = info.obj["metadata"]
         items.append(
             {
-                "metadata": {key: metadata[key] for key in fields if key in metadata},
-                "priority": place.item.priority,
-                "localQueueName": place.item.queue,
-                "positionInClusterQueue": place.position,
-                "positionInLocalQueue": position,
+                "metadata": {field: metadata[field] for field in _METADATA_FIELDS if field in metadata},
+                "priority": info.priority,
+                "localQueueName": info.queue_name,
+                "positionInClusterQueue": workload.position,
+                "positionInLocalQueue": local_position,
             }
         )
-    offset, limit = _number(ctx, "offset", 0), _number(ctx, "limit", _DEFAULT_LIMIT)
+    offset, limit = _count_parameter(ctx, "offset", 0), _count_parameter(ctx, "limit", _DEFAULT_LIMIT)
     summary = {
         "kind": _SUMMARY,
         "apiVersion": resource.api_version,
@@ -78,10 +79,10 @@ async def pending_workloads(resources: ResourceHandler, ctx: RequestContext, _re
     return Response(200, orjson.dumps(summary))
 
 
-def _number(ctx: RequestContext, name: str, default: int) -> int:
-    text = ctx.query.get(name)
-    if not text:
+def _count_parameter(ctx: RequestContext, name: str, default: int) -> int:
+    value = ctx.query.get(name)
+    if not value:
         return default
-    if not text.isdigit():
-        raise errors.bad_request(f"{name} must be a number of workloads, not {text!r}")
-    return int(text)
+    if not value.isdigit():
+        raise errors.bad_request(messages.invalid_count_parameter(name, value))
+    return int(value)

@@ -1,90 +1,110 @@
-"""The workload of a job: its pods, its queue, its priority, its limit of time."""
+"""Creates the workload of a job: its pod sets, its queue, its priority, its time limit."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from torchyard.api.errors import YardError
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.controllers.queue.refs import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
-from torchyard.core.queue.integrations import Adapter, queue_of
+from torchyard.controllers.queue.gvr import POD_PRIORITY_CLASSES, PRIORITY_CLASSES
+from torchyard.core.queue.integrations import JobIntegration, queue_name_of
 from torchyard.core.queue.slices import is_elastic
 from torchyard.kube.informer import Informer
 from torchyard.kube.informer_factory import InformerFactory
 
 
-class NoSuchClass(YardError):
-    """The job asks for a priority that nobody has defined."""
+class PriorityClassNotFound(YardError):
+    """The job names a WorkloadPriorityClass that does not exist."""
 
-    code = "NoSuchClass"
+    code = "PriorityClassNotFound"
 
 
-class Composer:
-    def __init__(self, informers: InformerFactory, adapter: Adapter, ref: GroupVersionResource) -> None:
-        self._adapter, self._ref = adapter, ref
+class _Priority(NamedTuple):
+    value: int
+    class_ref: Object | None
+
+
+class WorkloadComposer:
+    def __init__(self, informers: InformerFactory, integration: JobIntegration, gvr: GroupVersionResource) -> None:
+        self._integration, self._gvr = integration, gvr
         self._classes = informers.for_resource(PRIORITY_CLASSES)
         self._pod_classes = informers.for_resource(POD_PRIORITY_CLASSES)
         self.informers: list[Informer] = [self._classes, self._pod_classes]
 
-    def workload(self, job: Object, *, replaces: Object | None = None) -> Object:
-        """`replaces`: the workload of the same running job whose place this one is to take."""
-        metadata, adapter, elastic = job["metadata"], self._adapter, is_elastic(job)
-        generation = metadata.get("generation") if elastic else None
-        name = names.workload_name(
-            adapter.kind, adapter.group, metadata["name"], metadata["uid"], generation=generation
-        )
+    def compose(self, job: Object, *, replaces: Object | None = None) -> Object:
+        """`replaces`: the workload of the same running job that the new one is to replace."""
+        job_metadata, integration, elastic = job["metadata"], self._integration, is_elastic(job)
         owner = {
-            "apiVersion": self._ref.api_version,
-            "kind": adapter.kind,
-            "name": metadata["name"],
-            "uid": metadata["uid"],
+            "apiVersion": self._gvr.api_version,
+            "kind": integration.kind,
+            "name": job_metadata["name"],
+            "uid": job_metadata["uid"],
             "controller": True,
             "blockOwnerDeletion": True,
         }
-        annotations = {names.ELASTIC: "true"} if elastic else {}
-        if replaces is not None:
-            annotations[names.REPLACES] = f"{metadata['namespace']}/{replaces['metadata']['name']}"
-        about: Object = {
-            "name": name,
-            "namespace": metadata["namespace"],
-            "labels": {names.JOB_UID: metadata["uid"]},
+        metadata: Object = {
+            "name": names.workload_name(
+                integration.kind,
+                integration.group,
+                job_metadata["name"],
+                job_metadata["uid"],
+                generation=job_metadata.get("generation") if elastic else None,
+            ),
+            "namespace": job_metadata["namespace"],
+            "labels": {names.JOB_UID: job_metadata["uid"]},
             "finalizers": [names.IN_USE],
             "ownerReferences": [owner],
         }
+        annotations = {names.ELASTIC: "true"} if elastic else {}
+        if replaces is not None:
+            annotations[names.REPLACES] = f"{job_metadata['namespace']}/{replaces['metadata']['name']}"
         if annotations:
-            about["annotations"] = annotations
-        kind = {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind}
-        return {**kind, "metadata": about, "spec": self._spec(job)}
+            metadata["annotations"] = annotations
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": names.WORKLOAD.kind,
+            "metadata": metadata,
+            "spec": self._spec(job),
+        }
 
     def _spec(self, job: Object) -> Object:
-        value, reference = self._priority(job)
+        priority = self._priority(job)
         spec: Object = {
-            "podSets": self._adapter.pod_sets(job),
-            "queueName": queue_of(job),
-            "priority": value,
+            "podSets": self._integration.pod_sets(job),
+            "queueName": queue_name_of(job),
+            "priority": priority.value,
             "active": True,
         }
-        if reference is not None:
-            spec["priorityClassRef"] = reference
+        if priority.class_ref is not None:
+            spec["priorityClassRef"] = priority.class_ref
         limit = (job["metadata"].get("labels") or {}).get(names.MAX_SECONDS)
         if limit is not None:
             if not limit.isdigit() or int(limit) < 1:
-                raise YardError(f"the label {names.MAX_SECONDS} is {limit!r}", hint="write a number of seconds")
+                raise YardError(messages.invalid_max_seconds(limit), hint=messages.MAX_SECONDS_HINT)
             spec["maximumExecutionTimeSeconds"] = int(limit)
         return spec
 
-    def _priority(self, job: Object) -> tuple[int, Object | None]:
-        """The queue's priority class, else the pods', else none."""
+    def _priority(self, job: Object) -> _Priority:
+        """From the WorkloadPriorityClass, otherwise from the PriorityClass of the pods, otherwise 0."""
         name = (job["metadata"].get("labels") or {}).get(names.PRIORITY)
         if name:
-            found = self._classes.get("", name)
-            if found is None:
-                raise NoSuchClass(messages.no_such_class(name))
-            return found["value"], {"group": names.GROUP, "kind": names.PRIORITY_CLASS.kind, "name": name}
-        policy = ((job["spec"].get("runPolicy") or {}).get("schedulingPolicy") or {}).get("priorityClass")
-        templates = (one["template"].get("spec") or {} for one in self._adapter.pod_sets(job))
-        chosen = policy or next((one["priorityClassName"] for one in templates if one.get("priorityClassName")), "")
-        found = self._pod_classes.get("", chosen) if chosen else None
-        if found is None:
-            return 0, None
-        return found["value"], {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": chosen}
+            workload_class = self._classes.get("", name)
+            if workload_class is None:
+                raise PriorityClassNotFound(messages.priority_class_not_found(name))
+            reference = {"group": names.GROUP, "kind": names.PRIORITY_CLASS.kind, "name": name}
+            return _Priority(workload_class["value"], reference)
+        pod_class_name = self._pod_class_name(job)
+        pod_class = self._pod_classes.get("", pod_class_name) if pod_class_name else None
+        if pod_class is None:
+            return _Priority(0, None)
+        reference = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": pod_class_name}
+        return _Priority(pod_class["value"], reference)
+
+    def _pod_class_name(self, job: Object) -> str:
+        policy = (job["spec"].get("runPolicy") or {}).get("schedulingPolicy") or {}
+        if policy.get("priorityClass"):
+            return str(policy["priorityClass"])
+        specs = (pod_set["template"].get("spec") or {} for pod_set in self._integration.pod_sets(job))
+        return next((spec["priorityClassName"] for spec in specs if spec.get("priorityClassName")), "")

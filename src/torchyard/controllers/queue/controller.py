@@ -1,4 +1,4 @@
-"""Everything about queues in one part of the plane: built together, run together."""
+"""All controllers of the queues, assembled and run together."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from typing import Protocol
 from torchyard.api.group_version import GroupVersionResource
 from torchyard.api.gvr import JOBS
 from torchyard.api.queue import messages
-from torchyard.controllers.queue.jobs import JobController
-from torchyard.controllers.queue.local_queues import LocalQueues
-from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.pod_groups import PodController
-from torchyard.controllers.queue.queue_status import Figures
-from torchyard.controllers.queue.refs import PYTORCHJOBS
-from torchyard.controllers.queue.scheduler import Admission
-from torchyard.controllers.queue.slices import SliceController
-from torchyard.controllers.queue.stores import State
-from torchyard.controllers.queue.workloads import WorkloadController
-from torchyard.core.queue.integrations import Adapter, BatchJob, PyTorchJob
+from torchyard.controllers.queue.gvr import PYTORCHJOBS
+from torchyard.controllers.queue.jobs import JobReconciler
+from torchyard.controllers.queue.local_queues import LocalQueueProvisioner
+from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.controllers.queue.pod_groups import PodGroupReconciler
+from torchyard.controllers.queue.queue_status import QueueStatusController
+from torchyard.controllers.queue.scheduler import SchedulerController
+from torchyard.controllers.queue.slices import SliceReconciler
+from torchyard.controllers.queue.stores import QueueStore
+from torchyard.controllers.queue.workloads import WorkloadReconciler
+from torchyard.core.queue.integrations import BatchJobIntegration, JobIntegration, PyTorchJobIntegration
 from torchyard.core.queue.lifecycle import QueueSettings
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 
 
-class _Part(Protocol):
+class _Runnable(Protocol):
     async def run(self) -> None: ...
 
 
 class QueueController:
-    """`run` until cancelled. `pytorchjobs`: whether that kind is served here; `conveniences`: see `local`."""
+    """`run` until cancelled.
+
+    `pytorchjobs`: whether that kind is served here. `provision_local_queues`: see `local_queues`.
+    """
 
     def __init__(
         self,
@@ -41,38 +44,37 @@ class QueueController:
         clock: Callable[[], datetime],
         settings: QueueSettings | None = None,
         pytorchjobs: bool = True,
-        conveniences: bool = False,
+        provision_local_queues: bool = False,
     ) -> None:
         settings = settings or QueueSettings()
-        self.state = State(client, informers, clock, one_by_one=settings.pods_ready and settings.block_admission)
-        self.metrics = Metrics()
-        told, kept = self.state.recorder(messages.SCHEDULER), self.state.recorder(messages.WORKLOADS)
-        kinds: list[tuple[Adapter, GroupVersionResource]] = [(BatchJob(), JOBS)]
+        self.metrics = QueueMetrics()
+        store = QueueStore(client, informers, clock, block_admission=settings.pods_ready and settings.block_admission)
+        scheduler_recorder = store.new_recorder(messages.COMPONENT_SCHEDULER)
+        workload_recorder = store.new_recorder(messages.COMPONENT_WORKLOADS)
+        integrations: list[tuple[JobIntegration, GroupVersionResource]] = [(BatchJobIntegration(), JOBS)]
         if pytorchjobs:
-            kinds.append((PyTorchJob(), PYTORCHJOBS))
-        self._jobs = [
-            JobController(self.state, informers, adapter, ref, composed=self.metrics.composed) for adapter, ref in kinds
+            integrations.append((PyTorchJobIntegration(), PYTORCHJOBS))
+        jobs = [
+            JobReconciler(store, informers, integration, gvr, workload_created=self.metrics.workload_created)
+            for integration, gvr in integrations
         ]
-        self._pods = PodController(self.state, informers)
-        self._parts: list[_Part] = [
-            self._pods,
-            Admission(self.state, told, self.metrics),
-            WorkloadController(self.state, kept, self.metrics, settings),
-            Figures(self.state, self.metrics),
-            *self._jobs,
-            SliceController(self.state, informers, self._jobs[0].recorder),
+        pod_groups = PodGroupReconciler(store, informers)
+        controllers: list[_Runnable] = [
+            pod_groups,
+            SchedulerController(store, scheduler_recorder, self.metrics),
+            WorkloadReconciler(store, workload_recorder, self.metrics, settings),
+            QueueStatusController(store, self.metrics),
+            *jobs,
+            SliceReconciler(store, informers, jobs[0].recorder),
         ]
-        self._local = [LocalQueues(self.state, informers)] if conveniences else []
-        self._parts += self._local
-        self._recorders = [
-            told,
-            kept,
-            self._pods.recorder,
-            *(one.recorder for one in self._jobs),
-            *(one.recorder for one in self._local),
-        ]
+        recorders = [scheduler_recorder, workload_recorder, pod_groups.recorder, *(job.recorder for job in jobs)]
+        if provision_local_queues:
+            provisioner = LocalQueueProvisioner(store, informers)
+            controllers.append(provisioner)
+            recorders.append(provisioner.recorder)
+        self._runnables: list[_Runnable] = [*recorders, *controllers]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for part in (*self._recorders, *self._parts):
-                group.create_task(part.run())
+            for runnable in self._runnables:
+                group.create_task(runnable.run())

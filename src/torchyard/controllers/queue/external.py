@@ -1,7 +1,7 @@
-"""On a cluster whose Kueue leaves PyTorchJobs to us: their workloads, and the jobs started and stopped as those say.
+"""PyTorchJobs on a cluster whose Kueue leaves them to an external integration: creates and follows their workloads.
 
-Kueue admits, evicts and counts; nothing here does. `core.queue.presence` tells when this is the way. Of a Kueue that
-serves only the older version, make the client with `older.OlderKueue` around its transport.
+Kueue admits, evicts and counts. `core.queue.kueue_detection` says when this is needed. For a Kueue that serves only
+v1beta1, create the client with `kueue_v1beta1.KueueV1Beta1Transport` around its transport.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from torchyard.controllers.queue.jobs import JobController
-from torchyard.controllers.queue.refs import PYTORCHJOBS
-from torchyard.controllers.queue.stores import Workloads
-from torchyard.core.queue.integrations import PyTorchJob
+from torchyard.controllers.queue.gvr import PYTORCHJOBS
+from torchyard.controllers.queue.jobs import JobReconciler
+from torchyard.controllers.queue.stores import WorkloadStore
+from torchyard.core.queue.integrations import PyTorchJobIntegration
 from torchyard.kube.client import Client
 from torchyard.kube.informer_factory import InformerFactory
 
 
 class ExternalIntegration:
-    """`run` until cancelled; the informers are run by whoever made them."""
+    """`run` until cancelled. The caller runs the informers."""
 
     def __init__(
         self, client: Client, informers: InformerFactory, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._jobs = JobController(Workloads(client, informers, clock), informers, PyTorchJob(), PYTORCHJOBS)
+        store = WorkloadStore(client, informers, clock)
+        self._jobs = JobReconciler(store, informers, PyTorchJobIntegration(), PYTORCHJOBS)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

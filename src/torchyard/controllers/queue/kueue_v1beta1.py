@@ -1,6 +1,6 @@
-"""A Kueue that serves only v1beta1, spoken to as if it served v1beta2: paths and objects are translated on the way.
+"""Uses a Kueue that serves only v1beta1 as if it served v1beta2: paths and objects are converted on the way.
 
-Stands between a client and its transport, so that nothing else has to know.
+It sits between a client and its transport, so no other code depends on the version.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torchyard.api.queue import names
 from torchyard.api.queue.conversion import CONVERSIONS
 from torchyard.kube.client import JSON, ApiResponse, Transport
 
-_NEWER, _OLDER = (f"/apis/{names.GROUP}/{version}/" for version in (names.STORED, names.OLD))
+_STORED_PATH, _OLD_PATH = (f"/apis/{names.GROUP}/{version}/" for version in (names.STORED, names.OLD))
 _API_VERSIONS = {names.STORED: names.API_VERSION, names.OLD: f"{names.GROUP}/{names.OLD}"}
 
 
-class OlderKueue:
+class KueueV1Beta1Transport:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
@@ -30,24 +30,24 @@ class OlderKueue:
         if not plural:
             return await self._transport.request(method, path, body=body, content_type=content_type, accept=accept)
         if body and method != "DELETE":
-            body = orjson.dumps(_translated(orjson.loads(body), plural, names.OLD))
-        answer = await self._transport.request(
-            method, path.replace(_NEWER, _OLDER, 1), body=body, content_type=content_type, accept=accept
+            body = orjson.dumps(_convert(orjson.loads(body), plural, names.OLD))
+        response = await self._transport.request(
+            method, path.replace(_STORED_PATH, _OLD_PATH, 1), body=body, content_type=content_type, accept=accept
         )
-        if answer.status >= 400 or not answer.body:
-            return answer
-        return answer._replace(body=orjson.dumps(_translated(orjson.loads(answer.body), plural, names.STORED)))
+        if response.status >= 400 or not response.body:
+            return response
+        return response._replace(body=orjson.dumps(_convert(orjson.loads(response.body), plural, names.STORED)))
 
     def stream(self, path: str, *, accept: str = JSON) -> AsyncGenerator[bytes, None]:
         return self._transport.stream(path, accept=accept)
 
     async def watch(self, path: str, *, accept: str = JSON) -> AsyncGenerator[list[Object], None]:
         plural = _plural(path)
-        async with aclosing(self._transport.watch(path.replace(_NEWER, _OLDER, 1), accept=accept)) as told:
-            async for events in told:
+        async with aclosing(self._transport.watch(path.replace(_STORED_PATH, _OLD_PATH, 1), accept=accept)) as batches:
+            async for events in batches:
                 for event in events if plural else ():
                     if event["type"] != "ERROR":
-                        event["object"] = _translated(event["object"], plural, names.STORED)
+                        event["object"] = _convert(event["object"], plural, names.STORED)
                 yield events
 
     async def close(self) -> None:
@@ -55,22 +55,22 @@ class OlderKueue:
 
 
 def _plural(path: str) -> str:
-    """The queue kind that a path is about; empty if it is about none."""
-    if not path.startswith(_NEWER):
+    """The queue resource in a path; empty if the path is not about one."""
+    if not path.startswith(_STORED_PATH):
         return ""
-    parts = path[len(_NEWER) :].partition("?")[0].split("/")
+    parts = path[len(_STORED_PATH) :].partition("?")[0].split("/")
     return parts[2] if parts[0] == "namespaces" and len(parts) > 2 else parts[0]
 
 
-def _translated(obj: Object, plural: str, version: str) -> Object:
-    """An object, a part of one in a merge patch, or a list of them."""
+def _convert(obj: Object, plural: str, version: str) -> Object:
+    """Converts an object, a list of objects, or the part of one in a merge patch."""
     convert = CONVERSIONS[plural][0 if version == names.STORED else 1]
     if obj.get("kind") == "Status":
         return obj
     if isinstance(obj.get("items"), list):
-        obj["items"] = [convert(one) for one in obj["items"]]
-        for one in obj["items"]:
-            one["apiVersion"] = _API_VERSIONS[version]
+        obj["items"] = [convert(item) for item in obj["items"]]
+        for item in obj["items"]:
+            item["apiVersion"] = _API_VERSIONS[version]
     else:
         obj = convert(obj)
     if "apiVersion" in obj:

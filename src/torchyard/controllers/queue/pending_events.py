@@ -1,33 +1,32 @@
-"""Why a workload waits, for whoever waits with it: a user looks at the job first.
-
-Told once for every reason: the words of one and the same reason change with whatever comes and goes around it.
-"""
+"""Events that tell users of a job why its workload is pending, since users look at the job first."""
 
 from __future__ import annotations
 
 from torchyard.api.conditions import find, is_true
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
+from torchyard.api.queue.messages import ReasonMessage
 
 
-class Reasons:
+class PendingEvents:
+    """One event for each reason: the message of the same reason changes with every change of the quota's usage."""
+
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}  # by uid of the workload
+        self._reported: dict[str, str] = {}  # the last reason, by uid of the workload
 
-    def seen(self, change: str, workload: Object) -> None:
-        """Who is admitted and waits again later is told again."""
-        if change == "DELETED" or is_true(
-            (workload.get("status") or {}).get("conditions") or (), messages.QUOTA_RESERVED
-        ):
-            self._told.pop(workload["metadata"]["uid"], None)
+    def workload_changed(self, change: str, workload: Object) -> None:
+        """Forget the reasons of a workload that got quota: when it is pending again, they are reported again."""
+        conditions = (workload.get("status") or {}).get("conditions") or ()
+        if change == "DELETED" or is_true(conditions, messages.QUOTA_RESERVED):
+            self._reported.pop(workload["metadata"]["uid"], None)
 
-    def news(self, workload: Object) -> tuple[str, str] | None:
-        """The reason and the words for it, if that reason was not given yet."""
+    def next_event(self, workload: Object) -> ReasonMessage | None:
+        """Why a workload is pending, if that was not reported yet."""
         conditions, uid = (workload.get("status") or {}).get("conditions") or (), workload["metadata"]["uid"]
-        waits, evicted = find(conditions, messages.QUOTA_RESERVED), find(conditions, messages.EVICTED)
-        if waits is None or waits["status"] == "True" or waits["reason"] == self._told.get(uid):
+        reserved, evicted = find(conditions, messages.QUOTA_RESERVED), find(conditions, messages.EVICTED)
+        if reserved is None or reserved["status"] == "True" or reserved["reason"] == self._reported.get(uid):
             return None
-        if evicted is not None and evicted["message"] == waits["message"]:
-            return None  # it was told when it was stopped; nobody has looked at it since
-        self._told[uid] = waits["reason"]
-        return waits["reason"], waits["message"]
+        if evicted is not None and evicted["message"] == reserved["message"]:
+            return None  # the job got this message when it was stopped, and no cycle has looked at it since
+        self._reported[uid] = reserved["reason"]
+        return ReasonMessage(reserved["reason"], reserved["message"])

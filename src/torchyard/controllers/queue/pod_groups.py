@@ -1,8 +1,8 @@
-"""Pods that queue by themselves: gated until their group is admitted as a whole, deleted when it is evicted."""
+"""Plain pods that are queued: gated until their whole group is admitted, deleted when it is evicted."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from torchyard.api.conditions import is_true
 from torchyard.api.errors import StatusError, YardError
@@ -10,76 +10,79 @@ from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.pending_events import Reasons
-from torchyard.controllers.queue.pod_set_infos import infos_of
-from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.stores import SOON, State
+from torchyard.controllers.queue.gvr import WORKLOADS
+from torchyard.controllers.queue.pending_events import PendingEvents
+from torchyard.controllers.queue.pod_set_infos import pod_set_infos
+from torchyard.controllers.queue.stores import QueueStore
+from torchyard.controllers.queue.writer import RETRY_SOON
 from torchyard.core.queue import lifecycle, pod_groups
 from torchyard.kube.informer import Informer, Key
 from torchyard.kube.informer_factory import InformerFactory
 
+_GROUP_INDEX = "queue-group"
 
-class PodController:
-    def __init__(self, state: State, informers: InformerFactory) -> None:
-        self._state, self._client = state, state.client
+
+class PodGroupReconciler:
+    def __init__(self, store: QueueStore, informers: InformerFactory) -> None:
+        self._store, self._client = store, store.client
         self._pods = informers.for_resource(
-            PODS, labels=f"{names.MANAGED}=true", indexes={"queue-group": lambda one: (_group_key(one),)}
+            PODS, labels=f"{names.MANAGED}=true", indexes={_GROUP_INDEX: lambda pod: ("/".join(_workload_key(pod)),)}
         )
-        self._reasons = Reasons()
-        self.recorder = state.recorder(messages.framework("pod"))
-        sources: list[Informer] = [self._pods, *state.informers]
-        self._controller = Controller(messages.framework("pod"), self._reconcile, sources)
-        self._pods.on_change(lambda _change, pod, _before: self._controller.queue.add(_key(pod)))
-        state.workloads.on_change(self._workload_changed)
+        self._pending_events = PendingEvents()
+        name = messages.job_component("pod")
+        self.recorder = store.new_recorder(name)
+        sources: list[Informer] = [self._pods, *store.informers]
+        self._controller = Controller(name, self._reconcile, sources)
+        self._pods.on_change(lambda _change, pod, _before: self._controller.queue.add(_workload_key(pod)))
+        store.workloads.on_change(self._workload_changed)
 
     async def run(self) -> None:
         await self._controller.run()
 
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
-        if any(one["kind"] == "Pod" for one in obj["metadata"].get("ownerReferences") or ()):
-            self._reasons.seen(change, obj)
+        if any(owner["kind"] == "Pod" for owner in obj["metadata"].get("ownerReferences") or ()):
+            self._pending_events.workload_changed(change, obj)
             self._controller.queue.add((obj["metadata"]["namespace"], obj["metadata"]["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
-        members = self._pods.by("queue-group", "/".join(key))
-        workload = self._state.current(key)
+        pods = self._pods.by(_GROUP_INDEX, "/".join(key))
+        alive = [pod for pod in pods if not pod_groups.is_terminated(pod)]
+        workload = self._store.current(key)
         if workload is None:
-            if members and not all(pod_groups.has_ended(one) for one in members):
-                await self._compose(key, members)
+            if alive:
+                await self._create_workload(key, pods)
             return None
-        if self._state.is_writing(key):
-            return SOON
+        if self._store.writer.is_writing(key):
+            return RETRY_SOON
         status = workload.get("status") or {}
         conditions = status.get("conditions") or ()
-        alive = [one for one in members if not pod_groups.has_ended(one)]
         if is_true(conditions, messages.FINISHED):
-            await self._state.let_go(workload)
+            await self._store.writer.remove_finalizer(workload)
         elif workload["metadata"].get("deletionTimestamp"):
-            await self._delete(alive)
+            await self._delete_pods(alive)
             if not alive:
-                await self._state.let_go(workload)
-        elif members and not alive:
-            await self._finish(key, workload, members)
+                await self._store.writer.remove_finalizer(workload)
+        elif pods and not alive:
+            await self._finish(key, workload, pods)
         elif is_true(conditions, messages.EVICTED) and status.get("admission"):
             await self._evict(key, workload, alive)
         elif is_true(conditions, messages.ADMITTED) and status.get("admission"):
             await self._start(workload, alive)
-        elif (why := self._reasons.news(workload)) is not None:
-            self._tell(alive, "Warning", *why, once=True)
+        elif (why := self._pending_events.next_event(workload)) is not None:
+            self._record(alive, "Warning", *why, once=True)
         return None
 
-    async def _compose(self, key: Key, members: list[Object]) -> None:
+    async def _create_workload(self, key: Key, pods: list[Object]) -> None:
         try:
-            if len(members) < pod_groups.size_of(members):
-                return  # the rest is to come
+            if len(pods) < pod_groups.group_size(pods):
+                return  # not all pods of the group exist yet
         except YardError as error:
-            self._tell(members, "Warning", messages.NOT_COMPOSED, str(error))
+            self._record(pods, "Warning", messages.EVENT_COMPOSE_ERROR, str(error))
             return
         owners = [
-            {"apiVersion": "v1", "kind": "Pod", "name": one["metadata"]["name"], "uid": one["metadata"]["uid"]}
-            for one in members
+            {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+            for pod in pods
         ]
-        first = members[0]
         workload = {
             "apiVersion": names.API_VERSION,
             "kind": names.WORKLOAD.kind,
@@ -90,9 +93,9 @@ class PodController:
                 "ownerReferences": owners,
             },
             "spec": {
-                "podSets": pod_groups.pod_sets(members),
-                "queueName": (first["metadata"].get("labels") or {}).get(names.QUEUE_NAME, ""),
-                "priority": first["spec"].get("priority") or 0,
+                "podSets": pod_groups.pod_sets(pods),
+                "queueName": (pods[0]["metadata"].get("labels") or {}).get(names.QUEUE_NAME, ""),
+                "priority": pods[0]["spec"].get("priority") or 0,
                 "active": True,
             },
         }
@@ -102,43 +105,43 @@ class PodController:
             if error.reason != "AlreadyExists":
                 raise
         else:
-            self._tell(members, "Normal", messages.CREATED, messages.created(*key))
+            self._record(pods, "Normal", messages.EVENT_CREATED_WORKLOAD, messages.created_workload(*key))
 
-    async def _start(self, workload: Object, members: list[Object]) -> None:
-        infos = infos_of(workload, self._state.book.flavors)
-        for pod in members:
+    async def _start(self, workload: Object, pods: list[Object]) -> None:
+        infos = pod_set_infos(workload, self._store.state.objects.flavors)
+        message = messages.admitted_by(workload["status"]["admission"]["clusterQueue"])
+        for pod in pods:
             if pod_groups.is_gated(pod):
-                await self._client.update(PODS, pod_groups.started(pod, infos))
-                queue = workload["status"]["admission"]["clusterQueue"]
-                self._tell([pod], "Normal", messages.JOB_STARTED, messages.started(queue))
+                await self._client.update(PODS, pod_groups.start_pod(pod, infos))
+                self._record([pod], "Normal", messages.EVENT_STARTED, message)
 
-    async def _evict(self, key: Key, workload: Object, members: list[Object]) -> None:
-        """Pods cannot be stopped, only deleted; who made them may make them again."""
-        await self._delete(members)
-        if not members:
-            await self._state.write(key, workload, lifecycle.release(workload, self._state.now()))
+    async def _evict(self, key: Key, workload: Object, pods: list[Object]) -> None:
+        """Pods cannot be suspended, only deleted. Whatever created them may create them again."""
+        await self._delete_pods(pods)
+        if not pods:
+            status = lifecycle.release_quota(workload, self._store.now())
+            await self._store.writer.write_status(key, workload, status)
 
-    async def _delete(self, members: list[Object]) -> None:
-        for pod in members:
+    async def _delete_pods(self, pods: list[Object]) -> None:
+        for pod in pods:
             metadata = pod["metadata"]
             if not metadata.get("deletionTimestamp"):
                 await self._client.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
 
-    async def _finish(self, key: Key, workload: Object, members: list[Object]) -> None:
-        failed = [one for one in members if one["status"]["phase"] == "Failed"]
-        said = f"Pods succeeded: {len(members) - len(failed)}/{len(members)}."
-        reason = messages.FAILED if failed else messages.SUCCEEDED
-        await self._state.write(key, workload, lifecycle.finish(workload, reason, said, self._state.now()))
-        self._tell(members, "Normal", messages.JOB_FINISHED, messages.finished(*key))
+    async def _finish(self, key: Key, workload: Object, pods: list[Object]) -> None:
+        failed = sum(pod["status"]["phase"] == "Failed" for pod in pods)
+        reason = messages.REASON_FAILED if failed else messages.REASON_SUCCEEDED
+        message = messages.pods_succeeded(len(pods) - failed, len(pods))
+        status = lifecycle.finish(workload, reason, message, self._store.now())
+        await self._store.writer.write_status(key, workload, status)
+        self._record(pods, "Normal", messages.EVENT_FINISHED_WORKLOAD, messages.workload_finished(*key))
 
-    def _tell(self, members: list[Object], kind: Any, reason: str, message: str, *, once: bool = False) -> None:
-        for pod in members:
-            self.recorder.event({**pod, "apiVersion": "v1", "kind": "Pod"}, kind, reason, message, once=once)
+    def _record(
+        self, pods: list[Object], type: Literal["Normal", "Warning"], reason: str, message: str, *, once: bool = False
+    ) -> None:
+        for pod in pods:
+            self.recorder.event({**pod, "apiVersion": "v1", "kind": "Pod"}, type, reason, message, once=once)
 
 
-def _key(pod: Object) -> Key:
-    return pod["metadata"]["namespace"], pod_groups.group_of(pod)
-
-
-def _group_key(pod: Object) -> str:
-    return "/".join(_key(pod))
+def _workload_key(pod: Object) -> Key:
+    return pod["metadata"]["namespace"], pod_groups.workload_name_of(pod)

@@ -1,4 +1,4 @@
-"""Batch Jobs that change their size while they run: a workload per size, gates on the pods that have no quota yet."""
+"""Elastic batch Jobs: a workload slice for each size, and gates on the pods that have no quota yet."""
 
 from __future__ import annotations
 
@@ -8,83 +8,85 @@ from torchyard.api.gvr import JOBS, PODS
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.composer import Composer
-from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.stores import SOON, State
+from torchyard.controllers.queue.composer import WorkloadComposer
+from torchyard.controllers.queue.gvr import WORKLOADS
+from torchyard.controllers.queue.stores import QueueStore
+from torchyard.controllers.queue.writer import RETRY_SOON
 from torchyard.core.queue import lifecycle, slices
-from torchyard.core.queue.integrations import BatchJob, queue_of
+from torchyard.core.queue.integrations import BatchJobIntegration, queue_name_of
 from torchyard.kube.event_recorder import EventRecorder
 from torchyard.kube.informer import Informer, Key, by_owner, key_of
 from torchyard.kube.informer_factory import InformerFactory
 
 
-class SliceController:
-    """Beside the controller of all jobs, which starts, stops and ends these too."""
+class SliceReconciler:
+    """Works beside the `JobReconciler`, which starts, stops and finishes elastic jobs, too."""
 
-    def __init__(self, state: State, informers: InformerFactory, recorder: EventRecorder) -> None:
-        self._state, self._client, self._recorder = state, state.client, recorder
-        self._adapter = BatchJob()
+    def __init__(self, store: QueueStore, informers: InformerFactory, recorder: EventRecorder) -> None:
+        self._store, self._client, self._recorder = store, store.client, recorder
+        self._integration = BatchJobIntegration()
         self._jobs = informers.for_resource(JOBS)
         self._pods = informers.for_resource(PODS, indexes={"owner": by_owner})
-        self._composer = Composer(informers, self._adapter, JOBS)
-        sources: list[Informer] = [self._jobs, self._pods, *self._composer.informers, *state.informers]
+        self._composer = WorkloadComposer(informers, self._integration, JOBS)
+        sources: list[Informer] = [self._jobs, self._pods, *self._composer.informers, *store.informers]
         self._controller = Controller("kueue-slices", self._reconcile, sources)
-        self._jobs.on_change(lambda _change, job, _before: self._look(job))
+        self._jobs.on_change(lambda _change, job, _before: self._enqueue(job))
         self._pods.on_change(self._pod_changed)
-        state.workloads.on_change(self._workload_changed)
+        store.workloads.on_change(self._workload_changed)
 
     async def run(self) -> None:
         await self._controller.run()
 
-    def _look(self, job: Object) -> None:
-        if slices.is_elastic(job) and queue_of(job):
+    def _enqueue(self, job: Object) -> None:
+        if slices.is_elastic(job) and queue_name_of(job):
             self._controller.queue.add(key_of(job))
 
     def _pod_changed(self, _change: str, pod: Object, _before: Object | None) -> None:
-        for one in pod["metadata"].get("ownerReferences") or ():
-            job = self._jobs.get(pod["metadata"]["namespace"], one["name"]) if one["kind"] == "Job" else None
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            job = self._jobs.get(pod["metadata"]["namespace"], owner["name"]) if owner["kind"] == "Job" else None
             if job is not None:
-                self._look(job)
+                self._enqueue(job)
 
     def _workload_changed(self, _change: str, obj: Object, _before: Object | None) -> None:
         if slices.is_elastic(obj):
-            for one in obj["metadata"].get("ownerReferences") or ():
-                self._controller.queue.add((obj["metadata"]["namespace"], one["name"]))
+            for owner in obj["metadata"].get("ownerReferences") or ():
+                self._controller.queue.add((obj["metadata"]["namespace"], owner["name"]))
 
     async def _reconcile(self, key: Key) -> float | None:
         job = self._jobs.get(*key)
-        if job is None or not slices.is_elastic(job) or self._adapter.ended(job) is not None:
+        if job is None or not slices.is_elastic(job) or self._integration.result(job) is not None:
             return None
         workloads = [
-            one
-            for one in self._state.of_job(self._adapter.kind, key)
-            if job["metadata"]["uid"] in by_owner(one) and not has_true_condition(one, messages.FINISHED)
+            workload
+            for workload in self._store.workloads_of_job(self._integration.kind, key)
+            if job["metadata"]["uid"] in by_owner(workload) and not has_true_condition(workload, messages.FINISHED)
         ]
-        if any(self._state.is_writing(key_of(one)) for one in workloads):
-            return SOON
-        if self._adapter.is_suspended(job):
-            for one in workloads:
-                if one is not slices.current(workloads):
-                    await self._delete(one)
+        if any(self._store.writer.is_writing(key_of(workload)) for workload in workloads):
+            return RETRY_SOON
+        if self._integration.is_suspended(job):
+            for workload in workloads:
+                if workload is not slices.current_slice(workloads):
+                    await self._delete(workload)
             return None
-        plan = slices.plan(workloads, self._adapter.count(job))
-        for one in plan.replaced:
-            await self._retire(one, slices.current(workloads))
-        for one in plan.unwanted:
-            await self._delete(one)
+        plan = slices.plan_slices(workloads, self._integration.count(job))
+        for workload in plan.replaced:
+            await self._finish_replaced(workload, slices.current_slice(workloads))
+        for workload in plan.obsolete:
+            await self._delete(workload)
         if plan.shrunk is not None:
             await self._resize(plan.shrunk)
         elif plan.grows:
-            await self._grow(job, slices.current(workloads))
-        await self._open(job, workloads)
+            await self._grow(job, slices.current_slice(workloads))
+        await self._ungate_pods(job, workloads)
         return None
 
-    async def _retire(self, workload: Object, by: Object) -> None:
-        status = lifecycle.finish(workload, messages.REPLACED, messages.replaced(*key_of(by)), self._state.now())
-        await self._state.write(key_of(workload), workload, status)
+    async def _finish_replaced(self, workload: Object, replacement: Object) -> None:
+        message = messages.slice_replaced(*key_of(replacement))
+        status = lifecycle.finish(workload, messages.REASON_SLICE_REPLACED, message, self._store.now())
+        await self._store.writer.write_status(key_of(workload), workload, status)
 
     async def _delete(self, workload: Object) -> None:
-        await self._state.let_go(workload)
+        await self._store.writer.remove_finalizer(workload)
         namespace, name = key_of(workload)
         try:
             await self._client.delete(WORKLOADS, name, namespace, uid=workload["metadata"]["uid"])
@@ -94,24 +96,25 @@ class SliceController:
 
     async def _resize(self, workload: Object) -> None:
         written = await self._client.update(WORKLOADS, workload)
-        await self._state.write(key_of(workload), written, workload["status"])
+        await self._store.writer.write_status(key_of(workload), written, workload["status"])
 
-    async def _grow(self, job: Object, before: Object) -> None:
-        workload = self._composer.workload(job, replaces=before)
+    async def _grow(self, job: Object, current: Object) -> None:
+        workload = self._composer.compose(job, replaces=current)
         try:
             await self._client.create(WORKLOADS, workload)
         except StatusError as error:
-            if error.reason != "AlreadyExists":  # the cache is behind, and will bring it
+            if error.reason != "AlreadyExists":  # the informer has not seen it yet
                 raise
         else:
-            about = {**job, "apiVersion": JOBS.api_version, "kind": self._adapter.kind}
-            self._recorder.event(about, "Normal", messages.CREATED, messages.created(*key_of(workload)))
+            reference = {**job, "apiVersion": JOBS.api_version, "kind": self._integration.kind}
+            message = messages.created_workload(*key_of(workload))
+            self._recorder.event(reference, "Normal", messages.EVENT_CREATED_WORKLOAD, message)
 
-    async def _open(self, job: Object, workloads: list[Object]) -> None:
-        """Let as many pods be scheduled as were admitted."""
-        now = slices.current(workloads) if workloads else None
-        if now is None or not slices.is_admitted(now):
+    async def _ungate_pods(self, job: Object, workloads: list[Object]) -> None:
+        """Let as many pods be scheduled as are admitted."""
+        current = slices.current_slice(workloads) if workloads else None
+        if current is None or not slices.is_admitted(current):
             return
-        admitted = now["status"]["admission"]["podSetAssignments"][0].get("count", 0)
-        for pod in slices.to_open(self._pods.by("owner", job["metadata"]["uid"]), admitted):
-            await self._client.update(PODS, slices.opened(pod))
+        admitted = current["status"]["admission"]["podSetAssignments"][0].get("count", 0)
+        for pod in slices.pods_to_ungate(self._pods.by("owner", job["metadata"]["uid"]), admitted):
+            await self._client.update(PODS, slices.ungate(pod))

@@ -1,4 +1,4 @@
-"""Workloads over time: what `core.queue.lifecycle` makes of checks, limits of time and stopped queues, written."""
+"""Workloads over time: writes what `core.queue.lifecycle` requires for checks, time limits and stopped queues."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from torchyard.api.conditions import find, is_true
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
 from torchyard.controllers.loop import Controller
-from torchyard.controllers.queue.metrics import Metrics
-from torchyard.controllers.queue.refs import WORKLOADS
-from torchyard.controllers.queue.stores import SOON, State
-from torchyard.core.queue.lifecycle import Outcome, QueueSettings, look
+from torchyard.controllers.queue.gvr import WORKLOADS
+from torchyard.controllers.queue.metrics import QueueMetrics
+from torchyard.controllers.queue.stores import QueueStore
+from torchyard.controllers.queue.writer import RETRY_SOON
+from torchyard.core.queue.lifecycle import QueueSettings, WorkloadOutcome, evaluate
 from torchyard.kube.event_recorder import EventRecorder
-from torchyard.kube.informer import Key
+from torchyard.kube.informer import Key, key_of
 
 
-class WorkloadController:
-    def __init__(self, state: State, recorder: EventRecorder, metrics: Metrics, settings: QueueSettings) -> None:
-        self._state, self._recorder, self._metrics, self._settings = state, recorder, metrics, settings
-        self._controller = Controller("kueue-workloads", self._reconcile, state.informers)
+class WorkloadReconciler:
+    def __init__(
+        self, store: QueueStore, recorder: EventRecorder, metrics: QueueMetrics, settings: QueueSettings
+    ) -> None:
+        self._store, self._recorder, self._metrics, self._settings = store, recorder, metrics, settings
+        self._controller = Controller("kueue-workloads", self._reconcile, store.informers)
         self.queue = self._controller.queue
-        state.workloads.on_change(self._workload_changed)
-        for informer in (state.cluster_queues, state.local_queues):
+        store.workloads.on_change(self._workload_changed)
+        for informer in (store.cluster_queues, store.local_queues):
             informer.on_change(self._queue_changed)
 
     async def run(self) -> None:
@@ -31,69 +34,73 @@ class WorkloadController:
     def _workload_changed(self, change: str, obj: Object, _before: Object | None) -> None:
         if change == "DELETED":
             return
-        outcome = self._look(obj)
-        key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
+        outcome = self._evaluate(obj)
         if outcome.status is not None or outcome.deactivate:
-            self.queue.add(key)
-        elif outcome.wake_after is not None:
-            self.queue.add_after(key, outcome.wake_after)
+            self.queue.add(key_of(obj))
+        elif outcome.evaluate_after is not None:
+            self.queue.add_after(key_of(obj), outcome.evaluate_after)
 
     def _queue_changed(self, _change: str, obj: Object, before: Object | None) -> None:
-        """A queue that stops may have to take back what it gave; one that opens has nothing to take."""
+        """A queue that was stopped may evict its workloads; one that was resumed evicts none."""
         policy = _stop_policy(obj)
         if policy == names.NO_STOP or (before is not None and policy == _stop_policy(before)):
             return
         metadata = obj["metadata"]
-        for item in self._state.book.holders(metadata.get("namespace", ""), metadata["name"]):
-            self.queue.add(item.key)
+        cache = self._store.state.cache
+        for info in cache.reserving_workloads(metadata.get("namespace", ""), metadata["name"]):
+            self.queue.add(info.key)
 
-    def _look(self, obj: Object) -> Outcome:
+    def _evaluate(self, obj: Object) -> WorkloadOutcome:
         has_owner = bool(obj["metadata"].get("ownerReferences"))
-        return look(obj, self._state.now(), self._settings, stops=partial(self._stops, obj), has_owner=has_owner)
+        stops = partial(self._stop_policies, obj)
+        return evaluate(obj, self._store.now(), self._settings, stops=stops, has_owner=has_owner)
 
-    def _stops(self, obj: Object) -> dict[str, str]:
-        """The policies of the queues that stop this workload, which holds quota."""
+    def _stop_policies(self, obj: Object) -> dict[str, str]:
+        """The policies of the queues that stop this workload, which holds quota, by kind."""
         namespace, name = obj["metadata"]["namespace"], (obj.get("spec") or {}).get("queueName", "")
-        found = {
-            names.CLUSTER_QUEUE.kind: self._state.cluster_queues.get("", obj["status"]["admission"]["clusterQueue"]),
-            names.LOCAL_QUEUE.kind: self._state.local_queues.get(namespace, name),
+        queues = {
+            names.CLUSTER_QUEUE.kind: self._store.cluster_queues.get("", obj["status"]["admission"]["clusterQueue"]),
+            names.LOCAL_QUEUE.kind: self._store.local_queues.get(namespace, name),
         }
-        policies = {kind: _stop_policy(queue) for kind, queue in found.items() if queue is not None}
+        policies = {kind: _stop_policy(queue) for kind, queue in queues.items() if queue is not None}
         return {kind: policy for kind, policy in policies.items() if policy != names.NO_STOP}
 
     async def _reconcile(self, key: Key) -> float | None:
-        obj = self._state.current(key)
+        obj = self._store.current(key)
         if obj is None:
             return None
-        if self._state.is_writing(key):
-            return SOON  # what is written comes back as a change, but not what is refused
-        outcome = self._look(obj)
+        if self._store.writer.is_writing(key):
+            return RETRY_SOON  # a write that succeeds comes back as a change, but one that fails does not
+        outcome = self._evaluate(obj)
         written: Object | None = obj
         if outcome.status is not None:
-            written = await self._state.write(key, obj, outcome.status)
+            written = await self._store.writer.write_status(key, obj, outcome.status)
             if written is None:
-                return SOON
-            self._tell(written, obj, outcome)
+                return RETRY_SOON
+            self._record(written, obj, outcome)
         if outcome.deactivate and written is not None:
-            revision = {"resourceVersion": written["metadata"]["resourceVersion"]}
-            patch = {"metadata": revision, "spec": {"active": False}}
-            await self._state.client.patch(WORKLOADS, key[1], patch, key[0])
-        return outcome.wake_after
+            precondition = {"resourceVersion": written["metadata"]["resourceVersion"]}
+            patch = {"metadata": precondition, "spec": {"active": False}}
+            await self._store.client.patch(WORKLOADS, key[1], patch, key[0])
+        return outcome.evaluate_after
 
-    def _tell(self, obj: Object, before: Object, outcome: Outcome) -> None:
-        about = {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": obj["metadata"]}
+    def _record(self, obj: Object, before: Object, outcome: WorkloadOutcome) -> None:
+        """Events and metrics of a status that was written."""
+        reference = {"apiVersion": names.API_VERSION, "kind": names.WORKLOAD.kind, "metadata": obj["metadata"]}
         for event in outcome.events:
-            self._recorder.event(about, event.kind, event.reason, event.message)
-        conditions, old = obj["status"].get("conditions") or (), (before.get("status") or {}).get("conditions") or ()
-        queue = (obj["status"].get("admission") or {}).get("clusterQueue", "")
+            self._recorder.event(reference, event.kind, event.reason, event.message)
+        conditions = obj["status"].get("conditions") or ()
+        old_conditions = (before.get("status") or {}).get("conditions") or ()
+        cluster_queue = (obj["status"].get("admission") or {}).get("clusterQueue", "")
         evicted = find(conditions, messages.EVICTED)
-        if evicted is not None and evicted["status"] == "True" and not is_true(old, messages.EVICTED):
-            self._metrics.evicted(queue, evicted["reason"])
-        if is_true(conditions, messages.ADMITTED) and not is_true(old, messages.ADMITTED):
-            item = self._state.book.items.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
-            waited = max(0.0, self._state.now() - item.reserved_at) if item is not None else 0.0
-            self._recorder.event(about, "Normal", messages.ADMITTED, messages.admitted_event(queue, waited))
-            self._metrics.admitted(queue, waited)
+        if evicted is not None and evicted["status"] == "True" and not is_true(old_conditions, messages.EVICTED):
+            self._metrics.evicted(cluster_queue, evicted["reason"])
+        if is_true(conditions, messages.ADMITTED) and not is_true(old_conditions, messages.ADMITTED):
+            info = self._store.state.cache.workloads.get(key_of(obj))
+            waited = max(0.0, self._store.now() - info.reserved_at) if info is not None else 0.0
+            message = messages.admitted_event(cluster_queue, waited)
+            self._recorder.event(reference, "Normal", messages.ADMITTED, message)
+            self._metrics.admitted(cluster_queue, waited)
 
 
 def _stop_policy(queue: Object) -> str:

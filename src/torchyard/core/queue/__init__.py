@@ -1,1 +1,20 @@
-"""Queues: who gets quota, in which flavor, in which order, and who has to give it back. Decisions only, no I/O."""
+"""Queues: which workloads get quota, in which flavor and order, and which are preempted. Decisions only, no I/O.
+
+Kueue's cache, pending queues, snapshot and scheduler, in reading order:
+
+- `resources`, `requirements`, `workload_info`: quantities; what a workload needs; a workload as the scheduler sees it
+- `specs`, `flavors`: ClusterQueues, cohorts and flavors, parsed
+- `quota`: the tree of quota that usage is counted in, and simulations on it
+- `flavor_assigner`: which flavors a workload gets, and whether it fits
+- `cluster_queue`: a ClusterQueue at run time, with its heaps of pending workloads
+- `hierarchy`, `quota_objects`: the ClusterQueues under their cohorts, built from the objects
+- `eligibility`: whether a workload may be queued at all
+- `preemption`, `nomination`, `preemptors`: whom to preempt; the candidates of a cycle; those that wait for preemption
+- `cache`, `pending`, `requeue`: who holds quota; who is pending; whom to retry when quota is released
+- `state`: the three of them together, updated object by object
+- `snapshot`, `scheduler`: one scheduling cycle
+- `lifecycle`, `kueue_configuration`: the status of a workload over time, and the settings for it
+- `integrations`, `pod_groups`, `slices`: jobs, plain pods and elastic jobs as workloads
+- `queue_status`, `visibility`: the status of queues; positions and estimates for users
+- `kueue_detection`: how a cluster's own Kueue treats PyTorchJobs
+"""

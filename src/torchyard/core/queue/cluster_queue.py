@@ -1,135 +1,158 @@
-"""A ClusterQueue at work: what waits in it, lane by lane, and what holds its quota."""
+"""A ClusterQueue at run time: its quota node, the workloads that hold its quota, and those that are pending."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from torchyard.api.queue import names
-from torchyard.core.queue.flavor_assigner import Plan
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.flavor_assigner import FlavorAssigner
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.quota import Node
-from torchyard.core.queue.requirements import Shape
-from torchyard.core.queue.resources import Amounts
-from torchyard.core.queue.specs import Queue
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.requirements import SchedulingRequirements
+from torchyard.core.queue.resources import FlavorResourceQuantities
+from torchyard.core.queue.specs import ClusterQueueSpec
+from torchyard.core.queue.workload_info import EquivalenceKey, Key, QueueOrder, WorkloadInfo
 
-_Entry = tuple[int, float, Key]
-_TOO_MANY_GONE = 64
+_MIN_STALE_TO_REBUILD = 64
+_NO_REASON = ReasonMessage("", "")
 
 
-class Lane:
-    """Workloads that ask for the same. When the first of them cannot be admitted, none of the others can."""
+class PendingHeap:
+    """Pending workloads of one ClusterQueue that are scheduling-equivalent, in queue order.
 
-    __slots__ = ("_gone", "_heap", "is_blocked", "items", "needs", "owed", "plan", "said", "untold")
+    When the first of them cannot be admitted, none of the others can: the heap as a whole becomes inadmissible, and the
+    scheduler does not look at it again before something changes that it depends on.
+    """
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.items: dict[Key, Item] = {}
-        self._heap: list[_Entry] = []
-        self._gone = 0
-        self.is_blocked = False
-        self.said = ("", "")  # while blocked: reason and words for all of it
-        self.untold: dict[Key, None] = {}  # those who were never told why they wait
-        self.needs: Amounts = {}  # while blocked: with so much of one of these available it is worth another look
-        self.owed: Amounts = {}  # while blocked: what it asks for of its queue's own quota and cannot reclaim
+    __slots__ = (
+        "_heap",
+        "_stale",
+        "assigner",
+        "is_inadmissible",
+        "pending_reason",
+        "retry_thresholds",
+        "unreclaimable",
+        "unreported",
+        "workloads",
+    )
 
-    def add(self, item: Item) -> None:
-        self.items[item.key] = item
-        heappush(self._heap, item.order)
-        if not item.told:
-            self.untold[item.key] = None
+    def __init__(self, assigner: FlavorAssigner) -> None:
+        self.assigner = assigner
+        self.workloads: dict[Key, WorkloadInfo] = {}
+        self._heap: list[QueueOrder] = []
+        self._stale = 0  # entries of the heap whose workload left
+        self.is_inadmissible = False
+        self.unreported: dict[Key, None] = {}  # workloads whose status does not say yet why they are pending
+        # While it is inadmissible:
+        self.pending_reason = _NO_REASON
+        self.retry_thresholds: FlavorResourceQuantities = {}  # when this much of one of them is available, retry
+        self.unreclaimable: FlavorResourceQuantities = {}  # the queue's own quota it needs but cannot reclaim
 
-    def discard(self, key: Key) -> None:
-        self.untold.pop(key, None)
-        if self.items.pop(key, None) is not None:
-            self._gone += 1
-            if self._gone > _TOO_MANY_GONE and self._gone * 2 > len(self._heap):
-                self._heap = [item.order for item in self.items.values()]
+    def add(self, info: WorkloadInfo) -> None:
+        self.workloads[info.key] = info
+        heappush(self._heap, info.order)
+        if not info.pending_message:
+            self.unreported[info.key] = None
+
+    def remove(self, key: Key) -> None:
+        self.unreported.pop(key, None)
+        if self.workloads.pop(key, None) is not None:
+            self._stale += 1
+            if self._stale > _MIN_STALE_TO_REBUILD and self._stale * 2 > len(self._heap):
+                self._heap = [info.order for info in self.workloads.values()]
                 heapify(self._heap)
-                self._gone = 0
+                self._stale = 0
 
-    def block(self, needs: Amounts, *, owed: Amounts) -> None:
-        self.is_blocked, self.needs, self.owed = True, needs, owed
+    def mark_inadmissible(
+        self, retry_thresholds: FlavorResourceQuantities, *, unreclaimable: FlavorResourceQuantities
+    ) -> None:
+        self.is_inadmissible, self.retry_thresholds, self.unreclaimable = True, retry_thresholds, unreclaimable
 
     @property
-    def head(self) -> Item | None:
+    def head(self) -> WorkloadInfo | None:
         while self._heap:
-            entry = self._heap[0]
-            item = self.items.get(entry[2])
-            if item is not None and item.order == entry:
-                return item
+            order = self._heap[0]
+            info = self.workloads.get(order[2])
+            if info is not None and info.order == order:
+                return info
             heappop(self._heap)
-            self._gone = max(0, self._gone - 1)
+            self._stale = max(0, self._stale - 1)
         return None
 
 
-class Pool:
-    def __init__(self, queue: Queue, node: Node, flavors: Mapping[str, Flavor]) -> None:
-        self.queue, self.node, self._flavors = queue, node, flavors
-        self.lanes: dict[tuple[Shape, Key | None], Lane] = {}
-        self.holding: dict[Key, Item] = {}
-        self.waiting: dict[Key, Item] = {}
-        self.inactive: tuple[str, str] | None = None  # reason and words
+class QueueHead(NamedTuple):
+    heap: PendingHeap
+    info: WorkloadInfo
 
-    def add(self, item: Item) -> Lane:
-        """Answers the lane it waits in."""
-        self.waiting[item.key] = item
-        lane = self.lanes.get(item.lane)
-        if lane is None:
-            lane = self.lanes[item.lane] = Lane(self.plan(item.shape))
-        before = lane.head
-        lane.add(item)
-        if lane.is_blocked and lane.head is not before:
-            lane.is_blocked = False  # the new first one has a priority that the old one had not
-        return lane
 
-    def plan(self, shape: Shape) -> Plan:
-        return Plan(shape, self.queue, self._flavors)
+class ClusterQueue:
+    def __init__(self, spec: ClusterQueueSpec, node: QuotaNode, flavors: Mapping[str, Flavor]) -> None:
+        self.name, self.spec, self.node, self._flavors = spec.name, spec, node, flavors
+        self.heaps: dict[EquivalenceKey, PendingHeap] = {}
+        self.pending: dict[Key, WorkloadInfo] = {}
+        self.reserving: dict[Key, WorkloadInfo] = {}  # workloads that hold quota
+        self.inactive: ReasonMessage | None = None  # None: it can admit
 
-    def discard(self, item: Item) -> None:
-        if self.waiting.pop(item.key, None) is None:
+    def add_pending(self, info: WorkloadInfo) -> PendingHeap:
+        self.pending[info.key] = info
+        heap = self.heaps.get(info.equivalence_key)
+        if heap is None:
+            heap = self.heaps[info.equivalence_key] = PendingHeap(self.assigner_for(info.requirements))
+        previous_head = heap.head
+        heap.add(info)
+        if heap.is_inadmissible and heap.head is not previous_head:
+            heap.is_inadmissible = False  # the new head has a higher priority, so it may preempt
+        return heap
+
+    def assigner_for(self, requirements: SchedulingRequirements) -> FlavorAssigner:
+        return FlavorAssigner(requirements, self.spec, self._flavors)
+
+    def remove_pending(self, info: WorkloadInfo) -> None:
+        if self.pending.pop(info.key, None) is None:
             return
-        lane = self.lanes.get(item.lane)
-        if lane is not None:
-            before = lane.head
-            lane.discard(item.key)
-            if not lane.items:
-                del self.lanes[item.lane]
-            elif before is item:
-                lane.is_blocked = False
+        heap = self.heaps.get(info.equivalence_key)
+        if heap is not None:
+            previous_head = heap.head
+            heap.remove(info.key)
+            if not heap.workloads:
+                del self.heaps[info.equivalence_key]
+            elif previous_head is info:
+                heap.is_inadmissible = False
 
-    def head(self) -> tuple[Lane, Item] | None:
-        """The workload to be looked at next: the first of all that may fit, or just the first if order is strict."""
+    def head(self) -> QueueHead | None:
+        """The next workload to schedule: the first of the admissible heaps; with StrictFIFO only the very first."""
         if self.inactive is not None:
             return None
-        best = self._first(self.lanes.values() if self.queue.is_strict else self._open_lanes())
-        return None if best is not None and best[0].is_blocked else best
+        if self.spec.is_strict_fifo:
+            head = _first(self.heaps.values())
+            return None if head is not None and head.heap.is_inadmissible else head
+        return _first(heap for heap in self.heaps.values() if not heap.is_inadmissible)
 
-    def kept(self) -> Amounts:
-        """What of its own quota a strict queue's first waits for in vain: to be borrowed by nobody meanwhile."""
-        first = self._first(self.lanes.values()) if self.inactive is None else None
-        if first is None or not first[0].is_blocked:
+    def quota_for_blocked_head(self) -> FlavorResourceQuantities:
+        """The unused quota of a StrictFIFO queue that its inadmissible head needs, so that no other may borrow it."""
+        head = _first(self.heaps.values()) if self.inactive is None else None
+        if head is None or not head.heap.is_inadmissible:
             return {}
-        left = {key: min(amount, self.node.own_left(key)) for key, amount in first[0].owed.items()}
-        return {key: amount for key, amount in left.items() if amount > 0}
+        unused = {key: min(need, self.node.unused_nominal(key)) for key, need in head.heap.unreclaimable.items()}
+        return {key: amount for key, amount in unused.items() if amount > 0}
 
-    def _open_lanes(self) -> Iterator[Lane]:
-        return (lane for lane in self.lanes.values() if not lane.is_blocked)
-
-    def _first(self, lanes: Iterable[Lane]) -> tuple[Lane, Item] | None:
-        best: tuple[Lane, Item] | None = None
-        for lane in lanes:
-            item = lane.head
-            if item is not None and (best is None or item.order < best[1].order):
-                best = lane, item
-        return best
-
-    def reconsider_weaker(self, priority: int) -> None:
-        """Something of this priority was admitted here, and may be preempted by what comes before it."""
-        if self.queue.preemption.within == names.NEVER:
+    def retry_preemptors_of(self, priority: int) -> None:
+        """A workload of this priority got quota here: pending ones of a higher priority may preempt it."""
+        if self.spec.preemption.within_cluster_queue == names.NEVER:
             return
-        for lane in self.lanes.values():
-            item = lane.head
-            if lane.is_blocked and lane.needs and item is not None and item.priority > priority:
-                lane.is_blocked = False
+        for heap in self.heaps.values():
+            head = heap.head
+            if heap.is_inadmissible and heap.retry_thresholds and head is not None and head.priority > priority:
+                heap.is_inadmissible = False
+
+
+def _first(heaps: Iterable[PendingHeap]) -> QueueHead | None:
+    first: QueueHead | None = None
+    for heap in heaps:
+        info = heap.head
+        if info is not None and (first is None or info.order < first.info.order):
+            first = QueueHead(heap, info)
+    return first

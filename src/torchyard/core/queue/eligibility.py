@@ -1,4 +1,4 @@
-"""Why a workload cannot wait in any queue, with what to do about it."""
+"""Whether a workload may be queued at all; if not, the reason with what to do about it."""
 
 from __future__ import annotations
 
@@ -7,55 +7,61 @@ from collections.abc import Callable, Mapping
 from torchyard.api import selectors
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.cluster_queue import Pool
-from torchyard.core.queue.specs import Queue
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.specs import ClusterQueueSpec
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
-Why = tuple[str, str]  # reason, message
-Labels = Callable[[str], Mapping[str, str] | None]  # of a namespace; None: there is none
-
-
-def why_outside(item: Item, doors: Mapping[Key, Object], pools: Mapping[str, Pool], labels_of: Labels) -> Why | None:
-    """`doors`: the specs of local queues. None: it can wait, and be admitted."""
-    why = why_not_at_door(item, doors)
-    return why or _why_not_inside(item.key[0], doors[item.key[0], item.queue].get("clusterQueue", ""), pools, labels_of)
+NamespaceLabels = Callable[[str], Mapping[str, str] | None]  # None: the namespace does not exist
 
 
-def why_not_at_door(item: Item, doors: Mapping[Key, Object]) -> Why | None:
-    """None: it waits at its local queue, whatever there is behind that."""
-    if not item.is_active:
-        return messages.ON_HOLD, messages.DEACTIVATED
-    if item.requeue_at is not None:
-        return messages.WAITING_FOR_PODS, "The workload waits before it is queued again"
-    namespace = item.key[0]
-    door = doors.get((namespace, item.queue))
-    if door is None:
-        others = sorted(name for where, name in doors if where == namespace)
-        said = messages.absent(names.LOCAL_QUEUE.kind, item.queue) + messages.other_queues(", ".join(others))
-        return messages.MISCONFIGURED, said
-    if door.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return messages.SUSPENDED, messages.stopped(names.LOCAL_QUEUE.kind, item.queue)
+def ineligible_reason(
+    info: WorkloadInfo,
+    local_queues: Mapping[Key, Object],
+    cluster_queues: Mapping[str, ClusterQueue],
+    labels_of: NamespaceLabels,
+) -> ReasonMessage | None:
+    """None: it can be queued and admitted. `local_queues`: their specs."""
+    reason = local_queue_reason(info, local_queues)
+    if reason is not None:
+        return reason
+    name = local_queues[info.local_queue].get("clusterQueue", "")
+    return _cluster_queue_reason(info.key[0], name, cluster_queues, labels_of)
+
+
+def local_queue_reason(info: WorkloadInfo, local_queues: Mapping[Key, Object]) -> ReasonMessage | None:
+    """None: its LocalQueue accepts it, whatever the ClusterQueue says."""
+    if not info.is_active:
+        return ReasonMessage(messages.REASON_ON_HOLD, messages.WORKLOAD_IS_DEACTIVATED)
+    if info.requeue_at is not None:
+        return ReasonMessage(messages.REASON_WAITING_FOR_PODS_READY, messages.WAITING_FOR_REQUEUE)
+    kind, spec = names.LOCAL_QUEUE.kind, local_queues.get(info.local_queue)
+    if spec is None:
+        others = [name for namespace, name in local_queues if namespace == info.key[0]]
+        message = messages.does_not_exist(kind, info.queue_name) + messages.available_queues(others)
+        return ReasonMessage(messages.REASON_MISCONFIGURED, message)
+    if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
+        return ReasonMessage(messages.REASON_SUSPENDED, messages.is_stopped(kind, info.queue_name))
     return None
 
 
-def _why_not_inside(namespace: str, name: str, pools: Mapping[str, Pool], labels_of: Labels) -> Why | None:
-    pool = pools.get(name)
-    if pool is None:
-        return messages.MISCONFIGURED, messages.absent(names.CLUSTER_QUEUE.kind, name) + messages.CREATE_IT
-    if pool.queue.stop != names.NO_STOP:
-        return messages.SUSPENDED, messages.stopped(names.CLUSTER_QUEUE.kind, name)
-    if pool.inactive is not None:
-        reason, why = pool.inactive
-        return (
-            messages.MISCONFIGURED,
-            f"{messages.inactive(names.CLUSTER_QUEUE.kind, name)}: {why}{messages.fix(reason)}",
-        )
-    if not _takes(pool.queue, labels_of(namespace)):
-        return messages.MISCONFIGURED, messages.namespace_refused(name)
+def _cluster_queue_reason(
+    namespace: str, name: str, cluster_queues: Mapping[str, ClusterQueue], labels_of: NamespaceLabels
+) -> ReasonMessage | None:
+    kind, cq = names.CLUSTER_QUEUE.kind, cluster_queues.get(name)
+    if cq is None:
+        message = messages.does_not_exist(kind, name) + messages.CREATE_CLUSTER_QUEUE_HINT
+        return ReasonMessage(messages.REASON_MISCONFIGURED, message)
+    if cq.spec.stop_policy != names.NO_STOP:
+        return ReasonMessage(messages.REASON_SUSPENDED, messages.is_stopped(kind, name))
+    if cq.inactive is not None:
+        return ReasonMessage(messages.REASON_MISCONFIGURED, messages.cluster_queue_inactive(name, cq.inactive))
+    if not _selects(cq.spec, labels_of(namespace)):
+        return ReasonMessage(messages.REASON_MISCONFIGURED, messages.namespace_mismatch(name))
     return None
 
 
-def _takes(queue: Queue, labels: Mapping[str, str] | None) -> bool:
-    if queue.selector is None or labels is None:
+def _selects(spec: ClusterQueueSpec, labels: Mapping[str, str] | None) -> bool:
+    if spec.namespace_selector is None or labels is None:
         return False
-    return selectors.from_object(queue.selector).matches(labels)
+    return selectors.from_object(spec.namespace_selector).matches(labels)

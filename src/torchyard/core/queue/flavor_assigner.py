@@ -1,7 +1,7 @@
-"""Which flavors a workload would get in a queue now: whether it fits, would fit after preemption, or not, and why.
+"""Which flavors a workload would get in a ClusterQueue now: whether it fits, fits after preemption, or does not fit.
 
-What depends on the configuration only is worked out once for a shape and a queue (`Plan`); what is left for every look
-is to weigh amounts.
+Everything that depends only on the configuration is computed once for each set of requirements and ClusterQueue, when
+the `FlavorAssigner` is created. Each later attempt only compares quantities.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.flavors import Flavor, matches, untolerated
-from torchyard.core.queue.quota import Node
-from torchyard.core.queue.requirements import PodSet, Shape
-from torchyard.core.queue.resources import Amounts, FlavorResource, shown
-from torchyard.core.queue.specs import Group, Queue
+from torchyard.core.queue.flavors import Flavor, matches_node_affinity, untolerated_taint
+from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.requirements import PodSet, SchedulingRequirements
+from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities, format_quantity
+from torchyard.core.queue.specs import ClusterQueueSpec, ResourceGroup
 
-# Of the reasons against each of several flavors the one that is told: what passes most easily.
-_LIGHTEST_FIRST = (messages.WAITING, messages.TOO_BIG, messages.NO_FLAVOR)
+_MILLI_PER_POD = 1000
+# When several flavors were tried, the reason that is reported is the one most likely to go away by itself.
+_REASON_PRECEDENCE = (
+    messages.REASON_WAITING_FOR_QUOTA,
+    messages.REASON_EXCEEDS_MAX_QUOTA,
+    messages.REASON_NO_MATCHING_FLAVOR,
+)
 
 
-class Mode(IntEnum):
+class FlavorAssignmentMode(IntEnum):
     """The larger the better."""
 
     NO_FIT = 0
@@ -30,285 +35,327 @@ class Mode(IntEnum):
     FIT = 2
 
 
-class Chance(IntEnum):
-    """Whether those who hold a flavor can be made to give it back. The larger the better."""
+class PreemptionPossibility(IntEnum):
+    """Whether the workloads that use a flavor can be preempted. The larger the better."""
 
-    NONE = 0
-    PREEMPTION = 1
-    RECLAMATION = 2
+    NO_CANDIDATES = 0
+    PREEMPT = 1  # from the same ClusterQueue
+    RECLAIM = 2  # only from ClusterQueues that borrow
     NOT_NEEDED = 3
 
 
-Found = TypeVar("Found")
-# For so much of something: whether it can be had, and how far up in the cohorts it is borrowed then.
-Outlook = Callable[[FlavorResource, int], tuple[Chance, int]]
+class SimulatedPreemption(NamedTuple):
+    possibility: PreemptionPossibility
+    borrowing: int  # the borrowing height after the preemption
 
 
-class Short(NamedTuple):
-    """Too little of something, now or for ever; put into words only when somebody is told."""
+# Simulates the preemption that frees this much of one flavor and resource, as Kueue's preemption oracle does.
+PreemptionOracle = Callable[[FlavorResource, int], SimulatedPreemption]
+_T = TypeVar("_T")
+
+
+class InsufficientQuota(NamedTuple):
+    """Why one flavor and resource does not fit. Formatted only when it is reported, which is seldom."""
 
     key: FlavorResource
-    before: int
-    asked: int
+    before: int  # requested by the pod sets before this one
+    requested: int
     limit: int
-    is_final: bool
+    is_permanent: bool  # exceeds the quota even if nothing else ran
 
     def __str__(self) -> str:
         flavor, resource = self.key
-        if not self.is_final:
-            missing = shown(resource, self.before + self.asked - self.limit)
-            return messages.insufficient(resource, flavor, missing)
-        texts = (shown(resource, amount) for amount in (self.before, self.asked, self.limit))
-        before, asked, limit = texts
-        return messages.beyond(resource, flavor, before=before, asked=asked, limit=limit)
+        if not self.is_permanent:
+            missing = format_quantity(resource, self.before + self.requested - self.limit)
+            return messages.insufficient_unused_quota(resource, flavor, missing)
+        return messages.exceeds_capacity(
+            resource,
+            flavor,
+            before=format_quantity(resource, self.before),
+            requested=format_quantity(resource, self.requested),
+            limit=format_quantity(resource, self.limit),
+        )
 
 
 @dataclass
 class PodSetAssignment:
     name: str
     count: int
-    flavors: dict[str, str] = field(default_factory=dict)  # resource → flavor
-    usage: dict[str, int] = field(default_factory=dict)  # resource → amount
-    reasons: list[str | Short] = field(default_factory=list)
+    flavors: dict[str, str] = field(default_factory=dict)  # by resource
+    usage: dict[str, int] = field(default_factory=dict)  # by resource
+    reasons: list[str | InsufficientQuota] = field(default_factory=list)  # why it does not fit
 
 
 @dataclass
 class Assignment:
-    mode: Mode = Mode.FIT
+    mode: FlavorAssignmentMode = FlavorAssignmentMode.FIT
     pod_sets: list[PodSetAssignment] = field(default_factory=list)
-    usage: Amounts = field(default_factory=dict)
-    borrows: int = 0  # how far up in the cohorts
-    short: Amounts = field(default_factory=dict)  # what of the flavors it would get others have to give back first
-    missed: Amounts = field(default_factory=dict)  # what there was too little of, in any flavor that was tried
-    reason: str = messages.WAITING
+    usage: FlavorResourceQuantities = field(default_factory=dict)
+    borrowing: int = 0  # the largest borrowing height
+    need_preemption: FlavorResourceQuantities = field(default_factory=dict)  # of the assigned flavors
+    insufficient: FlavorResourceQuantities = field(default_factory=dict)  # of all flavors that were tried
+    reason: str = messages.REASON_WAITING_FOR_QUOTA
 
     @property
     def message(self) -> str:
-        said = ((one.name, ", ".join(sorted(map(str, one.reasons)))) for one in self.pod_sets if one.reasons)
-        return "; ".join(messages.not_assigned(name, why) for name, why in said)
+        return "; ".join(
+            messages.flavors_not_assigned(pod_set.name, ", ".join(sorted(map(str, pod_set.reasons))))
+            for pod_set in self.pod_sets
+            if pod_set.reasons
+        )
 
 
 @dataclass
-class _Attempt:
+class _FlavorAttempt:
     """One flavor tried for one pod set and resource group."""
 
     flavor: str
-    mode: Mode = Mode.FIT
-    chance: Chance = Chance.NOT_NEEDED
-    borrows: int = 0
-    short: Amounts = field(default_factory=dict)
-    reasons: list[str | Short] = field(default_factory=list)
-    why: str = messages.WAITING
+    mode: FlavorAssignmentMode = FlavorAssignmentMode.FIT
+    possibility: PreemptionPossibility = PreemptionPossibility.NOT_NEEDED
+    borrowing: int = 0
+    insufficient: FlavorResourceQuantities = field(default_factory=dict)
+    reasons: list[str | InsufficientQuota] = field(default_factory=list)
+    reason: str = messages.REASON_WAITING_FOR_QUOTA
 
 
-class _Part(NamedTuple):
-    """What one pod set asks of one resource group, and which flavors come into question."""
+class _FlavorChoice(NamedTuple):
+    name: str
+    mismatch: str  # why the pods cannot use it; empty if they can
+
+
+class _GroupRequest(NamedTuple):
+    """What one pod set requests of one resource group, and the flavors of that group."""
 
     per_pod: dict[str, int]
-    flavors: tuple[tuple[str, str], ...]  # name, and why not
-    is_a_choice: bool  # whether there are several
+    flavors: tuple[_FlavorChoice, ...]
+    has_alternatives: bool  # whether more than one flavor is usable
 
     @classmethod
-    def of(cls, per_pod: dict[str, int], flavors: tuple[tuple[str, str], ...]) -> _Part:
-        return cls(per_pod, flavors, sum(not refusal for _, refusal in flavors) > 1)
+    def create(cls, per_pod: dict[str, int], flavors: tuple[_FlavorChoice, ...]) -> _GroupRequest:
+        return cls(per_pod, flavors, sum(not choice.mismatch for choice in flavors) > 1)
 
-    def within(self, only: frozenset[str]) -> _Part:
-        kept = ((name, refusal if name in only else messages.other_flavor(name)) for name, refusal in self.flavors)
-        return self._replace(flavors=tuple(kept))
+    def restrict(self, allowed: frozenset[str]) -> _GroupRequest:
+        choices = (
+            choice
+            if choice.name in allowed
+            else _FlavorChoice(choice.name, messages.not_the_running_flavor(choice.name))
+            for choice in self.flavors
+        )
+        return self._replace(flavors=tuple(choices))
 
 
-class _Step(NamedTuple):
+class _PodSetRequest(NamedTuple):
     pod_set: PodSet
     per_pod: dict[str, int]
-    parts: tuple[_Part, ...]
-    uncovered: str  # a resource that no group has
+    groups: tuple[_GroupRequest, ...]
+    unavailable: str  # a requested resource that no resource group covers
 
 
-class Plan:
-    def __init__(self, shape: Shape, queue: Queue, flavors: Mapping[str, Flavor]) -> None:
-        self.shape, self._queue = shape, queue
-        self._steps = tuple(_step(one, queue, flavors) for one in shape.pod_sets)
+class FlavorAssigner:
+    def __init__(
+        self, requirements: SchedulingRequirements, spec: ClusterQueueSpec, flavors: Mapping[str, Flavor]
+    ) -> None:
+        self.requirements, self._spec = requirements, spec
+        self._requests = tuple(_pod_set_request(pod_set, spec, flavors) for pod_set in requirements.pod_sets)
 
     def assign(
         self,
-        node: Node,
+        node: QuotaNode,
         counts: Mapping[str, int] | None = None,
         *,
-        only: frozenset[str] | None = None,
-        outlook: Outlook | None = None,
+        allowed: frozenset[str] | None = None,
+        oracle: PreemptionOracle | None = None,
     ) -> Assignment:
-        """`counts` asks for fewer pods than the shape says, `only` for these flavors and no others.
+        """Assign a flavor to each resource of each pod set.
 
-        `outlook` helps to choose between flavors that are full.
+        `counts`: fewer pods than required, by pod set. `allowed`: only these flavors. `oracle`: chooses between
+        flavors that need preemption.
         """
         result = Assignment()
-        for step in self._steps:
-            pod_set = step.pod_set
+        for request in self._requests:
+            pod_set = request.pod_set
             count = pod_set.count if counts is None else counts.get(pod_set.name, pod_set.count)
-            made = PodSetAssignment(pod_set.name, count)
-            result.pod_sets.append(made)
-            if step.uncovered and count:
-                made.reasons.append(messages.uncovered(step.uncovered))
-                result.mode, result.reason = Mode.NO_FIT, messages.NO_FLAVOR
+            assigned = PodSetAssignment(pod_set.name, count)
+            result.pod_sets.append(assigned)
+            if request.unavailable and count:
+                assigned.reasons.append(messages.resource_unavailable(request.unavailable))
+                result.mode, result.reason = FlavorAssignmentMode.NO_FIT, messages.REASON_NO_MATCHING_FLAVOR
                 return result
-            made.usage = {name: amount * count for name, amount in step.per_pod.items()}
-            for part in step.parts:
-                choices = part if only is None else part.within(only)
-                best, missed = self._best(choices, made.usage, node, result.usage, outlook)
-                made.reasons += best.reasons
+            assigned.usage = {resource: amount * count for resource, amount in request.per_pod.items()}
+            for group in request.groups:
+                group_request = group if allowed is None else group.restrict(allowed)
+                best, insufficient = self._find_flavor(group_request, assigned.usage, node, result.usage, oracle)
+                assigned.reasons += best.reasons
                 result.mode = min(result.mode, best.mode)
-                result.borrows = max(result.borrows, best.borrows)
-                result.short.update(best.short)
-                result.missed.update(missed)
-                if best.mode is Mode.NO_FIT:
-                    result.reason = best.why
+                result.borrowing = max(result.borrowing, best.borrowing)
+                result.need_preemption.update(best.insufficient)
+                result.insufficient.update(insufficient)
+                if best.mode is FlavorAssignmentMode.NO_FIT:
+                    result.reason = best.reason
                     return result
-                for name in part.per_pod:
-                    made.flavors[name] = best.flavor
-                    key = (best.flavor, name)
-                    result.usage[key] = result.usage.get(key, 0) + made.usage[name]
+                for resource in group.per_pod:
+                    assigned.flavors[resource] = best.flavor
+                    key = (best.flavor, resource)
+                    result.usage[key] = result.usage.get(key, 0) + assigned.usage[resource]
         return result
 
-    def largest(self, tried: Callable[[Mapping[str, int]], Found | None]) -> Found | None:
-        """What `tried` finds for the most pods it finds anything for, if the shape may be smaller than it asks for."""
-        pod_set = self.shape.partial
-        if pod_set is None or pod_set.least is None:
+    def find_largest(self, attempt: Callable[[Mapping[str, int]], _T | None]) -> _T | None:
+        """Partial admission: the result of `attempt` for the largest count it succeeds with, by binary search."""
+        pod_set = self.requirements.reducible_pod_set
+        if pod_set is None or pod_set.min_count is None:
             return None
-        best: Found | None = None
-        low, high = pod_set.least, pod_set.count - 1
+        best: _T | None = None
+        low, high = pod_set.min_count, pod_set.count - 1
         while low <= high:
             middle = (low + high + 1) // 2
-            found = tried({pod_set.name: middle})
-            if found is not None:
-                best, low = found, middle + 1
+            result = attempt({pod_set.name: middle})
+            if result is not None:
+                best, low = result, middle + 1
             else:
                 high = middle - 1
         return best
 
-    def assign_least(self, node: Node) -> Assignment | None:
-        """What the smallest acceptable size would get, if there is a smaller one than asked."""
-        pod_set = self.shape.partial
-        if pod_set is None or pod_set.least is None:
+    def assign_min_count(self, node: QuotaNode) -> Assignment | None:
+        """The assignment of the smallest acceptable count; None if no pod set may be reduced."""
+        pod_set = self.requirements.reducible_pod_set
+        if pod_set is None or pod_set.min_count is None:
             return None
-        return self.assign(node, {pod_set.name: pod_set.least})
+        return self.assign(node, {pod_set.name: pod_set.min_count})
 
-    def needs(self, node: Node, assignment: Assignment) -> Amounts:
-        """What must be available of one of these keys before another look can come to another answer."""
-        if len(self._steps) == 1:
-            return assignment.missed
-        # Which flavor is left for a pod set depends on those the sets before it got: anything more may change it.
+    def retry_thresholds(self, node: QuotaNode, assignment: Assignment) -> FlavorResourceQuantities:
+        """How much of one of these must be available before another attempt can have another result."""
+        if len(self._requests) == 1:
+            return assignment.insufficient
+        # The flavors of a pod set depend on those of the pod sets before it, so any increase may change the result.
         keys = {
-            (name, resource)
-            for step in self._steps
-            for part in step.parts
-            for name, refusal in part.flavors
-            if not refusal
-            for resource in part.per_pod
+            (choice.name, resource)
+            for request in self._requests
+            for group in request.groups
+            for choice in group.flavors
+            if not choice.mismatch
+            for resource in group.per_pod
         }
         return {key: node.available(key) + 1 for key in keys}
 
-    def _best(
-        self, part: _Part, usage: dict[str, int], node: Node, taken: Amounts, outlook: Outlook | None
-    ) -> tuple[_Attempt, Amounts]:
-        """With it, what there was too little of in all the flavors that were tried."""
-        attempts: list[_Attempt] = []
-        if not part.is_a_choice:
-            outlook = None
-        for name, refusal in part.flavors:
-            if refusal:
-                attempt = _Attempt(name, Mode.NO_FIT, reasons=[refusal], why=messages.NO_FLAVOR)
+    def _find_flavor(
+        self,
+        group: _GroupRequest,
+        usage: dict[str, int],
+        node: QuotaNode,
+        assigned: FlavorResourceQuantities,
+        oracle: PreemptionOracle | None,
+    ) -> tuple[_FlavorAttempt, FlavorResourceQuantities]:
+        """The best flavor of a resource group, and what was insufficient in all flavors that were tried."""
+        attempts: list[_FlavorAttempt] = []
+        if not group.has_alternatives:
+            oracle = None
+        for name, mismatch in group.flavors:
+            if mismatch:
+                attempt = _FlavorAttempt(
+                    name,
+                    FlavorAssignmentMode.NO_FIT,
+                    reasons=[mismatch],
+                    reason=messages.REASON_NO_MATCHING_FLAVOR,
+                )
             else:
-                attempt = _Attempt(name)
-                for resource in part.per_pod:
-                    self._weigh(node, attempt, (name, resource), usage[resource], taken=taken, outlook=outlook)
+                attempt = _FlavorAttempt(name)
+                for resource in group.per_pod:
+                    key = (name, resource)
+                    self._check_quota(node, attempt, key, usage[resource], assigned=assigned, oracle=oracle)
             attempts.append(attempt)
-            if self._is_good_enough(attempt):
+            if not self._should_try_next_flavor(attempt):
                 break
         if len(attempts) == 1:
-            return attempts[0], attempts[0].short
+            return attempts[0], attempts[0].insufficient
         best = max(attempts, key=self._preference)
-        if best.mode is Mode.FIT:
+        if best.mode is FlavorAssignmentMode.FIT:
             return best, {}
-        best.reasons = [said for one in attempts for said in one.reasons]
-        best.why = min((one.why for one in attempts), key=_LIGHTEST_FIRST.index)
-        return best, {key: amount for one in attempts for key, amount in one.short.items()}
+        best.reasons = [reason for attempt in attempts for reason in attempt.reasons]
+        best.reason = min((attempt.reason for attempt in attempts), key=_REASON_PRECEDENCE.index)
+        return best, {key: amount for attempt in attempts for key, amount in attempt.insufficient.items()}
 
-    def _is_good_enough(self, attempt: _Attempt) -> bool:
-        """Whether no other flavor is tried."""
-        if attempt.mode is Mode.NO_FIT or attempt.chance is Chance.NONE:
-            return False
-        if attempt.mode is Mode.PREEMPT and not self._queue.stop_at_preemption:
-            return False
-        return attempt.borrows == 0 or self._queue.stop_at_borrowing
+    def _should_try_next_flavor(self, attempt: _FlavorAttempt) -> bool:
+        if attempt.mode is FlavorAssignmentMode.NO_FIT or attempt.possibility is PreemptionPossibility.NO_CANDIDATES:
+            return True
+        if attempt.mode is FlavorAssignmentMode.PREEMPT and not self._spec.stop_at_preemption:
+            return True
+        return attempt.borrowing > 0 and not self._spec.stop_at_borrowing
 
-    def _preference(self, attempt: _Attempt) -> tuple[bool, bool, int, int]:
-        is_possible, has_chance = attempt.mode is not Mode.NO_FIT, attempt.chance is not Chance.NONE
-        if self._queue.prefer_preemption:
-            return is_possible, has_chance, -attempt.borrows, attempt.chance
-        return is_possible, has_chance, attempt.chance, -attempt.borrows
+    def _preference(self, attempt: _FlavorAttempt) -> tuple[bool, bool, int, int]:
+        can_fit = attempt.mode is not FlavorAssignmentMode.NO_FIT
+        has_candidates = attempt.possibility is not PreemptionPossibility.NO_CANDIDATES
+        if self._spec.prefer_preemption:
+            return can_fit, has_candidates, -attempt.borrowing, attempt.possibility
+        return can_fit, has_candidates, attempt.possibility, -attempt.borrowing
 
-    def _weigh(
+    def _check_quota(
         self,
-        node: Node,
-        attempt: _Attempt,
+        node: QuotaNode,
+        attempt: _FlavorAttempt,
         key: FlavorResource,
-        amount: int,
+        requested: int,
         *,
-        taken: Amounts,
-        outlook: Outlook | None,
+        assigned: FlavorResourceQuantities,
+        oracle: PreemptionOracle | None,
     ) -> None:
-        """Whether the quota of one flavor and resource is enough, now or ever."""
-        before = taken.get(key, 0)
-        needed = before + amount
+        """Record in the attempt whether one flavor and resource fits now, after preemption, or never."""
+        before = assigned.get(key, 0)
+        needed = before + requested
         available = node.available(key)
         if needed <= available:
             if node.parent is not None:
-                attempt.borrows = max(attempt.borrows, node.distance(key, needed))
+                attempt.borrowing = max(attempt.borrowing, node.borrowing_height(key, needed))
             return
-        capacity = node.capacity(key)
+        capacity = node.potential_available(key)
         if needed > capacity:
-            attempt.mode, attempt.why = Mode.NO_FIT, messages.TOO_BIG
-            attempt.reasons.append(Short(key, before, amount, capacity, True))
+            attempt.mode, attempt.reason = FlavorAssignmentMode.NO_FIT, messages.REASON_EXCEEDS_MAX_QUOTA
+            attempt.reasons.append(InsufficientQuota(key, before, requested, capacity, True))
             return
-        attempt.short[key] = needed
-        attempt.reasons.append(Short(key, before, amount, available, False))
-        policy = self._queue.preemption
-        may_preempt = policy.within != names.NEVER or (node.parent is not None and policy.reclaim != names.NEVER)
-        if needed <= node.nominal(key) or (may_preempt and policy.borrow):
-            chance, borrows = Chance.RECLAMATION if may_preempt else Chance.NONE, node.distance(key, needed)
-            if outlook is not None and may_preempt:
-                chance, borrows = outlook(key, needed)
-            attempt.mode, attempt.chance = min(attempt.mode, Mode.PREEMPT), min(attempt.chance, chance)
-            attempt.borrows = max(attempt.borrows, borrows)
+        attempt.insufficient[key] = needed
+        attempt.reasons.append(InsufficientQuota(key, before, requested, available, False))
+        policy = self._spec.preemption
+        may_reclaim = node.parent is not None and policy.reclaim_within_cohort != names.NEVER
+        may_preempt = policy.within_cluster_queue != names.NEVER or may_reclaim
+        if needed > node.nominal(key) and not (may_preempt and policy.borrow_within_cohort):
+            attempt.mode = FlavorAssignmentMode.NO_FIT
+            return
+        if oracle is not None and may_preempt:
+            possibility, borrowing = oracle(key, needed)
         else:
-            attempt.mode = Mode.NO_FIT
+            possibility = PreemptionPossibility.RECLAIM if may_preempt else PreemptionPossibility.NO_CANDIDATES
+            borrowing = node.borrowing_height(key, needed)
+        attempt.mode = min(attempt.mode, FlavorAssignmentMode.PREEMPT)
+        attempt.possibility = min(attempt.possibility, possibility)
+        attempt.borrowing = max(attempt.borrowing, borrowing)
 
 
-def _step(pod_set: PodSet, queue: Queue, flavors: Mapping[str, Flavor]) -> _Step:
+def _pod_set_request(pod_set: PodSet, spec: ClusterQueueSpec, flavors: Mapping[str, Flavor]) -> _PodSetRequest:
     per_pod = dict(pod_set.requests)
-    if queue.group_of(names.PODS) is not None:
-        per_pod[names.PODS] = 1000
+    if any(names.PODS in group.resources for group in spec.groups):
+        per_pod[names.PODS] = _MILLI_PER_POD
     by_group: dict[int, dict[str, int]] = {}
-    uncovered = ""
-    for name in sorted(per_pod):
-        group = next((index for index, one in enumerate(queue.groups) if name in one.resources), None)
-        if group is not None:
-            by_group.setdefault(group, {})[name] = per_pod[name]
-        elif per_pod[name]:
-            uncovered = uncovered or name
-    parts = [_Part.of(asked, _choices(pod_set, queue.groups[index], flavors)) for index, asked in by_group.items()]
-    return _Step(pod_set, per_pod, tuple(parts), uncovered)
+    unavailable = ""
+    for resource in sorted(per_pod):
+        covering = next((index for index, group in enumerate(spec.groups) if resource in group.resources), None)
+        if covering is not None:
+            by_group.setdefault(covering, {})[resource] = per_pod[resource]
+        elif per_pod[resource]:
+            unavailable = unavailable or resource
+    groups = [
+        _GroupRequest.create(requests, _flavor_choices(pod_set, spec.groups[index], flavors))
+        for index, requests in by_group.items()
+    ]
+    return _PodSetRequest(pod_set, per_pod, tuple(groups), unavailable)
 
 
-def _choices(pod_set: PodSet, group: Group, flavors: Mapping[str, Flavor]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, _refusal(pod_set, flavors.get(name), name)) for name in group.flavors)
+def _flavor_choices(pod_set: PodSet, group: ResourceGroup, flavors: Mapping[str, Flavor]) -> tuple[_FlavorChoice, ...]:
+    return tuple(_FlavorChoice(name, _flavor_mismatch(pod_set, flavors.get(name), name)) for name in group.flavors)
 
 
-def _refusal(pod_set: PodSet, flavor: Flavor | None, name: str) -> str:
+def _flavor_mismatch(pod_set: PodSet, flavor: Flavor | None, name: str) -> str:
     if flavor is None:
-        return messages.flavor_missing(name)
-    taint = untolerated(flavor, pod_set)
+        return messages.flavor_not_found(name)
+    taint = untolerated_taint(flavor, pod_set)
     if taint is not None:
-        said = f"{{{taint['key']} {taint.get('value') or ''} {taint['effect']} <nil>}}"
-        return messages.untolerated(said, name)
-    return "" if matches(flavor, pod_set) else messages.no_affinity(name)
+        return messages.untolerated_taint(taint["key"], taint.get("value") or "", taint["effect"], name)
+    return "" if matches_node_affinity(flavor, pod_set) else messages.affinity_mismatch(name)

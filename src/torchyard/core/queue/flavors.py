@@ -1,4 +1,4 @@
-"""Flavors: whether the pods of a pod set may run on a kind of hardware."""
+"""ResourceFlavors: whether the pods of a pod set may run on the nodes of a flavor."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from dataclasses import dataclass
 from torchyard.api.objects import Object
 from torchyard.core.queue.requirements import PodSet
 
-_KEEPS_AWAY = ("NoSchedule", "NoExecute")
+_EXCLUDING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True)
 class Flavor:
     name: str
-    labels: Mapping[str, str]
+    node_labels: Mapping[str, str]
     taints: tuple[Object, ...]
     tolerations: tuple[Object, ...]
 
     @classmethod
-    def of(cls, obj: Object) -> Flavor:
+    def parse(cls, obj: Object) -> Flavor:
         spec = obj.get("spec") or {}
         return cls(
-            obj["metadata"]["name"],
-            spec.get("nodeLabels") or {},
-            tuple(spec.get("nodeTaints") or ()),
-            tuple(spec.get("tolerations") or ()),
+            name=obj["metadata"]["name"],
+            node_labels=spec.get("nodeLabels") or {},
+            taints=tuple(spec.get("nodeTaints") or ()),
+            tolerations=tuple(spec.get("tolerations") or ()),
         )
 
 
-def untolerated(flavor: Flavor, pod_set: PodSet) -> Object | None:
-    """The first taint that keeps these pods away."""
+def untolerated_taint(flavor: Flavor, pod_set: PodSet) -> Object | None:
+    """The first taint that keeps these pods off the flavor's nodes."""
     tolerations = (*pod_set.tolerations, *flavor.tolerations)
     for taint in flavor.taints:
-        if taint.get("effect") in _KEEPS_AWAY and not any(_tolerates(one, taint) for one in tolerations):
+        if taint.get("effect") in _EXCLUDING_EFFECTS and not any(_tolerates(one, taint) for one in tolerations):
             return taint
     return None
 
@@ -48,25 +48,27 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def matches(flavor: Flavor, pod_set: PodSet) -> bool:
-    """Whether the pods' wishes for nodes agree with the flavor's labels.
+def matches_node_affinity(flavor: Flavor, pod_set: PodSet) -> bool:
+    """Whether the pods' node selector and affinity agree with the flavor's labels.
 
-    Only the keys that this flavor has are looked at, as by Kueue: the others are the scheduler's business.
+    As in Kueue, only keys that the flavor has count. The others are for the pod scheduler.
     """
-    labels = flavor.labels
-    if any(labels.get(key, value) != value for key, value in pod_set.selector.items()):
+    labels = flavor.node_labels
+    if any(labels.get(key, value) != value for key, value in pod_set.node_selector.items()):
         return False
-    return not pod_set.terms or any(_term_matches(term, labels) for term in pod_set.terms)
+    terms = pod_set.node_selector_terms
+    return not terms or any(_term_matches(term, labels) for term in terms)
 
 
 def _term_matches(term: Object, labels: Mapping[str, str]) -> bool:
-    return all(_expression(one, labels) for one in term.get("matchExpressions") or () if one["key"] in labels)
+    expressions = term.get("matchExpressions") or ()
+    return all(_expression_matches(one, labels) for one in expressions if one["key"] in labels)
 
 
-def _expression(one: Object, labels: Mapping[str, str]) -> bool:
-    value: str | None = labels.get(one["key"])
-    values: list[str] = one.get("values") or []
-    match one["operator"]:
+def _expression_matches(expression: Object, labels: Mapping[str, str]) -> bool:
+    value: str | None = labels.get(expression["key"])
+    values: list[str] = expression.get("values") or []
+    match expression["operator"]:
         case "In":
             return value in values
         case "NotIn":
@@ -79,4 +81,4 @@ def _expression(one: Object, labels: Mapping[str, str]) -> bool:
         number, bound = int(value or ""), int(values[0])
     except (ValueError, IndexError):
         return False
-    return number > bound if one["operator"] == "Gt" else number < bound
+    return number > bound if expression["operator"] == "Gt" else number < bound

@@ -1,73 +1,90 @@
-"""From the configuration to pools under a tree of quota, and why a queue cannot admit: built anew when it changes."""
+"""Builds the ClusterQueues under a tree of cohorts from their specs, and finds out which of them cannot admit.
+
+The hierarchy is rebuilt as a whole when the configuration changes, which is rare.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.cluster_queue import Pool
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.flavors import Flavor
-from torchyard.core.queue.quota import Node, cycles
-from torchyard.core.queue.specs import Queue, read_groups
+from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.specs import ClusterQueueSpec, CohortSpec
 
 
-class Tree(NamedTuple):
-    pools: dict[str, Pool]
-    neighbours: dict[Node, list[Pool]]  # the pools under a root
-    cycles: dict[str, list[str]]  # cohorts that are under none, each with the way that comes back
+class QuotaHierarchy(NamedTuple):
+    cluster_queues: dict[str, ClusterQueue]
+    members: dict[QuotaNode, list[ClusterQueue]]  # the ClusterQueues under each root
 
 
-def build(
-    queues: Mapping[str, Queue],
+def build_hierarchy(
+    cluster_queues: Mapping[str, ClusterQueueSpec],
     flavors: Mapping[str, Flavor],
-    cohorts: Mapping[str, Object],
-    checks: Mapping[str, Object],
-) -> Tree:
-    """`cohorts`: their specs; `checks`: whether each is active."""
-    parents = {name: spec.get("parentName") or "" for name, spec in cohorts.items()}
-    tree = Tree({}, {}, cycles({name: parent for name, parent in parents.items() if parent}))
-    nodes: dict[str, Node] = {}
+    cohorts: Mapping[str, CohortSpec],
+    checks: Mapping[str, bool],
+) -> QuotaHierarchy:
+    """`checks`: whether each admission check is active."""
+    cycles = find_cohort_cycles({name: cohort.parent for name, cohort in cohorts.items() if cohort.parent})
+    hierarchy = QuotaHierarchy({}, {})
+    nodes: dict[str, QuotaNode] = {}
 
-    def cohort(name: str) -> Node:
+    def cohort_node(name: str) -> QuotaNode:
         if name not in nodes:
-            node = nodes[name] = Node(name, read_groups(cohorts.get(name, {}))[1])
-            if parents.get(name) and name not in tree.cycles:
-                node.attach_to(cohort(parents[name]))
+            cohort = cohorts.get(name)
+            node = nodes[name] = QuotaNode(name, {} if cohort is None else cohort.quotas)
+            if cohort is not None and cohort.parent and name not in cycles:
+                node.attach_to(cohort_node(cohort.parent))
         return nodes[name]
 
-    for name in sorted(queues):
-        queue = queues[name]
-        pool = tree.pools[name] = Pool(queue, Node(name, queue.quotas), flavors)
-        cycle = tree.cycles.get(queue.cohort, [])
-        pool.inactive = _why_inactive(queue, flavors, checks, cycle)
-        if queue.cohort and not cycle:
-            pool.node.attach_to(cohort(queue.cohort))
-    for pool in tree.pools.values():
-        tree.neighbours.setdefault(pool.node.root, []).append(pool)
-    for root in tree.neighbours:
-        root.settle()
-    return tree
+    for name in sorted(cluster_queues):
+        spec = cluster_queues[name]
+        cq = hierarchy.cluster_queues[name] = ClusterQueue(spec, QuotaNode(name, spec.quotas), flavors)
+        cycle = cycles.get(spec.cohort, [])
+        cq.inactive = _inactive_reason(spec, flavors, checks, cycle)
+        if spec.cohort and not cycle:
+            cq.node.attach_to(cohort_node(spec.cohort))
+    for cq in hierarchy.cluster_queues.values():
+        hierarchy.members.setdefault(cq.node.root, []).append(cq)
+    for root in hierarchy.members:
+        root.compute_subtree_quota()
+    return hierarchy
 
 
-def _why_inactive(
-    queue: Queue, flavors: Mapping[str, Flavor], checks: Mapping[str, Object], cycle: list[str]
-) -> tuple[str, str] | None:
-    """Reason and message."""
-    if queue.is_terminating:
-        return messages.TERMINATING, messages.cannot_admit("clusterQueue is terminating")
-    if queue.stop != names.NO_STOP:
-        return messages.STOPPED, messages.cannot_admit("is stopped")
-    missing = [name for name in queue.flavors if name not in flavors]
-    if missing:
-        return messages.FLAVOR_MISSING, messages.cannot_admit(messages.flavors_missing(missing))
-    absent = [one.name for one in queue.checks if one.name not in checks]
-    if absent:
-        return messages.CHECK_MISSING, messages.cannot_admit(messages.checks_missing(absent))
-    inactive = [one.name for one in queue.checks if not checks[one.name]["active"]]
-    if inactive:
-        return messages.CHECK_INACTIVE, messages.cannot_admit(messages.checks_inactive(inactive))
-    if cycle:
-        return messages.COHORT_CYCLE, messages.cannot_admit(messages.cycle(cycle))
-    return None
+def find_cohort_cycles(parents: Mapping[str, str]) -> dict[str, list[str]]:
+    """The cohorts that are under no root because their ancestors form a cycle, each with that cycle."""
+    cycles: dict[str, list[str]] = {}
+    for start in parents:
+        visited: list[str] = []
+        cohort = start
+        while cohort in parents and cohort not in visited:
+            visited.append(cohort)
+            cohort = parents[cohort]
+        if cohort in visited:
+            cycles[start] = [*visited[visited.index(cohort) :], cohort]
+    return cycles
+
+
+def _inactive_reason(
+    spec: ClusterQueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool], cycle: list[str]
+) -> ReasonMessage | None:
+    reason, why = "", ""
+    missing_flavors = [name for name in spec.flavors if name not in flavors]
+    missing_checks = [rule.name for rule in spec.checks if rule.name not in checks]
+    inactive_checks = [rule.name for rule in spec.checks if not checks.get(rule.name)]
+    if spec.is_terminating:
+        reason, why = messages.REASON_TERMINATING, messages.CLUSTER_QUEUE_IS_TERMINATING
+    elif spec.stop_policy != names.NO_STOP:
+        reason, why = messages.REASON_STOPPED, messages.CLUSTER_QUEUE_IS_STOPPED
+    elif missing_flavors:
+        reason, why = messages.REASON_FLAVOR_NOT_FOUND, messages.missing_flavors(missing_flavors)
+    elif missing_checks:
+        reason, why = messages.REASON_CHECK_NOT_FOUND, messages.missing_checks(missing_checks)
+    elif inactive_checks:
+        reason, why = messages.REASON_CHECK_INACTIVE, messages.inactive_checks(inactive_checks)
+    elif cycle:
+        reason, why = messages.REASON_COHORT_CYCLE, messages.cohort_cycle(cycle)
+    return ReasonMessage(reason, messages.cannot_admit(why)) if reason else None

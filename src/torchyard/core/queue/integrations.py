@@ -1,13 +1,13 @@
-"""What queues ask of a kind of job: which pods it wants, and how it is started, stopped and made as it was.
+"""The integrations: for each kind of job, which pods it needs and how it is started, suspended and restored.
 
-One adapter per kind; pure. Patches are merge patches.
+Pure: objects in, merge patches out. The names follow Kueue's jobframework.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torchyard.api.conditions import find, is_true
 from torchyard.api.errors import YardError
@@ -16,13 +16,13 @@ from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import messages as pytorchjob_messages
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.pytorchjob.defaults import with_defaults
-from torchyard.api.queue import names
+from torchyard.api.queue import messages, names
 
 _CONTROLLER_LABELS = (CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME)
 
 
 class CannotStart(YardError):
-    """What was admitted contradicts what the job says."""
+    """The admission contradicts the job."""
 
     code = "CannotStart"
 
@@ -33,35 +33,40 @@ class PodSetInfo:
 
     name: str
     count: int
-    selector: dict[str, str] = field(default_factory=dict)
+    node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[Object] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
 
 
-class Adapter(Protocol):
+class JobResult(NamedTuple):
+    succeeded: bool
+    message: str
+
+
+class JobIntegration(Protocol):
     group: str
     kind: str
-    framework: str  # in the names of event sources
+    framework: str  # part of the names of controllers and event sources
 
     def pod_sets(self, job: Object) -> list[Object]:
-        """The pod sets of its workload, their templates as the user wrote them."""
+        """The pod sets of its workload, with the templates as the user wrote them."""
         ...
 
     def is_suspended(self, job: Object) -> bool: ...
 
-    def active(self, job: Object) -> int:
-        """Pods that still use what they were given."""
+    def active_pods(self, job: Object) -> int:
+        """How many pods still use quota."""
         ...
 
-    def ended(self, job: Object) -> tuple[bool, str] | None:
-        """Whether it succeeded, and its last words; None while it goes on."""
+    def result(self, job: Object) -> JobResult | None:
+        """None while the job goes on."""
         ...
 
-    def is_ready(self, job: Object) -> bool: ...
+    def pods_ready(self, job: Object) -> bool: ...
 
-    def reclaimable(self, job: Object) -> dict[str, int]:
-        """Pods by pod set that will not be needed again."""
+    def reclaimable_pods(self, job: Object) -> dict[str, int]:
+        """How many pods of each pod set are not needed any more."""
         ...
 
     def start(self, job: Object, infos: list[PodSetInfo]) -> Object: ...
@@ -69,70 +74,70 @@ class Adapter(Protocol):
     def suspend(self, job: Object) -> Object: ...
 
     def restore(self, job: Object, pod_sets: list[Object]) -> Object | None:
-        """Makes a suspended job what it was before it was started; None if it is."""
+        """The patch that undoes `start` in a suspended job; None if there is nothing to undo."""
         ...
 
 
-def injected(template: Object, info: PodSetInfo) -> Object:
+def apply_pod_set_info(template: Object, info: PodSetInfo) -> Object:
     """A template with what the admission adds. Raises `CannotStart` where the two contradict each other."""
-    made = copy.deepcopy(template)
-    spec, metadata = made.setdefault("spec", {}), made.setdefault("metadata", {}) or {}
-    made["metadata"] = metadata
-    spec["nodeSelector"] = _merged(spec.get("nodeSelector"), info.selector, "node selector")
-    metadata["labels"] = _merged(metadata.get("labels"), info.labels, "label")
-    metadata["annotations"] = _merged(metadata.get("annotations"), info.annotations, "annotation")
-    for holder, name in ((spec, "nodeSelector"), (metadata, "labels"), (metadata, "annotations")):
-        if not holder[name]:
-            del holder[name]
-    have = spec.get("tolerations") or []
-    more = [one for one in info.tolerations if one not in have]
+    result = copy.deepcopy(template)
+    spec, metadata = result.setdefault("spec", {}), result.setdefault("metadata", {}) or {}
+    result["metadata"] = metadata
+    spec["nodeSelector"] = _merge(spec.get("nodeSelector"), info.node_selector, "node selector")
+    metadata["labels"] = _merge(metadata.get("labels"), info.labels, "label")
+    metadata["annotations"] = _merge(metadata.get("annotations"), info.annotations, "annotation")
+    for parent, name in ((spec, "nodeSelector"), (metadata, "labels"), (metadata, "annotations")):
+        if not parent[name]:
+            del parent[name]
+    tolerations = spec.get("tolerations") or []
+    more = [toleration for toleration in info.tolerations if toleration not in tolerations]
     if more:
-        spec["tolerations"] = [*have, *more]
-    return made
+        spec["tolerations"] = [*tolerations, *more]
+    return result
 
 
-def _merged(have: dict[str, str] | None, more: dict[str, str], what: str) -> dict[str, str]:
-    for key, value in more.items():
-        if have and have.get(key, value) != value:
-            raise CannotStart(f"the {what} {key} is {have[key]!r} in the job and {value!r} by its admission")
-    return {**(have or {}), **more}
+def _merge(in_job: dict[str, str] | None, added: dict[str, str], field: str) -> dict[str, str]:
+    for key, value in added.items():
+        if in_job and in_job.get(key, value) != value:
+            raise CannotStart(messages.conflicting_value(field, key, in_job[key], value))
+    return {**(in_job or {}), **added}
 
 
-def _as_was(current: Object, original: Object, kept: tuple[str, ...] = ()) -> Object:
-    """A template with the injectable parts of the original: the rest cannot have changed."""
-    made = copy.deepcopy(current)
-    spec, metadata = made.setdefault("spec", {}), made.get("metadata") or {}
-    was_spec, was_metadata = original.get("spec") or {}, original.get("metadata") or {}
-    for holder, was, name in (
-        (spec, was_spec, "nodeSelector"),
-        (spec, was_spec, "tolerations"),
-        (metadata, was_metadata, "labels"),
-        (metadata, was_metadata, "annotations"),
+def _restore_template(current: Object, original: Object, keep_labels: tuple[str, ...] = ()) -> Object:
+    """The current template with the parts of the original that an admission can change."""
+    result = copy.deepcopy(current)
+    spec, metadata = result.setdefault("spec", {}), result.get("metadata") or {}
+    original_spec, original_metadata = original.get("spec") or {}, original.get("metadata") or {}
+    for parent, original_parent, name in (
+        (spec, original_spec, "nodeSelector"),
+        (spec, original_spec, "tolerations"),
+        (metadata, original_metadata, "labels"),
+        (metadata, original_metadata, "annotations"),
     ):
-        value = copy.deepcopy(was.get(name))
+        value = copy.deepcopy(original_parent.get(name))
         if name == "labels":
-            own = {key: text for key, text in (holder.get("labels") or {}).items() if key in kept}
+            own = {key: text for key, text in (parent.get("labels") or {}).items() if key in keep_labels}
             value = {**(value or {}), **own} or None
         if value:
-            holder[name] = value
+            parent[name] = value
         else:
-            holder.pop(name, None)
+            parent.pop(name, None)
     if metadata:
-        made["metadata"] = metadata
+        result["metadata"] = metadata
     else:
-        made.pop("metadata", None)
-    return made
+        result.pop("metadata", None)
+    return result
 
 
-def _replacing(before: Object, after: Object) -> Object:
-    """A merge patch that turns one template into the other: what is gone must be said to be null."""
+def _template_patch(before: Object, after: Object) -> Object:
+    """The merge patch that turns one template into the other, with null for each field that is removed."""
     patch: Object = {}
     for key in before.keys() | after.keys():
         old, new = before.get(key), after.get(key)
         if key not in after:
             patch[key] = None
         elif isinstance(old, dict) and isinstance(new, dict):
-            inner = _replacing(old, new)
+            inner = _template_patch(old, new)
             if inner:
                 patch[key] = inner
         elif old != new:
@@ -140,7 +145,7 @@ def _replacing(before: Object, after: Object) -> Object:
     return patch
 
 
-class BatchJob:
+class BatchJobIntegration:
     group, kind, framework = "batch", "Job", "batch/job"
 
     def pod_sets(self, job: Object) -> list[Object]:
@@ -148,18 +153,17 @@ class BatchJob:
         template = copy.deepcopy(spec["template"])
         metadata = template.get("metadata") or {}
         labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key not in _CONTROLLER_LABELS}
-        kept = {"labels": labels, "annotations": metadata.get("annotations") or {}}
-        template["metadata"] = {key: value for key, value in kept.items() if value}
-        made: Object = {"name": names.MAIN, "count": self.count(job), "template": template}
-        least = annotations.get(names.MIN_PARALLELISM)
-        if least is not None:
-            if not least.isdigit() or not 0 < int(least) < made["count"]:
+        user_metadata = {"labels": labels, "annotations": metadata.get("annotations") or {}}
+        template["metadata"] = {key: value for key, value in user_metadata.items() if value}
+        pod_set: Object = {"name": names.MAIN, "count": self.count(job), "template": template}
+        min_count = annotations.get(names.MIN_PARALLELISM)
+        if min_count is not None:
+            if not min_count.isdigit() or not 0 < int(min_count) < pod_set["count"]:
                 raise YardError(
-                    f"the annotation {names.MIN_PARALLELISM} is {least!r}",
-                    hint=f"write a number from 1 to {made['count'] - 1}, one less than the parallelism",
+                    messages.invalid_min_parallelism(min_count), hint=messages.min_parallelism_hint(pod_set["count"])
                 )
-            made["minCount"] = int(least)
-        return [made]
+            pod_set["minCount"] = int(min_count)
+        return [pod_set]
 
     def count(self, job: Object) -> int:
         """How many pods it runs at once."""
@@ -169,42 +173,41 @@ class BatchJob:
     def is_suspended(self, job: Object) -> bool:
         return bool(job["spec"].get("suspend"))
 
-    def active(self, job: Object) -> int:
+    def active_pods(self, job: Object) -> int:
         status = job.get("status") or {}
         return int(status.get("active") or 0) + int(status.get("terminating") or 0)
 
-    def ended(self, job: Object) -> tuple[bool, str] | None:
+    def result(self, job: Object) -> JobResult | None:
         conditions = (job.get("status") or {}).get("conditions") or ()
         for type in ("Complete", "Failed"):
-            found = find(conditions, type)
-            if found is not None and found["status"] == "True":
-                return type == "Complete", found.get("message") or "Job finished successfully"
+            condition = find(conditions, type)
+            if condition is not None and condition["status"] == "True":
+                return JobResult(type == "Complete", condition.get("message") or messages.EVENT_FINISHED_WORKLOAD)
         return None
 
-    def is_ready(self, job: Object) -> bool:
+    def pods_ready(self, job: Object) -> bool:
         status = job.get("status") or {}
-        there = int(status.get("ready") or 0) + int(status.get("succeeded") or 0)
-        return there >= self.count(job)
+        return int(status.get("ready") or 0) + int(status.get("succeeded") or 0) >= self.count(job)
 
-    def reclaimable(self, job: Object) -> dict[str, int]:
-        spec, done = job["spec"], int((job.get("status") or {}).get("succeeded") or 0)
+    def reclaimable_pods(self, job: Object) -> dict[str, int]:
+        spec, succeeded = job["spec"], int((job.get("status") or {}).get("succeeded") or 0)
         parallelism = self.count(job)
-        if parallelism <= 1 or not done:
+        if parallelism <= 1 or not succeeded:
             return {}
         completions = spec.get("completions")
-        left = (completions if completions is not None else parallelism) - done
-        return {names.MAIN: parallelism - max(0, left)} if left < parallelism else {}
+        remaining = (completions if completions is not None else parallelism) - succeeded
+        return {names.MAIN: parallelism - max(0, remaining)} if remaining < parallelism else {}
 
     def start(self, job: Object, infos: list[PodSetInfo]) -> Object:
-        spec = job["spec"]
-        template = _replacing(spec["template"], injected(spec["template"], infos[0]))
+        spec, info = job["spec"], infos[0]
+        template = _template_patch(spec["template"], apply_pod_set_info(spec["template"], info))
         patch: Object = {"suspend": False}
         if template:
             patch["template"] = template
-        if infos[0].count < self.count(job):
-            patch["parallelism"] = infos[0].count
+        if info.count < self.count(job):
+            patch["parallelism"] = info.count
             if (job["metadata"].get("annotations") or {}).get(names.SYNC_COMPLETIONS) == "true":
-                patch["completions"] = infos[0].count
+                patch["completions"] = info.count
         return {"spec": patch}
 
     def suspend(self, job: Object) -> Object:
@@ -213,7 +216,8 @@ class BatchJob:
     def restore(self, job: Object, pod_sets: list[Object]) -> Object | None:
         current, annotations = job["spec"]["template"], job["metadata"].get("annotations") or {}
         patch: Object = {}
-        template = _replacing(current, _as_was(current, pod_sets[0]["template"], _CONTROLLER_LABELS))
+        restored = _restore_template(current, pod_sets[0]["template"], _CONTROLLER_LABELS)
+        template = _template_patch(current, restored)
         if template:
             patch["template"] = template
         if names.MIN_PARALLELISM in annotations and self.count(job) != pod_sets[0]["count"]:
@@ -223,90 +227,87 @@ class BatchJob:
         return {"spec": patch} if patch else None
 
 
-class PyTorchJob:
+class PyTorchJobIntegration:
     group, kind, framework = pytorchjob.GROUP, pytorchjob.KIND, "kubeflow.org/pytorchjob"
 
-    def _replicas(self, job: Object) -> list[tuple[str, Object]]:
-        found = with_defaults(job)["spec"]["pytorchReplicaSpecs"]
-        return [(kind, found[kind]) for kind in pytorchjob.REPLICA_TYPES if kind in found]
+    def _replica_specs(self, job: Object) -> list[tuple[str, Object]]:
+        specs = with_defaults(job)["spec"]["pytorchReplicaSpecs"]
+        return [(type, specs[type]) for type in pytorchjob.REPLICA_TYPES if type in specs]
 
     def pod_sets(self, job: Object) -> list[Object]:
-        elastic = job["spec"].get("elasticPolicy") or {}
-        given = job["spec"].get("pytorchReplicaSpecs") or {}
-        sets: list[Object] = []
-        for kind, replica in self._replicas(job):
-            template = copy.deepcopy(given[kind].get("template") or {})
+        elastic_policy = job["spec"].get("elasticPolicy") or {}
+        user_specs = job["spec"].get("pytorchReplicaSpecs") or {}
+        pod_sets: list[Object] = []
+        for type, replica_spec in self._replica_specs(job):
+            template = copy.deepcopy(user_specs[type].get("template") or {})
             metadata = template.get("metadata") or {}
             template["metadata"] = {key: metadata[key] for key in ("labels", "annotations") if metadata.get(key)}
-            made: Object = {"name": kind.lower(), "count": replica["replicas"], "template": template}
-            least = elastic.get("minReplicas")
-            if kind == pytorchjob.WORKER and least is not None and least < made["count"]:
-                made["minCount"] = least  # an elastic job starts with what there is
-            sets.append(made)
-        return sets
+            pod_set: Object = {"name": type.lower(), "count": replica_spec["replicas"], "template": template}
+            min_count = elastic_policy.get("minReplicas")
+            if type == pytorchjob.WORKER and min_count is not None and min_count < pod_set["count"]:
+                pod_set["minCount"] = min_count  # an elastic job may start with fewer workers
+            pod_sets.append(pod_set)
+        return pod_sets
 
     def is_suspended(self, job: Object) -> bool:
         return bool((job["spec"].get("runPolicy") or {}).get("suspend"))
 
-    def active(self, job: Object) -> int:
+    def active_pods(self, job: Object) -> int:
         statuses = (job.get("status") or {}).get("replicaStatuses") or {}
-        return sum(int((one or {}).get("active") or 0) for one in statuses.values())
+        return sum(int((status or {}).get("active") or 0) for status in statuses.values())
 
-    def ended(self, job: Object) -> tuple[bool, str] | None:
+    def result(self, job: Object) -> JobResult | None:
         conditions = (job.get("status") or {}).get("conditions") or ()
         for type in pytorchjob_messages.TERMINAL:
-            found = find(conditions, type)
-            if found is not None and found["status"] == "True":
-                return type == pytorchjob_messages.SUCCEEDED, found.get("message") or ""
+            condition = find(conditions, type)
+            if condition is not None and condition["status"] == "True":
+                return JobResult(type == pytorchjob_messages.SUCCEEDED, condition.get("message") or "")
         return None
 
-    def is_ready(self, job: Object) -> bool:
+    def pods_ready(self, job: Object) -> bool:
         return is_true((job.get("status") or {}).get("conditions") or (), pytorchjob_messages.RUNNING)
 
-    def reclaimable(self, job: Object) -> dict[str, int]:
+    def reclaimable_pods(self, job: Object) -> dict[str, int]:
         statuses = (job.get("status") or {}).get("replicaStatuses") or {}
-        done = {kind.lower(): int((statuses.get(kind) or {}).get("succeeded") or 0) for kind in statuses}
-        return {name: count for name, count in done.items() if count}
+        succeeded = {type.lower(): int((statuses.get(type) or {}).get("succeeded") or 0) for type in statuses}
+        return {name: count for name, count in succeeded.items() if count}
 
     def start(self, job: Object, infos: list[PodSetInfo]) -> Object:
-        by_name = {one.name: one for one in infos}
-        replicas: Object = {}
-        given = job["spec"]["pytorchReplicaSpecs"]
-        for kind, replica in self._replicas(job):
-            info = by_name[kind.lower()]
-            before = given[kind].get("template") or {}
-            template = _replacing(before, injected(before, info))
+        infos_by_name = {info.name: info for info in infos}
+        replica_specs: Object = {}
+        user_specs = job["spec"]["pytorchReplicaSpecs"]
+        for type, replica_spec in self._replica_specs(job):
+            info = infos_by_name[type.lower()]
+            before = user_specs[type].get("template") or {}
+            template = _template_patch(before, apply_pod_set_info(before, info))
             change: Object = {"template": template} if template else {}
-            if info.count < replica["replicas"]:
+            if info.count < replica_spec["replicas"]:
                 change["replicas"] = info.count
             if change:
-                replicas[kind] = change
+                replica_specs[type] = change
         spec: Object = {"runPolicy": {"suspend": False}}
-        return {"spec": {**spec, "pytorchReplicaSpecs": replicas} if replicas else spec}
+        return {"spec": {**spec, "pytorchReplicaSpecs": replica_specs} if replica_specs else spec}
 
     def suspend(self, job: Object) -> Object:
         return {"spec": {"runPolicy": {"suspend": True}}}
 
     def restore(self, job: Object, pod_sets: list[Object]) -> Object | None:
-        by_name = {one["name"]: one for one in pod_sets}
-        replicas: Object = {}
-        for kind, replica in (job["spec"].get("pytorchReplicaSpecs") or {}).items():
-            was = by_name.get(kind.lower())
-            if was is None or replica is None:
+        originals = {pod_set["name"]: pod_set for pod_set in pod_sets}
+        replica_specs: Object = {}
+        for type, replica_spec in (job["spec"].get("pytorchReplicaSpecs") or {}).items():
+            original = originals.get(type.lower())
+            if original is None or replica_spec is None:
                 continue
-            current = replica.get("template") or {}
-            template = _replacing(current, _as_was(current, was["template"]))
+            current = replica_spec.get("template") or {}
+            template = _template_patch(current, _restore_template(current, original["template"]))
             change: Object = {"template": template} if template else {}
-            if "minCount" in was and replica.get("replicas") != was["count"]:
-                change["replicas"] = was["count"]
+            if "minCount" in original and replica_spec.get("replicas") != original["count"]:
+                change["replicas"] = original["count"]
             if change:
-                replicas[kind] = change
-        return {"spec": {"pytorchReplicaSpecs": replicas}} if replicas else None
+                replica_specs[type] = change
+        return {"spec": {"pytorchReplicaSpecs": replica_specs}} if replica_specs else None
 
 
-ADAPTERS: tuple[Adapter, ...] = (BatchJob(), PyTorchJob())
-
-
-def queue_of(job: Object) -> str:
-    """The queue a job asks for; empty if it leaves queues alone."""
+def queue_name_of(job: Object) -> str:
+    """The LocalQueue a job names; empty if it is not queued."""
     return str((job["metadata"].get("labels") or {}).get(names.QUEUE_NAME, ""))

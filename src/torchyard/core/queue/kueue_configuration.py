@@ -1,8 +1,7 @@
-"""Kueue's configuration file, as far as it is about workloads: what waits for pods, for how long, how often again."""
+"""Kueue's configuration file: the `waitForPodsReady` part, read into `QueueSettings`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -11,13 +10,14 @@ from torchyard.api import field_errors
 from torchyard.api.errors import YardError
 from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
+from torchyard.api.queue import messages
 from torchyard.api.times import TimeError, parse_duration
 from torchyard.core.queue.lifecycle import QueueSettings
 
 _GROUP = "config.kueue.x-k8s.io"
-_VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1beta2")
-# About Kueue's own process, which there is none of here.
-_PROCESS = frozenset(
+_OLD_VERSION, _VERSION = _VERSIONS = (f"{_GROUP}/v1beta1", f"{_GROUP}/v1beta2")
+# These configure Kueue's own process, which does not exist here.
+_PROCESS_FIELDS = frozenset(
     {
         "clientConnection",
         "controller",
@@ -30,94 +30,96 @@ _PROCESS = frozenset(
         "webhook",
     }
 )
-_OLD_TIMEOUT = 5 * 60  # what v1beta1 means by no timeout
+_WAIT_FIELDS = {"enable", "timeout", "recoveryTimeout", "blockAdmission", "requeuingStrategy"}
+_REQUEUING_FIELDS = {"timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"}
+_V1BETA1_TIMEOUT = 5 * 60  # the default of v1beta1
 
 
 def load_queue_settings(text: str) -> QueueSettings:
-    """Raises `YardError` that names each field we do not take, and why."""
+    """Raises `YardError` that names each field which is not supported, and why."""
     try:
-        read = yaml.safe_load(text)
+        configuration = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise YardError(f"the queues' configuration is no YAML: {error}") from None
-    reader = _Reader()
-    settings = reader.configuration(read)
-    if reader.found:
-        said = "; ".join(str(one) for one in reader.found)
+        raise YardError(messages.configuration_not_yaml(error)) from None
+    reader = _ConfigurationReader()
+    settings = reader.read(configuration)
+    if reader.errs:
         raise YardError(
-            f"the queues' configuration cannot be used: {said}", hint="correct these fields, or take them out"
+            messages.configuration_invalid(str(err) for err in reader.errs), hint=messages.CONFIGURATION_HINT
         )
     return settings
 
 
-class _Reader:
+class _ConfigurationReader:
     def __init__(self) -> None:
-        self.found: list[FieldError] = []
+        self.errs: list[FieldError] = []
 
-    def configuration(self, read: Any) -> QueueSettings:
-        if not isinstance(read, dict):
-            self.found.append(field_errors.required("apiVersion", f"{_VERSIONS[-1]}, and kind Configuration"))
+    def read(self, configuration: Any) -> QueueSettings:
+        if not isinstance(configuration, dict):
+            self.errs.append(field_errors.required("apiVersion", f"must be {_VERSION}, and kind Configuration"))
             return QueueSettings()
-        version = read.get("apiVersion")
+        version = configuration.get("apiVersion")
         if version not in _VERSIONS:
-            self.found.append(field_errors.not_supported("apiVersion", version, _VERSIONS))
-        if read.get("kind") != "Configuration":
-            self.found.append(field_errors.not_supported("kind", read.get("kind"), ["Configuration"]))
-        for name in read.keys() - {"apiVersion", "kind", "waitForPodsReady"} - _PROCESS:
-            self.found.append(field_errors.forbidden(name, "not supported by these queues"))
-        waits = read.get("waitForPodsReady")
-        if waits is None:
-            return QueueSettings() if version == _VERSIONS[-1] else QueueSettings(pods_ready=False)
-        return self._waits(waits, is_old=version == _VERSIONS[0])
+            self.errs.append(field_errors.not_supported("apiVersion", version, _VERSIONS))
+        if configuration.get("kind") != "Configuration":
+            self.errs.append(field_errors.not_supported("kind", configuration.get("kind"), ["Configuration"]))
+        for field in configuration.keys() - {"apiVersion", "kind", "waitForPodsReady"} - _PROCESS_FIELDS:
+            self.errs.append(field_errors.forbidden(field, messages.CONFIGURATION_FIELD_UNSUPPORTED))
+        wait = configuration.get("waitForPodsReady")
+        if wait is None:
+            return QueueSettings() if version == _VERSION else QueueSettings(pods_ready=False)
+        return self._read_wait_for_pods_ready(wait, is_v1beta1=version == _OLD_VERSION)
 
-    def _waits(self, waits: Object, *, is_old: bool) -> QueueSettings:
-        at = "waitForPodsReady"
-        self._only(waits, at, {"enable", "timeout", "recoveryTimeout", "blockAdmission", "requeuingStrategy"})
-        again = waits.get("requeuingStrategy") or {}
-        where = f"{at}.requeuingStrategy"
-        self._only(again, where, {"timestamp", "backoffLimitCount", "backoffBaseSeconds", "backoffMaxSeconds"})
-        if again.get("timestamp", "Eviction") != "Eviction":
-            self.found.append(field_errors.not_supported(f"{where}.timestamp", again["timestamp"], ["Eviction"]))
-        enabled = self._flag(waits, at, "enable", not is_old)
-        timeout = self._length(waits, at, "timeout", _OLD_TIMEOUT if is_old else QueueSettings.timeout)
+    def _read_wait_for_pods_ready(self, wait: Object, *, is_v1beta1: bool) -> QueueSettings:
+        path = "waitForPodsReady"
+        self._check_fields(wait, path, _WAIT_FIELDS)
+        requeuing = wait.get("requeuingStrategy") or {}
+        requeuing_path = f"{path}.requeuingStrategy"
+        self._check_fields(requeuing, requeuing_path, _REQUEUING_FIELDS)
+        timestamp = requeuing.get("timestamp", "Eviction")
+        if timestamp != "Eviction":
+            self.errs.append(field_errors.not_supported(f"{requeuing_path}.timestamp", timestamp, ["Eviction"]))
+        enabled = self._flag(wait, path, "enable", not is_v1beta1)
+        timeout = self._duration(wait, path, "timeout", _V1BETA1_TIMEOUT if is_v1beta1 else QueueSettings.timeout)
+        recovery = timeout if is_v1beta1 else QueueSettings.recovery_timeout
+        limit = "backoffLimitCount"
         return QueueSettings(
             pods_ready=enabled,
             timeout=timeout,
-            recovery=self._length(waits, at, "recoveryTimeout", timeout if is_old else QueueSettings.recovery),
-            backoff_base=self._number(again, where, "backoffBaseSeconds", int(QueueSettings.backoff_base)),
-            backoff_most=self._number(again, where, "backoffMaxSeconds", int(QueueSettings.backoff_most)),
-            backoff_limit=self._number(again, where, "backoffLimitCount", -1) if "backoffLimitCount" in again else None,
-            block_admission=enabled and self._flag(waits, at, "blockAdmission", is_old),
+            recovery_timeout=self._duration(wait, path, "recoveryTimeout", recovery),
+            backoff_base=self._count(requeuing, requeuing_path, "backoffBaseSeconds", int(QueueSettings.backoff_base)),
+            backoff_max=self._count(requeuing, requeuing_path, "backoffMaxSeconds", int(QueueSettings.backoff_max)),
+            backoff_limit=self._count(requeuing, requeuing_path, limit, -1) if limit in requeuing else None,
+            block_admission=enabled and self._flag(wait, path, "blockAdmission", is_v1beta1),
         )
 
-    def _only(self, part: Object, at: str, known: set[str]) -> None:
-        for name in sorted(part.keys() - known):
-            self.found.append(field_errors.forbidden(f"{at}.{name}", "not known"))
+    def _check_fields(self, part: Object, path: str, known: set[str]) -> None:
+        for field in sorted(part.keys() - known):
+            self.errs.append(field_errors.forbidden(f"{path}.{field}", messages.CONFIGURATION_FIELD_UNKNOWN))
 
-    def _flag(self, part: Object, at: str, name: str, default: bool) -> bool:
-        return bool(self._value(part, f"{at}.{name}", default, lambda said: isinstance(said, bool), "true or false"))
+    def _flag(self, part: Object, path: str, field: str, default: bool) -> bool:
+        value = part.get(field, default)
+        if isinstance(value, bool):
+            return value
+        self.errs.append(field_errors.wrong_type(f"{path}.{field}", value, "must be true or false"))
+        return default
 
-    def _number(self, part: Object, at: str, name: str, default: int) -> int:
-        def is_count(said: Any) -> bool:
-            return isinstance(said, int) and not isinstance(said, bool) and said >= 0
+    def _count(self, part: Object, path: str, field: str, default: int) -> int:
+        value = part.get(field, default)
+        if value is default or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+            return value
+        self.errs.append(field_errors.wrong_type(f"{path}.{field}", value, "must be a whole number, 0 or more"))
+        return default
 
-        return int(self._value(part, f"{at}.{name}", default, is_count, "a whole number, 0 or more"))
-
-    def _length(self, part: Object, at: str, name: str, default: float) -> float:
-        said = part.get(name)
-        if said is None:
+    def _duration(self, part: Object, path: str, field: str, default: float) -> float:
+        value = part.get(field)
+        if value is None:
             return default
         try:
-            length = parse_duration(str(said)).total_seconds()
+            seconds = parse_duration(str(value)).total_seconds()
         except TimeError as error:
-            self.found.append(field_errors.invalid(f"{at}.{name}", said, str(error)))
+            self.errs.append(field_errors.invalid(f"{path}.{field}", value, str(error)))
             return default
-        if length <= 0:
-            self.found.append(field_errors.invalid(f"{at}.{name}", said, "must be longer than nothing"))
-        return length
-
-    def _value(self, part: Object, at: str, default: Any, is_right: Callable[[Any], bool], wanted: str) -> Any:
-        said = part.get(at.rpartition(".")[2], default)
-        if said is default or is_right(said):
-            return said
-        self.found.append(field_errors.wrong_type(at, said, f"must be {wanted}"))
-        return default
+        if seconds <= 0:
+            self.errs.append(field_errors.invalid(f"{path}.{field}", value, messages.CONFIGURATION_NOT_POSITIVE))
+        return seconds

@@ -1,4 +1,4 @@
-"""On a cluster: whether a Kueue is there, and who looks after our jobs' place in its queues. Objects in, mode out."""
+"""Whether a cluster has Kueue, and whether it or we create the Workloads of PyTorchJobs. Objects in, mode out."""
 
 from __future__ import annotations
 
@@ -8,50 +8,52 @@ from enum import Enum
 
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
-from torchyard.api.queue import names
+from torchyard.api.queue import messages, names
 
 _WEBHOOK = "mpytorchjob.kb.io"
 EXTERNAL = f"{pytorchjob.KIND}.{pytorchjob.VERSION}.{pytorchjob.GROUP}"
 
 
 class IntegrationMode(Enum):
-    NONE = "none"  # no queues on this cluster
-    BUILT_IN = "built-in"  # Kueue's own integration makes the workloads; we honour suspend
-    EXTERNAL = "external"  # we make the workloads, and Kueue admits them
+    NONE = "none"  # this cluster has no queues
+    BUILT_IN = "built-in"  # Kueue's own integration creates the workloads; we only honour suspend
+    EXTERNAL = "external"  # we create the workloads, and Kueue admits them
 
 
 @dataclass(frozen=True)
 class KueueIntegration:
     mode: IntegrationMode
-    version: str  # of the API to speak; empty where there is none
+    version: str  # of the API to use; empty if there is none
     reasons: tuple[str, ...]
 
 
 def detect_kueue(
     groups: Iterable[Object], webhooks: Iterable[Object], configuration: Object | None, *, deployed: bool = True
 ) -> KueueIntegration:
-    """`groups`: the cluster's API groups; `webhooks`: its MutatingWebhookConfigurations; `configuration`: Kueue's own,
-    where it may be read; `deployed`: whether a manager runs (CRDs without one admit nothing)."""
-    group = next((one for one in groups if one.get("name") == names.GROUP), None)
+    """Find out how PyTorchJobs get into the queues of a cluster.
+
+    `groups`: its API groups. `webhooks`: its MutatingWebhookConfigurations. `configuration`: Kueue's own, None if it
+    cannot be read. `deployed`: whether a Kueue manager runs.
+    """
+    group = next((group for group in groups if group.get("name") == names.GROUP), None)
     if group is None:
-        return KueueIntegration(IntegrationMode.NONE, "", (f"the group {names.GROUP} is not served",))
-    served = [one["version"] for one in group.get("versions") or ()]
+        return KueueIntegration(IntegrationMode.NONE, "", (messages.kueue_not_served(),))
+    served = [entry["version"] for entry in group.get("versions") or ()]
     version = names.STORED if names.STORED in served else names.OLD if names.OLD in served else ""
     if not version:
-        reason = f"{names.GROUP} is served in {', '.join(served)}, which we do not speak"
-        return KueueIntegration(IntegrationMode.NONE, "", (reason,))
-    said = [f"{names.GROUP}/{version} is served"]
+        return KueueIntegration(IntegrationMode.NONE, "", (messages.kueue_versions_unsupported(served),))
+    reasons = [messages.kueue_served(version)]
     if not deployed:
-        said.append("no Kueue manager runs: its kinds alone admit nothing")
-        return KueueIntegration(IntegrationMode.NONE, version, tuple(said))
-    hooks = {hook.get("name") for one in webhooks for hook in one.get("webhooks") or ()}
-    if _WEBHOOK in hooks:
-        said.append(f"the webhook {_WEBHOOK} is there: Kueue's own integration for {pytorchjob.KIND} is on")
-        return KueueIntegration(IntegrationMode.BUILT_IN, version, tuple(said))
-    said.append(f"the webhook {_WEBHOOK} is not there: Kueue leaves {pytorchjob.KIND} to us")
+        reasons.append(messages.NO_KUEUE_MANAGER)
+        return KueueIntegration(IntegrationMode.NONE, version, tuple(reasons))
+    names_of_webhooks = {webhook.get("name") for obj in webhooks for webhook in obj.get("webhooks") or ()}
+    if _WEBHOOK in names_of_webhooks:
+        reasons.append(messages.webhook_found(_WEBHOOK, pytorchjob.KIND))
+        return KueueIntegration(IntegrationMode.BUILT_IN, version, tuple(reasons))
+    reasons.append(messages.webhook_not_found(_WEBHOOK, pytorchjob.KIND))
     listed = ((configuration or {}).get("integrations") or {}).get("externalFrameworks")
     if configuration is None:
-        said.append(f"its configuration cannot be read; ask the administrator to list {EXTERNAL} there")
+        reasons.append(messages.configuration_not_readable(EXTERNAL))
     elif EXTERNAL not in (listed or ()):
-        said.append(f"list {EXTERNAL} under integrations.externalFrameworks, or pods may be queued a second time")
-    return KueueIntegration(IntegrationMode.EXTERNAL, version, tuple(said))
+        reasons.append(messages.framework_not_listed(EXTERNAL))
+    return KueueIntegration(IntegrationMode.EXTERNAL, version, tuple(reasons))

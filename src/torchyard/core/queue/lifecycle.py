@@ -1,4 +1,8 @@
-"""What becomes of a workload over time: reserved, admitted, evicted, released, requeued. Statuses in, statuses out."""
+"""The life of a workload: quota reserved, admitted, evicted, quota released, requeued, finished. Status in, status out.
+
+`evaluate` is the entry point of the workload controller: what time, admission checks and stopped queues require. The
+functions above it compute single status changes.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +17,39 @@ from torchyard.api.queue import messages, names
 from torchyard.api.times import to_rfc3339
 from torchyard.core.events import Event
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.resources import shown
-from torchyard.core.queue.specs import Queue
-from torchyard.core.queue.workload_info import seconds
+from torchyard.core.queue.resources import format_quantity
+from torchyard.core.queue.specs import ClusterQueueSpec
+from torchyard.core.queue.workload_info import to_timestamp
 
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """waitForPodsReady and its requeuing strategy, with the figures Kueue ships."""
+    """waitForPodsReady and its requeuing strategy, with Kueue's defaults. Times are in seconds."""
 
     pods_ready: bool = True
     timeout: float = 30 * 60
-    recovery: float = 30 * 60
+    recovery_timeout: float = 30 * 60
     backoff_base: float = 60
-    backoff_most: float = 3600
+    backoff_max: float = 3600
     backoff_limit: int | None = None
-    backoff_jitter: float = 0.0001  # at most so much of a pause is added to it
+    backoff_jitter: float = 0.0001  # at most this fraction of a backoff is added to it
     block_admission: bool = False
 
 
-class Status:
-    """A workload's status that is being changed."""
+class WorkloadStatusBuilder:
+    """A copy of a workload's status that is being changed."""
 
     def __init__(self, obj: Object, now: float) -> None:
-        self.value: Object = dict(obj.get("status") or {})
+        self.status: Object = dict(obj.get("status") or {})
         self._now = to_rfc3339(datetime.fromtimestamp(now, UTC))
         self._generation = obj["metadata"].get("generation")
 
     @property
     def conditions(self) -> list[Object]:
-        return list(self.value.get("conditions") or ())
+        return list(self.status.get("conditions") or ())
 
-    def set(self, type: str, status: bool, reason: str, message: str) -> None:
-        self.value["conditions"] = with_condition(
+    def set_condition(self, type: str, status: bool, reason: str, message: str) -> None:
+        self.status["conditions"] = with_condition(
             self.conditions,
             type,
             status,
@@ -55,267 +59,294 @@ class Status:
             generation=self._generation,
         )
 
-    def drop(self, type: str) -> None:
-        self.value["conditions"] = [one for one in self.conditions if one["type"] != type]
+    def remove_condition(self, type: str) -> None:
+        self.status["conditions"] = [condition for condition in self.conditions if condition["type"] != type]
 
     def reset_checks(self) -> None:
-        for_each = self.value.get("admissionChecks") or ()
-        if for_each:
-            reset = {"state": names.CHECK_PENDING, "message": "Reset to Pending", "lastTransitionTime": self._now}
-            self.value["admissionChecks"] = [{"name": one["name"], **reset} for one in for_each]
+        checks = self.status.get("admissionChecks") or ()
+        if checks:
+            state = {"state": names.CHECK_PENDING, "message": messages.CHECK_RESET, "lastTransitionTime": self._now}
+            self.status["admissionChecks"] = [{"name": check["name"], **state} for check in checks]
 
-    def start_checks(self, wanted: Iterable[str]) -> None:
-        known = {one["name"]: one for one in self.value.get("admissionChecks") or ()}
-        fresh = {"state": names.CHECK_PENDING, "message": "", "lastTransitionTime": self._now}
-        self.value["admissionChecks"] = [known.get(name) or {"name": name, **fresh} for name in wanted]
+    def start_checks(self, required: Iterable[str]) -> None:
+        known = {check["name"]: check for check in self.status.get("admissionChecks") or ()}
+        state = {"state": names.CHECK_PENDING, "message": "", "lastTransitionTime": self._now}
+        self.status["admissionChecks"] = [known.get(name) or {"name": name, **state} for name in required]
 
 
-def reserve(obj: Object, queue: Queue, assignment: Assignment, now: float) -> Object:
-    """The status of a workload that gets quota; admitted at once where no check has a say."""
-    status = Status(obj, now)
-    sets = [
+def reserve_quota(obj: Object, spec: ClusterQueueSpec, assignment: Assignment, now: float) -> Object:
+    """The status of a workload that gets quota. It is admitted at once if no admission check applies."""
+    builder = WorkloadStatusBuilder(obj, now)
+    pod_set_assignments = [
         {
-            "name": one.name,
-            "flavors": one.flavors,
-            "resourceUsage": {name: shown(name, one.usage[name]) for name in one.flavors},
-            "count": one.count,
+            "name": pod_set.name,
+            "flavors": pod_set.flavors,
+            "resourceUsage": {
+                resource: format_quantity(resource, pod_set.usage[resource]) for resource in pod_set.flavors
+            },
+            "count": pod_set.count,
         }
-        for one in assignment.pod_sets
+        for pod_set in assignment.pod_sets
     ]
-    status.value["admission"] = {"clusterQueue": queue.name, "podSetAssignments": sets}
-    status.value.pop("resourceRequests", None)
-    status.set(messages.QUOTA_RESERVED, True, messages.QUOTA_RESERVED, messages.reserved(queue.name))
+    builder.status["admission"] = {"clusterQueue": spec.name, "podSetAssignments": pod_set_assignments}
+    builder.status.pop("resourceRequests", None)
+    builder.set_condition(messages.QUOTA_RESERVED, True, messages.QUOTA_RESERVED, messages.quota_reserved(spec.name))
     for type in (messages.EVICTED, messages.PREEMPTED):
-        if is_true(status.conditions, type):
-            status.set(
-                type, False, messages.QUOTA_RESERVED, f"Previously: {(find(status.conditions, type) or {})['message']}"
-            )
-    used = {flavor for flavor, _ in assignment.usage}
-    checks = [one.name for one in queue.checks if not one.flavors or one.flavors & used]
+        condition = find(builder.conditions, type)
+        if condition is not None and condition["status"] == "True":
+            builder.set_condition(type, False, messages.QUOTA_RESERVED, messages.previously(condition["message"]))
+    flavors = {flavor for flavor, _ in assignment.usage}
+    checks = [rule.name for rule in spec.checks if not rule.flavors or rule.flavors & flavors]
     if checks:
-        status.start_checks(checks)
-    if all(one["state"] == names.CHECK_READY for one in status.value.get("admissionChecks") or ()):
-        status.set(messages.ADMITTED, True, messages.ADMITTED, messages.IS_ADMITTED)
-    return status.value
+        builder.start_checks(checks)
+    if all(check["state"] == names.CHECK_READY for check in builder.status.get("admissionChecks") or ()):
+        builder.set_condition(messages.ADMITTED, True, messages.ADMITTED, messages.WORKLOAD_IS_ADMITTED)
+    return builder.status
 
 
-def wait(obj: Object, reason: str, message: str, now: float) -> Object:
-    status = Status(obj, now)
-    status.set(messages.QUOTA_RESERVED, False, reason, message)
-    return status.value
+def set_pending(obj: Object, reason: str, message: str, now: float) -> Object:
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.set_condition(messages.QUOTA_RESERVED, False, reason, message)
+    return builder.status
 
 
 def evict(obj: Object, reason: str, message: str, now: float, *, preempted: str = "") -> Object:
-    """The workload must stop; its quota is held until it has."""
-    status = Status(obj, now)
-    status.set(messages.EVICTED, True, reason, message)
+    """The workload must stop. It holds its quota until it has stopped. `preempted`: the reason of its preemption."""
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.set_condition(messages.EVICTED, True, reason, message)
     if preempted:
-        status.set(messages.PREEMPTED, True, preempted, message)
-    stats = {(one["reason"], one["underlyingCause"]): one["count"] for one in _evictions(obj)}
+        builder.set_condition(messages.PREEMPTED, True, preempted, message)
+    counts = {(entry["reason"], entry["underlyingCause"]): entry["count"] for entry in _evictions(obj)}
     base, _, cause = reason.partition("DueTo")
-    stats[base, cause] = stats.get((base, cause), 0) + 1
-    status.value["schedulingStats"] = {
-        "evictions": [{"reason": key[0], "underlyingCause": key[1], "count": count} for key, count in stats.items()]
+    counts[base, cause] = counts.get((base, cause), 0) + 1
+    builder.status["schedulingStats"] = {
+        "evictions": [
+            {"reason": reason, "underlyingCause": cause, "count": count} for (reason, cause), count in counts.items()
+        ]
     }
-    return status.value
+    return builder.status
 
 
 def _evictions(obj: Object) -> list[Object]:
-    found: list[Object] = ((obj.get("status") or {}).get("schedulingStats") or {}).get("evictions") or []
-    return found
+    evictions: list[Object] = ((obj.get("status") or {}).get("schedulingStats") or {}).get("evictions") or []
+    return evictions
 
 
-def release(obj: Object, now: float, *, requeue: bool = True) -> Object:
-    """The quota is given back: nothing of the workload runs any more."""
-    status = Status(obj, now)
-    evicted = find(status.conditions, messages.EVICTED)
-    why = evicted["message"] if evicted is not None else messages.HAS_NO_RESERVATION
-    admitted = find(status.conditions, messages.ADMITTED)
+def release_quota(obj: Object, now: float, *, requeue: bool = True) -> Object:
+    """The status of a workload whose pods have all stopped."""
+    builder = WorkloadStatusBuilder(obj, now)
+    evicted = find(builder.conditions, messages.EVICTED)
+    message = evicted["message"] if evicted is not None else messages.WORKLOAD_HAS_NO_RESERVATION
+    admitted = find(builder.conditions, messages.ADMITTED)
     if admitted is not None and admitted["status"] == "True":
-        ran = int(max(0.0, now - seconds(admitted["lastTransitionTime"])))
-        past = status.value.get("accumulatedPastExecutionTimeSeconds") or 0
-        status.value["accumulatedPastExecutionTimeSeconds"] = past + ran
-        status.set(messages.ADMITTED, False, messages.NO_RESERVATION, messages.HAS_NO_RESERVATION)
-    status.set(messages.QUOTA_RESERVED, False, messages.PENDING, why)
-    status.drop(messages.PODS_READY)
-    status.value["admission"] = None
-    status.value["reclaimablePods"] = None
-    status.reset_checks()
-    if requeue and evicted is not None:
-        status.set(
-            messages.REQUEUED, evicted["reason"] == messages.BY_PREEMPTION, evicted["reason"], evicted["message"]
+        run_time = int(max(0.0, now - to_timestamp(admitted["lastTransitionTime"])))
+        past = builder.status.get("accumulatedPastExecutionTimeSeconds") or 0
+        builder.status["accumulatedPastExecutionTimeSeconds"] = past + run_time
+        builder.set_condition(
+            messages.ADMITTED, False, messages.REASON_NO_RESERVATION, messages.WORKLOAD_HAS_NO_RESERVATION
         )
-    return status.value
+    builder.set_condition(messages.QUOTA_RESERVED, False, messages.REASON_PENDING, message)
+    builder.remove_condition(messages.PODS_READY)
+    builder.status["admission"] = None
+    builder.status["reclaimablePods"] = None
+    builder.reset_checks()
+    if requeue and evicted is not None:
+        is_requeued = evicted["reason"] == messages.REASON_PREEMPTED
+        builder.set_condition(messages.REQUEUED, is_requeued, evicted["reason"], evicted["message"])
+    return builder.status
 
 
 def finish(obj: Object, reason: str, message: str, now: float) -> Object:
-    status = Status(obj, now)
-    status.set(messages.FINISHED, True, reason, message)
-    return status.value
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.set_condition(messages.FINISHED, True, reason, message)
+    return builder.status
 
 
-def pods_ready(obj: Object, is_ready: bool, now: float) -> Object | None:
-    """The status that says whether all pods are ready; None if it says so already."""
-    known = find((obj.get("status") or {}).get("conditions") or (), messages.PODS_READY)
-    was_ready = known is not None and (known["status"] == "True" or known["reason"] == messages.WAIT_FOR_RECOVERY)
-    if known is not None and (known["status"] == "True") == is_ready:
+def set_pods_ready(obj: Object, is_ready: bool, now: float) -> Object | None:
+    """The status that says whether all pods are ready; None if the current one says so already."""
+    condition = find((obj.get("status") or {}).get("conditions") or (), messages.PODS_READY)
+    if condition is not None and (condition["status"] == "True") == is_ready:
         return None
-    status = Status(obj, now)
+    was_ready = condition is not None and (
+        condition["status"] == "True" or condition["reason"] == messages.REASON_WAIT_FOR_RECOVERY
+    )
     if is_ready:
-        reason = messages.RECOVERED if was_ready else messages.STARTED
-        status.set(messages.PODS_READY, True, reason, messages.PODS_ARE_READY)
+        reason = messages.REASON_RECOVERED if was_ready else messages.REASON_STARTED
+        message = messages.ALL_PODS_READY
     elif was_ready:
-        status.set(messages.PODS_READY, False, messages.WAIT_FOR_RECOVERY, messages.POD_LOST)
+        reason, message = messages.REASON_WAIT_FOR_RECOVERY, messages.WAITING_FOR_POD_RECOVERY
     else:
-        status.set(messages.PODS_READY, False, messages.WAIT_FOR_START, messages.PODS_NOT_READY)
-    return status.value
+        reason, message = messages.REASON_WAIT_FOR_START, messages.PODS_NOT_READY
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.set_condition(messages.PODS_READY, is_ready, reason, message)
+    return builder.status
 
 
 @dataclass
-class Outcome:
+class WorkloadOutcome:
+    """What to write and to report about a workload, and when to evaluate it again."""
+
     status: Object | None = None
     deactivate: bool = False
     events: list[Event] = field(default_factory=list)
-    wake_after: float | None = None
+    evaluate_after: float | None = None  # seconds
+
+    def evict(self, obj: Object, reason: str, message: str, now: float) -> None:
+        self.status = evict(obj, reason, message, now)
+        self.events.append(Event("Normal", messages.evicted_event(reason), message))
+
+    def deactivate_because(self, obj: Object, reason: str, message: str, now: float) -> None:
+        builder = WorkloadStatusBuilder(obj, now)
+        builder.set_condition(messages.DEACTIVATION_TARGET, True, reason, message)
+        self.status, self.deactivate = builder.status, True
 
 
-def look(
+def evaluate(
     obj: Object, now: float, settings: QueueSettings, *, stops: Callable[[], Mapping[str, str]], has_owner: bool
-) -> Outcome:
-    """What time, checks and stopped queues do to a workload.
+) -> WorkloadOutcome:
+    """What time, admission checks and stopped queues require of a workload.
 
-    `stops` gives the policies in force, by kind of queue; it is asked only about a workload that holds quota.
+    `stops` returns the stop policies in force by kind of queue. It is called only for a workload that holds quota.
     """
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     conditions = status.get("conditions") or ()
-    outcome = Outcome()
+    outcome = WorkloadOutcome()
     if is_true(conditions, messages.FINISHED) or obj["metadata"].get("deletionTimestamp"):
         return outcome
-    target = find(conditions, messages.DEACTIVATION)
-    is_reserved = is_true(conditions, messages.QUOTA_RESERVED) and bool(status.get("admission"))
+    target = find(conditions, messages.DEACTIVATION_TARGET)
+    has_quota = is_true(conditions, messages.QUOTA_RESERVED) and bool(status.get("admission"))
+    is_evicted = is_true(conditions, messages.EVICTED)
     if spec.get("active", True) is False:
-        if is_reserved and not is_true(conditions, messages.EVICTED):
-            reason = messages.BY_DEACTIVATION if target is None else messages.deactivated_due_to(target["reason"])
-            why = messages.DEACTIVATED if target is None else f"{messages.DEACTIVATED} due to {target['message']}"
-            _evict(outcome, obj, reason, why, now)
-        elif is_reserved and not has_owner:
-            outcome.status = release(obj, now, requeue=False)
-        return outcome
-    if target is not None and target["status"] == "True":
-        if is_reserved or not is_true(conditions, messages.EVICTED):
+        if has_quota and not is_evicted:
+            _evict_deactivated(outcome, obj, target, now)
+        elif has_quota and not has_owner:
+            outcome.status = release_quota(obj, now, requeue=False)
+    elif target is not None and target["status"] == "True":
+        if has_quota or not is_evicted:
             outcome.deactivate = True
         else:
             _reactivate(outcome, obj, now)
-        return outcome
-    if not is_reserved:
-        _requeue(outcome, obj, now)
-    elif is_true(conditions, messages.EVICTED):
+    elif not has_quota:
+        _requeue_after_backoff(outcome, obj, now)
+    elif is_evicted:
         if not has_owner:
-            outcome.status = release(obj, now)
+            outcome.status = release_quota(obj, now)
     else:
-        _keep(outcome, obj, now, settings, stops())
+        _evaluate_reserving(outcome, obj, now, settings, stops())
     return outcome
 
 
-def _keep(outcome: Outcome, obj: Object, now: float, settings: QueueSettings, stops: Mapping[str, str]) -> None:
-    """A workload with quota: may it keep it, and is it admitted?"""
-    conditions = obj["status"].get("conditions") or ()
-    admitted = find(conditions, messages.ADMITTED)
+def _evict_deactivated(outcome: WorkloadOutcome, obj: Object, target: Object | None, now: float) -> None:
+    if target is None:
+        outcome.evict(obj, messages.REASON_DEACTIVATED, messages.WORKLOAD_IS_DEACTIVATED, now)
+    else:
+        reason = messages.deactivated_due_to(target["reason"])
+        outcome.evict(obj, reason, messages.deactivated_because(target["message"]), now)
+
+
+def _evaluate_reserving(
+    outcome: WorkloadOutcome, obj: Object, now: float, settings: QueueSettings, stops: Mapping[str, str]
+) -> None:
+    """A workload with quota: whether it keeps it, and whether it is admitted."""
+    admitted = find(obj["status"].get("conditions") or (), messages.ADMITTED)
     is_admitted = admitted is not None and admitted["status"] == "True"
     for kind, policy in stops.items():
         if policy == names.HOLD_AND_DRAIN or (policy == names.HOLD and not is_admitted):
-            is_cluster = kind == names.CLUSTER_QUEUE.kind
-            name = obj["status"]["admission"]["clusterQueue"] if is_cluster else obj["spec"].get("queueName", "")
-            reason = messages.BY_CLUSTER_QUEUE if is_cluster else messages.BY_LOCAL_QUEUE
-            said = messages.queue_stopped(name) if is_cluster else messages.local_queue_stopped(name)
-            _evict(outcome, obj, reason, said, now)
+            _evict_from_stopped_queue(outcome, obj, kind, now)
             return
-    states = {one["state"] for one in obj["status"].get("admissionChecks") or ()}
+    checks = obj["status"].get("admissionChecks") or ()
+    states = {check["state"] for check in checks}
     if names.CHECK_REJECTED in states:
-        rejected = [one["name"] for one in obj["status"]["admissionChecks"] if one["state"] == names.CHECK_REJECTED]
-        said = f"Admission check(s): {','.join(rejected)}, were rejected"
-        _deactivate(outcome, obj, messages.BY_CHECK, said, now)
-        outcome.events.append(Event("Warning", messages.CHECK_REJECTED, said))
+        message = messages.checks_rejected(check["name"] for check in checks if check["state"] == names.CHECK_REJECTED)
+        outcome.deactivate_because(obj, messages.REASON_ADMISSION_CHECK, message, now)
+        outcome.events.append(Event("Warning", messages.EVENT_CHECK_REJECTED, message))
     elif names.CHECK_RETRY in states:
-        _evict(outcome, obj, messages.BY_CHECK, messages.CHECK_SAID_RETRY, now)
+        outcome.evict(obj, messages.REASON_ADMISSION_CHECK, messages.CHECK_IS_FALSE, now)
     elif is_admitted and admitted is not None:
-        _watch_time(outcome, obj, now, settings, seconds(admitted["lastTransitionTime"]))
+        _check_time_limits(outcome, obj, now, settings, to_timestamp(admitted["lastTransitionTime"]))
     elif states <= {names.CHECK_READY}:
-        status = Status(obj, now)
-        status.set(messages.ADMITTED, True, messages.ADMITTED, messages.IS_ADMITTED)
-        outcome.status = status.value
+        builder = WorkloadStatusBuilder(obj, now)
+        builder.set_condition(messages.ADMITTED, True, messages.ADMITTED, messages.WORKLOAD_IS_ADMITTED)
+        outcome.status = builder.status
 
 
-def _watch_time(outcome: Outcome, obj: Object, now: float, settings: QueueSettings, since: float) -> None:
+def _evict_from_stopped_queue(outcome: WorkloadOutcome, obj: Object, kind: str, now: float) -> None:
+    if kind == names.CLUSTER_QUEUE.kind:
+        message = messages.cluster_queue_stopped(obj["status"]["admission"]["clusterQueue"])
+        outcome.evict(obj, messages.REASON_CLUSTER_QUEUE_STOPPED, message, now)
+    else:
+        message = messages.local_queue_stopped(obj["spec"].get("queueName", ""))
+        outcome.evict(obj, messages.REASON_LOCAL_QUEUE_STOPPED, message, now)
+
+
+def _check_time_limits(
+    outcome: WorkloadOutcome, obj: Object, now: float, settings: QueueSettings, admitted_at: float
+) -> None:
     limit = obj["spec"].get("maximumExecutionTimeSeconds")
     if limit is not None:
-        left = since + limit - (obj["status"].get("accumulatedPastExecutionTimeSeconds") or 0) - now
+        left = admitted_at + limit - (obj["status"].get("accumulatedPastExecutionTimeSeconds") or 0) - now
         if left <= 0:
-            said = messages.time_exceeded(limit)
-            _deactivate(outcome, obj, messages.TIME_LIMIT, said, now)
-            outcome.events.append(Event("Warning", messages.TIME_LIMIT, said))
+            reason, message = messages.REASON_MAXIMUM_EXECUTION_TIME_EXCEEDED, messages.execution_time_exceeded(limit)
+            outcome.deactivate_because(obj, reason, message, now)
+            outcome.events.append(Event("Warning", reason, message))
             return
-        outcome.wake_after = left
-    if not settings.pods_ready:
-        return
+        outcome.evaluate_after = left
+    if settings.pods_ready:
+        _check_pods_ready(outcome, obj, now, settings, admitted_at)
+
+
+def _check_pods_ready(
+    outcome: WorkloadOutcome, obj: Object, now: float, settings: QueueSettings, admitted_at: float
+) -> None:
     ready = find(obj["status"].get("conditions") or (), messages.PODS_READY)
     if ready is None or ready["status"] == "True":
-        return  # nobody says anything about pods, or all is well
-    recovers = ready["reason"] == messages.WAIT_FOR_RECOVERY
-    start = max(since, seconds(ready["lastTransitionTime"])) if recovers else since
-    left = start + (settings.recovery if recovers else settings.timeout) - now
+        return  # no controller reports about the pods, or all of them are ready
+    if ready["reason"] == messages.REASON_WAIT_FOR_RECOVERY:
+        deadline = max(admitted_at, to_timestamp(ready["lastTransitionTime"])) + settings.recovery_timeout
+    else:
+        deadline = admitted_at + settings.timeout
+    left = deadline - now
     if left > 0:
-        outcome.wake_after = left if outcome.wake_after is None else min(left, outcome.wake_after)
+        outcome.evaluate_after = left if outcome.evaluate_after is None else min(left, outcome.evaluate_after)
         return
     count = ((obj["status"].get("requeueState") or {}).get("count") or 0) + 1
     if settings.backoff_limit is not None and count > settings.backoff_limit:
-        _deactivate(outcome, obj, messages.REQUEUE_LIMIT, messages.requeue_limit(settings.backoff_limit), now)
+        reason, message = messages.REASON_REQUEUING_LIMIT_EXCEEDED, messages.requeue_limit(settings.backoff_limit)
+        outcome.deactivate_because(obj, reason, message, now)
         return
     metadata = obj["metadata"]
-    _evict(
-        outcome, obj, messages.BY_PODS_READY, messages.pods_ready_timeout(metadata["namespace"], metadata["name"]), now
-    )
-    until = datetime.fromtimestamp(now, UTC) + timedelta(seconds=_pause(metadata["uid"], count, settings))
+    message = messages.pods_ready_timeout(metadata["namespace"], metadata["name"])
+    outcome.evict(obj, messages.REASON_PODS_READY_TIMEOUT, message, now)
+    requeue_at = datetime.fromtimestamp(now, UTC) + timedelta(seconds=_backoff(metadata["uid"], count, settings))
     if outcome.status is not None:
-        outcome.status["requeueState"] = {"count": count, "requeueAt": to_rfc3339(until)}
+        outcome.status["requeueState"] = {"count": count, "requeueAt": to_rfc3339(requeue_at)}
 
 
-def _pause(uid: str, count: int, settings: QueueSettings) -> float:
-    """Twice as long every time, and for each a little longer than for others, so that not all come back at once."""
-    drawn = int.from_bytes(blake2b(f"{uid}/{count}".encode(), digest_size=4).digest()) / 2**32
-    pause = settings.backoff_base * 2.0 ** (count - 1) * (1 + settings.backoff_jitter * drawn)
-    return min(pause, settings.backoff_most)
+def _backoff(uid: str, count: int, settings: QueueSettings) -> float:
+    """Doubles each time, with a jitter that differs by workload so that not all are requeued at once."""
+    fraction = int.from_bytes(blake2b(f"{uid}/{count}".encode(), digest_size=4).digest()) / 2**32
+    backoff = settings.backoff_base * 2.0 ** (count - 1) * (1 + settings.backoff_jitter * fraction)
+    return min(backoff, settings.backoff_max)
 
 
-def _evict(outcome: Outcome, obj: Object, reason: str, message: str, now: float) -> None:
-    outcome.status = evict(obj, reason, message, now)
-    outcome.events.append(Event("Normal", messages.evicted_event(reason), message))
+def _reactivate(outcome: WorkloadOutcome, obj: Object, now: float) -> None:
+    """A user set a deactivated workload active again: it starts over."""
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.remove_condition(messages.DEACTIVATION_TARGET)
+    builder.status["requeueState"] = None
+    builder.set_condition(messages.REQUEUED, True, messages.REASON_REACTIVATED, messages.WORKLOAD_WAS_REACTIVATED)
+    outcome.status = builder.status
 
 
-def _deactivate(outcome: Outcome, obj: Object, reason: str, message: str, now: float) -> None:
-    status = Status(obj, now)
-    status.set(messages.DEACTIVATION, True, reason, message)
-    outcome.status, outcome.deactivate = status.value, True
-
-
-def _reactivate(outcome: Outcome, obj: Object, now: float) -> None:
-    """Somebody set it active again after it was deactivated: a fresh start."""
-    status = Status(obj, now)
-    status.drop(messages.DEACTIVATION)
-    status.value["requeueState"] = None
-    status.set(messages.REQUEUED, True, messages.REACTIVATED, messages.IS_REACTIVATED)
-    outcome.status = status.value
-
-
-def _requeue(outcome: Outcome, obj: Object, now: float) -> None:
+def _requeue_after_backoff(outcome: WorkloadOutcome, obj: Object, now: float) -> None:
     state = obj.get("status", {}).get("requeueState") or {}
     if not state.get("requeueAt"):
         return
-    left = seconds(state["requeueAt"]) - now
+    left = to_timestamp(state["requeueAt"]) - now
     if left > 0:
-        outcome.wake_after = left
+        outcome.evaluate_after = left
         return
-    status = Status(obj, now)
-    status.value["requeueState"] = {"count": state.get("count", 0), "requeueAt": None}
-    status.set(messages.REQUEUED, True, messages.BACKOFF_FINISHED, messages.BACKOFF_OVER)
-    outcome.status = status.value
+    builder = WorkloadStatusBuilder(obj, now)
+    builder.status["requeueState"] = {"count": state.get("count", 0), "requeueAt": None}
+    builder.set_condition(messages.REQUEUED, True, messages.REASON_BACKOFF_FINISHED, messages.BACKOFF_WAS_FINISHED)
+    outcome.status = builder.status

@@ -1,56 +1,65 @@
-"""The workload of a queue that is looked at in a round: what it would get, and who has to give it back first."""
+"""The workload of a ClusterQueue that takes part in a scheduling cycle: its assignment and its preemption targets."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from torchyard.core.queue.cluster_queue import Lane, Pool
-from torchyard.core.queue.flavor_assigner import Assignment, Mode
-from torchyard.core.queue.preemption import Target
-from torchyard.core.queue.quota import thought_away
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap, QueueHead
+from torchyard.core.queue.flavor_assigner import Assignment, FlavorAssignmentMode
+from torchyard.core.queue.preemption import PreemptionTarget
+from torchyard.core.queue.quota import NodeUsage, simulate_removal
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
 @dataclass
-class Nominee:
-    item: Item
-    pool: Pool
-    lane: Lane
+class NominatedWorkload:
+    info: WorkloadInfo
+    cq: ClusterQueue
+    heap: PendingHeap
     assignment: Assignment
-    targets: list[Target]
-    replaced: Item | None  # the running workload whose quota it takes over
-    has_claim: bool = False  # others were told to give back what it gets
+    targets: list[PreemptionTarget]
+    replaced: WorkloadInfo | None  # the running slice of the same job whose quota it takes over
+    is_preemptor: bool = False  # workloads were evicted to free what it gets
 
     @property
     def order(self) -> tuple[bool, int, int, float, Key]:
-        """Kueue's, with its gate PrioritizePreemptorWorkloads: what is freed for one nobody else gets."""
-        return not self.has_claim, self.assignment.borrows, *self.item.order
+        """Kueue's, with its gate PrioritizePreemptorWorkloads: quota that was freed for a workload goes to it."""
+        return not self.is_preemptor, self.assignment.borrowing, *self.info.order
+
+    @property
+    def target_keys(self) -> list[Key]:
+        return [target.info.key for target in self.targets]
 
     @property
     def fits(self) -> bool:
-        available = self.pool.node.available
-        with without(self.replaced, self.pool):
+        available = self.cq.node.available
+        with without_replaced(self.replaced, self.cq):
             return all(amount <= available(key) for key, amount in self.assignment.usage.items())
 
-    def come_true(self, lane: Lane, item: Item) -> Nominee:
-        """The same workload as it is now, with the flavors that others gave back for it.
+    def fits_without(self, usages: list[NodeUsage]) -> bool:
+        with simulate_removal(usages):
+            return self.fits
 
-        Kueue would choose them anew. What a pod set gets depends on what is free for it and for those before it: a new
-        choice can miss what was freed, those who gave it back take it again, and are preempted again, for ever.
+    def complete_preemption(self, head: QueueHead) -> NominatedWorkload:
+        """The workload in its current version, with the flavors that were freed for it.
+
+        Kueue would assign flavors again. They depend on what is free for this pod set and for those before it, so
+        the new ones can be others than those that were freed. Then the preempted workloads take the freed ones again,
+        are preempted again, and so on without end.
         """
-        with without(self.replaced, self.pool):
-            borrows = self.pool.node.farthest(self.assignment.usage)
-        assignment = replace(self.assignment, mode=Mode.FIT, borrows=borrows)
-        return replace(self, lane=lane, item=item, assignment=assignment, targets=[])
+        with without_replaced(self.replaced, self.cq):
+            borrowing = self.cq.node.max_borrowing_height(self.assignment.usage)
+        assignment = replace(self.assignment, mode=FlavorAssignmentMode.FIT, borrowing=borrowing)
+        return replace(self, heap=head.heap, info=head.info, assignment=assignment, targets=[])
 
 
-def replaced_by(item: Item, pool: Pool) -> Item | None:
-    """The running workload whose quota a larger one of the same job takes over."""
-    old = pool.holding.get(item.replaces) if item.replaces is not None else None
-    return old if old is not None and not old.is_evicted else None
+def replaced_slice(info: WorkloadInfo, cq: ClusterQueue) -> WorkloadInfo | None:
+    """The running workload whose quota a larger slice of the same job takes over."""
+    previous = cq.reserving.get(info.replaces) if info.replaces is not None else None
+    return previous if previous is not None and not previous.is_evicted else None
 
 
-def without(replaced: Item | None, pool: Pool) -> AbstractContextManager[None]:
-    """Quotas as they are when a workload gives its own to the next of its job."""
-    return nullcontext() if replaced is None else thought_away([(pool.node, replaced.held)])
+def without_replaced(replaced: WorkloadInfo | None, cq: ClusterQueue) -> AbstractContextManager[None]:
+    """Inside the context the quotas are as if the replaced slice were gone."""
+    return nullcontext() if replaced is None else simulate_removal([NodeUsage(cq.node, replaced.usage)])

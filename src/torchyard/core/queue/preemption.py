@@ -1,7 +1,7 @@
-"""Who has to give quota back so that a workload fits: Kueue's classic algorithm.
+"""Which workloads to preempt so that another fits: Kueue's classic preemption.
 
-Candidates are taken until it fits, those of borrowing queues first, then low priority, then lately admitted; afterwards
-each is given back that turns out not to be needed.
+Candidates are removed one by one until the workload fits: first those of ClusterQueues that borrow, then by low
+priority, then the most recently admitted. Afterwards each one that turns out not to be needed is added back.
 """
 
 from __future__ import annotations
@@ -11,155 +11,176 @@ from heapq import merge
 from typing import NamedTuple
 
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.cluster_queue import Pool
+from torchyard.core.queue.cluster_queue import ClusterQueue
 from torchyard.core.queue.flavor_assigner import Assignment
-from torchyard.core.queue.quota import Node
-from torchyard.core.queue.resources import Amounts, FlavorResource
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
-class Target(NamedTuple):
-    item: Item
+class PreemptionTarget(NamedTuple):
+    info: WorkloadInfo
     reason: str
 
 
-_Candidate = tuple[Item, Pool]
+_Candidate = tuple[WorkloadInfo, ClusterQueue]
+_Resources = frozenset[FlavorResource]
 
 
-class Borrowers:
-    """Those who hold what their queue borrows, found once for all who look in a round.
+class ReclaimCandidates:
+    """The workloads that use borrowed quota, computed once for all nominations of a scheduling cycle.
 
-    In a cohort of a hundred queues they would be found and sorted a hundred times else. Nothing may be given or taken
-    between one look and the next.
+    Otherwise a cohort of a hundred ClusterQueues would collect and sort them a hundred times. The usage must not change
+    between two calls, except inside a simulation.
     """
 
-    def __init__(self, neighbours: Callable[[Pool], Iterable[Pool]]) -> None:
-        self._neighbours = neighbours
-        self._found: dict[tuple[Node, frozenset[FlavorResource]], list[_Candidate]] = {}
+    def __init__(self, members: Callable[[ClusterQueue], Iterable[ClusterQueue]]) -> None:
+        self._members = members
+        self._candidates: dict[tuple[QuotaNode, _Resources], list[_Candidate]] = {}
 
-    def around(self, pool: Pool, keys: frozenset[FlavorResource], *, below: int | None) -> Iterator[_Candidate]:
-        """Those around `pool` that borrow some of these, with less priority than `below`, in the order to be taken."""
-        where = pool.node.root, keys
-        if where not in self._found:
-            # Its own are there for the others: whether it borrows is not known while one of them is thought away.
-            around = (
-                one for one in self._neighbours(pool) if one is pool or any(one.node.is_borrowing(key) for key in keys)
+    def outside(self, cq: ClusterQueue, keys: _Resources, *, below: int | None) -> Iterator[_Candidate]:
+        """The candidates in the other ClusterQueues of the cohort with a priority less than `below`, in order."""
+        cache_key = cq.node.root, keys
+        if cache_key not in self._candidates:
+            # The workloads of `cq` itself are candidates for the other queues. They are always included, because a
+            # simulation may be going on that hides that it borrows.
+            borrowing = (
+                member
+                for member in self._members(cq)
+                if member is cq or any(member.node.is_borrowing(key) for key in keys)
             )
-            self._found[where] = sorted(
-                ((item, one) for one in around for item in one.holding.values() if not keys.isdisjoint(item.held)),
-                key=_order,
+            self._candidates[cache_key] = sorted(
+                (
+                    (info, member)
+                    for member in borrowing
+                    for info in member.reserving.values()
+                    if not keys.isdisjoint(info.usage)
+                ),
+                key=_candidate_order,
             )
-        for item, one in self._found[where]:
-            if below is not None and item.priority >= below:
-                if not item.is_evicted:
+        for info, member in self._candidates[cache_key]:
+            if below is not None and info.priority >= below:
+                if not info.is_evicted:
                     return
-            elif one is not pool and _borrows(item, one, keys):
-                yield item, one
+            elif member is not cq and _uses_borrowed(info, member, keys):
+                yield info, member
 
 
-def targets(item: Item, pool: Pool, assignment: Assignment, borrowers: Borrowers) -> list[Target]:
-    """Empty: nothing that may be taken helps. The quotas are as before when this returns."""
-    keys = frozenset(assignment.short)
-    policy = pool.queue.preemption
-    own = sorted(_own(item, pool, keys), key=_order)
-    # Kueue would let it borrow again, lose it again, and preempt again, for ever.
-    may_borrow = not item.has_lost_a_loan
-    attempt = _Attempt(pool, assignment.usage, keys)
-    is_under = all(pool.node.usage.get(key, 0) < pool.node.nominal(key) for key in keys)
-    below = None if policy.reclaim == names.ANY else item.priority
-    # A queue that uses its nominal quota already takes nothing from others, unless it may while borrowing.
-    may_reclaim = policy.reclaim != names.NEVER and (is_under or policy.borrow)
-    if not may_reclaim or next(borrowers.around(pool, keys, below=below), None) is None:
-        return attempt.fewest(own, may_borrow=may_borrow)
-    if policy.borrow:
-        limit = item.priority
-        if policy.threshold is not None and policy.threshold < limit:
-            limit = policy.threshold + 1
-        if not is_under:
-            below = limit
-        found = _merged(borrowers.around(pool, keys, below=below), own, pool)
-        return attempt.fewest(found, may_borrow=may_borrow, below=limit)
-    chosen = attempt.fewest(_merged(borrowers.around(pool, keys, below=below), own, pool), may_borrow=False)
-    return chosen or attempt.fewest(own, may_borrow=may_borrow)
+def find_targets(
+    info: WorkloadInfo, cq: ClusterQueue, assignment: Assignment, candidates: ReclaimCandidates
+) -> list[PreemptionTarget]:
+    """The workloads to preempt; empty if no preemption that is allowed helps. The quotas are unchanged afterwards."""
+    keys = frozenset(assignment.need_preemption)
+    policy = cq.spec.preemption
+    own = sorted(_own_candidates(info, cq, keys), key=_candidate_order)
+    # Kueue would let it borrow again, be reclaimed again and preempt again, without end.
+    may_borrow = not info.lost_borrowed_quota
+    search = _TargetSearch(cq, assignment.usage, keys)
+    is_under_nominal = all(cq.node.usage.get(key, 0) < cq.node.nominal(key) for key in keys)
+    below = None if policy.reclaim_within_cohort == names.ANY else info.priority
+    # A queue that already uses its nominal quota reclaims nothing, unless it may preempt while it borrows.
+    may_reclaim = policy.reclaim_within_cohort != names.NEVER and (is_under_nominal or policy.borrow_within_cohort)
+    if not may_reclaim or next(candidates.outside(cq, keys, below=below), None) is None:
+        return search.minimal_targets(own, may_borrow=may_borrow)
+    if policy.borrow_within_cohort:
+        threshold = info.priority
+        if policy.max_priority_threshold is not None and policy.max_priority_threshold < threshold:
+            threshold = policy.max_priority_threshold + 1
+        if not is_under_nominal:
+            below = threshold
+        merged = _merge_candidates(candidates.outside(cq, keys, below=below), own, cq)
+        return search.minimal_targets(merged, may_borrow=may_borrow, borrow_below=threshold)
+    merged = _merge_candidates(candidates.outside(cq, keys, below=below), own, cq)
+    targets = search.minimal_targets(merged, may_borrow=False)
+    return targets or search.minimal_targets(own, may_borrow=may_borrow)
 
 
-def _own(item: Item, pool: Pool, keys: frozenset[FlavorResource]) -> Iterator[_Candidate]:
-    policy = pool.queue.preemption
-    if policy.within == names.NEVER:
+def _own_candidates(info: WorkloadInfo, cq: ClusterQueue, keys: _Resources) -> Iterator[_Candidate]:
+    policy = cq.spec.preemption.within_cluster_queue
+    if policy == names.NEVER:
         return
-    is_weaker = _weaker(item, newer_too=policy.within == names.LOWER_OR_NEWER)
-    for one in pool.holding.values():
-        if one.key != item.replaces and is_weaker(one) and not keys.isdisjoint(one.held):
-            yield one, pool
+    is_preemptible = _priority_filter(info, newer_equal=policy == names.LOWER_OR_NEWER)
+    for candidate in cq.reserving.values():
+        is_replaced = candidate.key == info.replaces
+        if not is_replaced and is_preemptible(candidate) and not keys.isdisjoint(candidate.usage):
+            yield candidate, cq
 
 
-def _merged(others: Iterator[_Candidate], own: list[_Candidate], pool: Pool) -> Iterable[_Candidate]:
-    """Both in the order to be taken: of those evicted already and of the rest, the others' first."""
+def _merge_candidates(outside: Iterator[_Candidate], own: list[_Candidate], cq: ClusterQueue) -> Iterable[_Candidate]:
+    """Evicted ones first; among the evicted and among the rest, those of other ClusterQueues first."""
     if not own:
-        return others
-    return merge(others, own, key=lambda one: (not one[0].is_evicted, one[1] is pool))
+        return outside
+    return merge(outside, own, key=lambda candidate: (not candidate[0].is_evicted, candidate[1] is cq))
 
 
-def _borrows(item: Item, pool: Pool, keys: frozenset[FlavorResource]) -> bool:
-    """Kueue asks whether its queue borrows anything that is needed, and then takes its own of something else, too."""
-    return any(key in keys and pool.node.is_borrowing(key) for key in item.held)
+def _uses_borrowed(info: WorkloadInfo, cq: ClusterQueue, keys: _Resources) -> bool:
+    """Whether the workload itself uses a resource that is needed and that its ClusterQueue borrows.
+
+    Kueue only asks whether the ClusterQueue borrows any of them, and then also preempts workloads that use another.
+    """
+    return any(key in keys and cq.node.is_borrowing(key) for key in info.usage)
 
 
-def _weaker(item: Item, *, newer_too: bool) -> Callable[[Item], bool]:
-    def is_weaker(other: Item) -> bool:
-        if other.priority != item.priority:
-            return other.priority < item.priority
-        return newer_too and other.queued_at > item.queued_at
+def _priority_filter(info: WorkloadInfo, *, newer_equal: bool) -> Callable[[WorkloadInfo], bool]:
+    def is_preemptible(candidate: WorkloadInfo) -> bool:
+        if candidate.priority != info.priority:
+            return candidate.priority < info.priority
+        return newer_equal and candidate.queued_at > info.queued_at
 
-    return is_weaker
-
-
-def _order(candidate: _Candidate) -> tuple[bool, int, float, Key]:
-    item, _ = candidate
-    return not item.is_evicted, item.priority, -item.reserved_at, item.key
+    return is_preemptible
 
 
-class _Attempt:
-    def __init__(self, pool: Pool, usage: Amounts, keys: frozenset[FlavorResource]) -> None:
-        self._pool, self._usage, self._keys = pool, usage, keys
+def _candidate_order(candidate: _Candidate) -> tuple[bool, int, float, Key]:
+    info, _ = candidate
+    return not info.is_evicted, info.priority, -info.reserved_at, info.key
 
-    def fewest(self, candidates: Iterable[_Candidate], *, may_borrow: bool, below: int | None = None) -> list[Target]:
-        """`below`: while the pool borrows, it takes from others only what has less priority than this."""
-        taken: list[tuple[Target, Pool]] = []
+
+class _TargetSearch:
+    def __init__(self, cq: ClusterQueue, usage: FlavorResourceQuantities, keys: _Resources) -> None:
+        self._cq, self._usage, self._keys = cq, usage, keys
+
+    def minimal_targets(
+        self, candidates: Iterable[_Candidate], *, may_borrow: bool, borrow_below: int | None = None
+    ) -> list[PreemptionTarget]:
+        """`borrow_below`: while it borrows, it may preempt in other queues only workloads of a lower priority."""
+        removed: list[tuple[PreemptionTarget, ClusterQueue]] = []
         fits = False
-        for item, where in candidates:
-            reason = messages.IN_QUEUE
-            if where is not self._pool:
-                if not _borrows(item, where, self._keys):
+        for info, cq in candidates:
+            reason = messages.REASON_IN_CLUSTER_QUEUE
+            if cq is not self._cq:
+                if not _uses_borrowed(info, cq, self._keys):
                     continue
-                reason = messages.IN_COHORT
-                if below is not None and item.priority >= below:
+                reason = messages.REASON_IN_COHORT_RECLAMATION
+                if borrow_below is not None and info.priority >= borrow_below:
                     may_borrow = False
-                elif below is not None:
-                    reason = messages.WHILE_BORROWING
-            where.node.remove(item.held)
-            taken.append((Target(item, reason), where))
+                elif borrow_below is not None:
+                    reason = messages.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING
+            cq.node.remove_usage(info.usage)
+            removed.append((PreemptionTarget(info, reason), cq))
             if self._fits(may_borrow=may_borrow):
                 fits = True
                 break
-        kept = self._without_spare(taken, may_borrow=may_borrow) if fits else taken
-        for target, where in kept:
-            where.node.add(target.item.held)
-        return [target for target, _ in kept] if fits else []
+        needed = self._fill_back(removed, may_borrow=may_borrow) if fits else removed
+        for target, cq in needed:
+            cq.node.add_usage(target.info.usage)
+        return [target for target, _ in needed] if fits else []
 
-    def _without_spare(self, taken: list[tuple[Target, Pool]], *, may_borrow: bool) -> list[tuple[Target, Pool]]:
-        kept = list(taken)
-        for index in range(len(kept) - 2, -1, -1):
-            target, where = kept[index]
-            where.node.add(target.item.held)
+    def _fill_back(
+        self, removed: list[tuple[PreemptionTarget, ClusterQueue]], *, may_borrow: bool
+    ) -> list[tuple[PreemptionTarget, ClusterQueue]]:
+        """Add back those without which it fits, too; the rest is needed."""
+        needed = list(removed)
+        for index in range(len(needed) - 2, -1, -1):
+            target, cq = needed[index]
+            cq.node.add_usage(target.info.usage)
             if self._fits(may_borrow=may_borrow):
-                del kept[index]
+                del needed[index]
             else:
-                where.node.remove(target.item.held)
-        return kept
+                cq.node.remove_usage(target.info.usage)
+        return needed
 
     def _fits(self, *, may_borrow: bool) -> bool:
-        node = self._pool.node
+        node = self._cq.node
         for key, amount in self._usage.items():
             if amount > node.available(key):
                 return False

@@ -1,65 +1,67 @@
-"""Quota that is spoken for while others give it back: of each queue the first may claim some."""
+"""Preemptors: heads of ClusterQueues that wait until the workloads they preempt have released their quota.
+
+Nothing else gets that quota meanwhile. Each ClusterQueue has at most one preemptor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from torchyard.core.queue.cluster_queue import Lane, Pool
-from torchyard.core.queue.nomination import Nominee, replaced_by
-from torchyard.core.queue.quota import Node
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.core.queue.cluster_queue import ClusterQueue, QueueHead
+from torchyard.core.queue.nomination import NominatedWorkload, replaced_slice
+from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
-class Claims:
-    def __init__(self, items: Mapping[Key, Item]) -> None:
-        self._items = items
-        self._by_queue: dict[str, Nominee] = {}
-        self._behind: dict[str, None] = {}  # queues whose first waits for what others claim
+class PendingPreemptors:
+    def __init__(self, workloads: Mapping[Key, WorkloadInfo]) -> None:
+        self._workloads = workloads
+        self._by_cluster_queue: dict[str, NominatedWorkload] = {}
+        self._waiting: dict[str, None] = {}  # ClusterQueues whose head needs the quota that preemptors of others get
 
-    def __contains__(self, pool: Pool) -> bool:
-        return pool.queue.name in self._by_queue
+    def __contains__(self, cq: ClusterQueue) -> bool:
+        return cq.name in self._by_cluster_queue
 
-    def has(self, one: Nominee) -> bool:
-        return self._by_queue.get(one.pool.queue.name) is one
+    def has(self, entry: NominatedWorkload) -> bool:
+        return self._by_cluster_queue.get(entry.cq.name) is entry
 
-    def under(self, roots: Collection[Node]) -> list[Nominee]:
-        return [one for one in self._by_queue.values() if one.pool.node.root in roots]
+    def under(self, roots: Collection[QuotaNode]) -> list[NominatedWorkload]:
+        return [entry for entry in self._by_cluster_queue.values() if entry.cq.node.root in roots]
 
-    def add(self, one: Nominee) -> None:
-        one.has_claim = True
-        self._by_queue[one.pool.queue.name] = one
+    def add(self, entry: NominatedWorkload) -> None:
+        entry.is_preemptor = True
+        self._by_cluster_queue[entry.cq.name] = entry
 
-    def step_back(self, pool: Pool) -> None:
-        self._behind[pool.queue.name] = None
+    def wait(self, cq: ClusterQueue) -> None:
+        self._waiting[cq.name] = None
 
-    def of(self, pool: Pool) -> Nominee | None:
-        return self._by_queue.get(pool.queue.name)
+    def get(self, cq: ClusterQueue) -> NominatedWorkload | None:
+        return self._by_cluster_queue.get(cq.name)
 
-    def holds_for(self, claim: Nominee, head: tuple[Lane, Item] | None) -> bool:
-        """Whether the first of the queue is still the one that was promised it, and it is there or still to come."""
-        return head is not None and head[1].asks_as(claim.item) and self._stands(claim)
+    def is_valid(self, preemptor: NominatedWorkload, head: QueueHead | None) -> bool:
+        """Whether it is still the head of its ClusterQueue, and its quota is free or will be."""
+        return head is not None and head.info.is_queued_like(preemptor.info) and self._gets_quota(preemptor)
 
-    def end(self, pool: Pool) -> None:
-        del self._by_queue[pool.queue.name]
+    def remove(self, cq: ClusterQueue) -> None:
+        del self._by_cluster_queue[cq.name]
 
-    def is_due(self, pool: Pool) -> bool:
-        """Whether the first of a queue is to be looked at again, now that there is more; asked once each time."""
-        name = pool.queue.name
-        was_behind = name in self._behind
-        if was_behind:
-            del self._behind[name]
-        claim = self._by_queue.get(name)
-        return was_behind or (claim is not None and (claim.fits or not self._stands(claim)))
+    def pop_due(self, cq: ClusterQueue) -> bool:
+        """Whether to schedule the head of a ClusterQueue again, now that quota was released."""
+        was_waiting = cq.name in self._waiting
+        if was_waiting:
+            del self._waiting[cq.name]
+        preemptor = self._by_cluster_queue.get(cq.name)
+        return was_waiting or (preemptor is not None and (preemptor.fits or not self._gets_quota(preemptor)))
 
     def clear(self) -> None:
-        self._by_queue.clear()
-        self._behind.clear()
+        self._by_cluster_queue.clear()
+        self._waiting.clear()
 
-    def _stands(self, claim: Nominee) -> bool:
-        is_same = replaced_by(claim.item, claim.pool) is claim.replaced
-        return is_same and (claim.fits or self._is_more_to_come(claim))
+    def _gets_quota(self, preemptor: NominatedWorkload) -> bool:
+        is_same_slice = replaced_slice(preemptor.info, preemptor.cq) is preemptor.replaced
+        return is_same_slice and (preemptor.fits or self._are_targets_leaving(preemptor))
 
-    def _is_more_to_come(self, claim: Nominee) -> bool:
-        known = (self._items.get(target.item.key) for target in claim.targets)
-        left = [one for one in known if one is not None and one.place]
-        return bool(left) and all(one.is_evicted for one in left)
+    def _are_targets_leaving(self, preemptor: NominatedWorkload) -> bool:
+        targets = (self._workloads.get(key) for key in preemptor.target_keys)
+        remaining = [info for info in targets if info is not None and info.reserved_in]
+        return bool(remaining) and all(info.is_evicted for info in remaining)

@@ -1,4 +1,4 @@
-"""The statuses of queues, from the book."""
+"""The statuses of ClusterQueues and LocalQueues, computed from the cache."""
 
 from __future__ import annotations
 
@@ -6,81 +6,90 @@ from collections.abc import Iterable
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.cluster_queue import Pool
-from torchyard.core.queue.resources import Amounts, add, shown
-from torchyard.core.queue.state import Book
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.resources import FlavorResourceQuantities, add_quantities, format_quantity
+from torchyard.core.queue.state import QueueState
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
-def _condition(is_active: bool, reason: str, message: str, now: str) -> Object:
+def cluster_queue_status(cq: ClusterQueue, now: str) -> Object:
+    reserving = list(cq.reserving.values())
+    is_active = cq.inactive is None
+    condition = _active_condition(
+        is_active, cq.inactive or ReasonMessage(messages.REASON_READY, messages.CAN_ADMIT), now
+    )
+    return {
+        "conditions": [condition],
+        **_counts(reserving, len(cq.pending)),
+        "flavorsReservation": _flavors_usage(cq, _total_usage(reserving), with_borrowed=True),
+        "flavorsUsage": _flavors_usage(
+            cq, _total_usage(info for info in reserving if info.is_admitted), with_borrowed=True
+        ),
+    }
+
+
+def local_queue_status(key: Key, state: QueueState, now: str) -> Object:
+    spec = state.cache.local_queues[key]
+    cq = state.cache.cluster_queues.get(spec.get("clusterQueue", ""))
+    reserving = [info for info in cq.reserving.values() if info.local_queue == key] if cq is not None else []
+    condition = _local_queue_condition(spec, cq, now)
+    status: Object = {"conditions": [condition], **_counts(reserving, state.pending.counts[key])}
+    if cq is not None:
+        admitted = (info for info in reserving if info.is_admitted)
+        status["flavorsReservation"] = _flavors_usage(cq, _total_usage(reserving), with_borrowed=False)
+        status["flavorsUsage"] = _flavors_usage(cq, _total_usage(admitted), with_borrowed=False)
+    return status
+
+
+def _local_queue_condition(spec: Object, cq: ClusterQueue | None, now: str) -> Object:
+    if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
+        why = ReasonMessage(messages.REASON_STOPPED, messages.LOCAL_STOPPED)
+    elif cq is None:
+        why = ReasonMessage(messages.REASON_CLUSTER_QUEUE_DOES_NOT_EXIST, messages.CANNOT_SUBMIT)
+    elif cq.inactive is not None:
+        why = ReasonMessage(messages.REASON_CLUSTER_QUEUE_IS_INACTIVE, messages.CANNOT_SUBMIT)
+    else:
+        return _active_condition(True, ReasonMessage(messages.REASON_READY, messages.CAN_SUBMIT), now)
+    return _active_condition(False, why, now)
+
+
+def _active_condition(is_active: bool, why: ReasonMessage, now: str) -> Object:
     return {
         "type": messages.ACTIVE,
         "status": "True" if is_active else "False",
-        "reason": reason,
-        "message": message,
+        "reason": why.reason,
+        "message": why.message,
         "lastTransitionTime": now,
     }
 
 
-def _sum(items: Iterable[Item]) -> Amounts:
-    total: Amounts = {}
-    for one in items:
-        add(total, one.held)
+def _counts(reserving: list[WorkloadInfo], pending: int) -> Object:
+    return {
+        "pendingWorkloads": pending,
+        "reservingWorkloads": len(reserving),
+        "admittedWorkloads": sum(info.is_admitted for info in reserving),
+    }
+
+
+def _total_usage(infos: Iterable[WorkloadInfo]) -> FlavorResourceQuantities:
+    total: FlavorResourceQuantities = {}
+    for info in infos:
+        add_quantities(total, info.usage)
     return total
 
 
-def _usage(pool: Pool, amounts: Amounts, *, borrowed: bool) -> list[Object]:
-    found: list[Object] = []
-    for group in pool.queue.groups:
+def _flavors_usage(cq: ClusterQueue, usage: FlavorResourceQuantities, *, with_borrowed: bool) -> list[Object]:
+    flavors: list[Object] = []
+    for group in cq.spec.groups:
         for flavor in group.flavors:
             resources: list[Object] = []
             for resource in sorted(group.resources):
-                total = amounts.get((flavor, resource), 0)
-                entry = {"name": resource, "total": shown(resource, total)}
-                if borrowed:
-                    over = max(0, total - pool.node.nominal((flavor, resource))) if pool.node.parent else 0
-                    entry["borrowed"] = shown(resource, over)
+                total = usage.get((flavor, resource), 0)
+                entry = {"name": resource, "total": format_quantity(resource, total)}
+                if with_borrowed:
+                    borrowed = max(0, total - cq.node.nominal((flavor, resource))) if cq.node.parent else 0
+                    entry["borrowed"] = format_quantity(resource, borrowed)
                 resources.append(entry)
-            found.append({"name": flavor, "resources": resources})
-    return found
-
-
-def _counts(items: list[Item], pending: int) -> Object:
-    return {
-        "pendingWorkloads": pending,
-        "reservingWorkloads": len(items),
-        "admittedWorkloads": sum(one.is_admitted for one in items),
-    }
-
-
-def cluster_queue_status(pool: Pool, now: str) -> Object:
-    holding = list(pool.holding.values())
-    why = pool.inactive
-    condition = _condition(why is None, *(why or (messages.READY, messages.CAN_ADMIT)), now)
-    return {
-        "conditions": [condition],
-        **_counts(holding, len(pool.waiting)),
-        "flavorsReservation": _usage(pool, _sum(holding), borrowed=True),
-        "flavorsUsage": _usage(pool, _sum(one for one in holding if one.is_admitted), borrowed=True),
-    }
-
-
-def local_queue_status(key: Key, book: Book, now: str) -> Object:
-    spec = book.local[key]
-    pool = book.pools.get(spec.get("clusterQueue", ""))
-    holding = [one for one in pool.holding.values() if (one.key[0], one.queue) == key] if pool is not None else []
-    status: Object = {"conditions": [_local_condition(spec, pool, now)], **_counts(holding, book.pending[key])}
-    if pool is not None:
-        status["flavorsReservation"] = _usage(pool, _sum(holding), borrowed=False)
-        status["flavorsUsage"] = _usage(pool, _sum(one for one in holding if one.is_admitted), borrowed=False)
-    return status
-
-
-def _local_condition(spec: Object, pool: Pool | None, now: str) -> Object:
-    if spec.get("stopPolicy", names.NO_STOP) != names.NO_STOP:
-        return _condition(False, messages.STOPPED, messages.LOCAL_STOPPED, now)
-    if pool is None:
-        return _condition(False, messages.QUEUE_MISSING, messages.CANNOT_SUBMIT, now)
-    if pool.inactive is not None:
-        return _condition(False, messages.QUEUE_INACTIVE, messages.CANNOT_SUBMIT, now)
-    return _condition(True, messages.READY, messages.CAN_SUBMIT, now)
+            flavors.append({"name": flavor, "resources": resources})
+    return flavors

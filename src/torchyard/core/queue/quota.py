@@ -1,7 +1,7 @@
-"""The tree of quota: queues under cohorts, what each has, lends, borrows and uses.
+"""The quota of ClusterQueues and cohorts: what each has, lends, borrows and uses.
 
-A node keeps `guaranteed` for itself and lends the rest to its parent. Usage beyond the guaranteed part is counted at
-the parent too, so that what is available anywhere is a sum along one path, never over all members.
+A node keeps its guaranteed quota for itself and lends the rest to its parent. Usage beyond the guaranteed quota also
+counts at the parent, so what is available at a node is a sum along one path to the root, never over all members.
 """
 
 from __future__ import annotations
@@ -9,34 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from torchyard.core.queue.resources import Amounts, FlavorResource
+from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
 
 
 @dataclass(frozen=True)
 class Quota:
     nominal: int
-    borrowing: int | None = None
-    lending: int | None = None
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
 
 
-_NOTHING = Quota(0)
+_NO_QUOTA = Quota(0)
 
 
-class Node:
-    """A queue or a cohort. `usage` changes all the time, everything else when the configuration does."""
+class QuotaNode:
+    """A ClusterQueue or a cohort. `usage` changes all the time, everything else only with the configuration."""
 
     def __init__(self, name: str, quotas: Mapping[FlavorResource, Quota]) -> None:
         self.name = name
         self.quotas = quotas
-        self.parent: Node | None = None
-        self.children: list[Node] = []
-        self.subtree: Amounts = {}
-        self.guaranteed: Amounts = {}
-        self.usage: Amounts = {}
+        self.parent: QuotaNode | None = None
+        self._children: list[QuotaNode] = []
+        self.subtree_quota: FlavorResourceQuantities = {}
+        self.guaranteed: FlavorResourceQuantities = {}
+        self.usage: FlavorResourceQuantities = {}
 
     @property
-    def root(self) -> Node:
+    def root(self) -> QuotaNode:
         node = self
         while node.parent is not None:
             node = node.parent
@@ -46,80 +47,80 @@ class Node:
     def path(self) -> str:
         return f"{self.parent.path}/{self.name}" if self.parent is not None else f"/{self.name}"
 
-    def attach_to(self, parent: Node) -> None:
+    def attach_to(self, parent: QuotaNode) -> None:
         self.parent = parent
-        parent.children.append(self)
+        parent._children.append(self)
 
-    def settle(self) -> None:
-        """Work out what this subtree has, from the leaves up; afterwards a node knows its parent only.
+    def compute_subtree_quota(self) -> None:
+        """Sum up the quota of this subtree from the leaves up, and drop the references to the children.
 
-        So a tree that is built anew is gone at once, and not when somebody looks for garbage.
+        Afterwards a node refers to its parent only. So a hierarchy that was replaced is freed at once, without waiting
+        for the garbage collector to find cycles.
         """
-        self.subtree = {key: quota.nominal for key, quota in self.quotas.items()}
-        for child in self.children:
-            child.settle()
-            for key, amount in child.subtree.items():
-                self.subtree[key] = self.subtree.get(key, 0) + amount - child.guaranteed.get(key, 0)
-        self.children = []
-        lending = {key: quota.lending for key, quota in self.quotas.items() if quota.lending is not None}
-        self.guaranteed = {key: max(0, self.subtree.get(key, 0) - limit) for key, limit in lending.items()}
+        self.subtree_quota = {key: quota.nominal for key, quota in self.quotas.items()}
+        for child in self._children:
+            child.compute_subtree_quota()
+            for key, amount in child.subtree_quota.items():
+                self.subtree_quota[key] = self.subtree_quota.get(key, 0) + amount - child.guaranteed.get(key, 0)
+        self._children = []
+        limits = {key: quota.lending_limit for key, quota in self.quotas.items() if quota.lending_limit is not None}
+        self.guaranteed = {key: max(0, self.subtree_quota.get(key, 0) - limit) for key, limit in limits.items()}
 
     def available(self, key: FlavorResource) -> int:
-        """What can be used more, borrowed quota included; negative when more is used than there is now."""
-        used, whole = self.usage.get(key, 0), self.subtree.get(key, 0)
+        """How much more can be used, borrowed quota included. Negative when the quota was reduced below the usage."""
+        used, subtree = self.usage.get(key, 0), self.subtree_quota.get(key, 0)
         if self.parent is None:
-            return whole - used
-        own = self.guaranteed.get(key, 0)
+            return subtree - used
+        guaranteed = self.guaranteed.get(key, 0)
         from_parent = self.parent.available(key)
-        limit = self.quotas.get(key, _NOTHING).borrowing
+        limit = self.quotas.get(key, _NO_QUOTA).borrowing_limit
         if limit is not None:
-            from_parent = min(from_parent, whole - own - max(0, used - own) + limit)
-        return max(0, own - used) + from_parent
+            from_parent = min(from_parent, subtree - guaranteed - max(0, used - guaranteed) + limit)
+        return max(0, guaranteed - used) + from_parent
 
-    def capacity(self, key: FlavorResource) -> int:
-        """The most that can ever be used."""
-        whole = self.subtree.get(key, 0)
+    def potential_available(self, key: FlavorResource) -> int:
+        """How much could be used if nothing else ran."""
+        subtree = self.subtree_quota.get(key, 0)
         if self.parent is None:
-            return whole
-        most = self.guaranteed.get(key, 0) + self.parent.capacity(key)
-        limit = self.quotas.get(key, _NOTHING).borrowing
-        return most if limit is None else min(most, whole + limit)
+            return subtree
+        maximum = self.guaranteed.get(key, 0) + self.parent.potential_available(key)
+        limit = self.quotas.get(key, _NO_QUOTA).borrowing_limit
+        return maximum if limit is None else min(maximum, subtree + limit)
 
     def nominal(self, key: FlavorResource) -> int:
-        return self.quotas.get(key, _NOTHING).nominal
+        return self.quotas.get(key, _NO_QUOTA).nominal
 
-    def own_left(self, key: FlavorResource) -> int:
-        """What of its nominal quota this queue does not use."""
+    def unused_nominal(self, key: FlavorResource) -> int:
         return self.nominal(key) - self.usage.get(key, 0)
 
     def is_borrowing(self, key: FlavorResource) -> bool:
-        return self.parent is not None and self.usage.get(key, 0) > self.subtree.get(key, 0)
+        return self.parent is not None and self.usage.get(key, 0) > self.subtree_quota.get(key, 0)
 
-    def distance(self, key: FlavorResource, more: int) -> int:
-        """How far up `more` would have to be borrowed from: 0 from nobody, 1 within the cohort, and so on."""
-        level, node = 0, self
-        while node.parent is not None and node.usage.get(key, 0) + more > node.subtree.get(key, 0):
-            more = node.usage.get(key, 0) + more - node.subtree.get(key, 0)
-            level, node = level + 1, node.parent
-        return level
+    def borrowing_height(self, key: FlavorResource, more: int) -> int:
+        """The height of the lowest subtree that has `more` unused: 0 is this node, 1 its cohort, and so on."""
+        height, node = 0, self
+        while node.parent is not None and node.usage.get(key, 0) + more > node.subtree_quota.get(key, 0):
+            more = node.usage.get(key, 0) + more - node.subtree_quota.get(key, 0)
+            height, node = height + 1, node.parent
+        return height
 
-    def farthest(self, amounts: Mapping[FlavorResource, int]) -> int:
-        return max((self.distance(key, amount) for key, amount in amounts.items()), default=0)
+    def max_borrowing_height(self, quantities: Mapping[FlavorResource, int]) -> int:
+        return max((self.borrowing_height(key, amount) for key, amount in quantities.items()), default=0)
 
-    def add(self, amounts: Mapping[FlavorResource, int]) -> None:
-        for key, amount in amounts.items():
+    def add_usage(self, quantities: Mapping[FlavorResource, int]) -> None:
+        for key, amount in quantities.items():
             self._add(key, amount)
 
-    def remove(self, amounts: Mapping[FlavorResource, int]) -> None:
-        for key, amount in amounts.items():
+    def remove_usage(self, quantities: Mapping[FlavorResource, int]) -> None:
+        for key, amount in quantities.items():
             self._remove(key, amount)
 
     def _add(self, key: FlavorResource, amount: int) -> None:
         used = self.usage.get(key, 0)
         self.usage[key] = used + amount
-        beyond = amount - max(0, self.guaranteed.get(key, 0) - used)
-        if self.parent is not None and beyond > 0:
-            self.parent._add(key, beyond)
+        beyond_guaranteed = amount - max(0, self.guaranteed.get(key, 0) - used)
+        if self.parent is not None and beyond_guaranteed > 0:
+            self.parent._add(key, beyond_guaranteed)
 
     def _remove(self, key: FlavorResource, amount: int) -> None:
         used = self.usage.get(key, 0)
@@ -129,40 +130,32 @@ class Node:
             self.parent._remove(key, min(amount, at_parent))
 
 
-Part = tuple[Node, Amounts]  # what somebody holds, and where
-_Change = Callable[[Node, Amounts], None]
+class NodeUsage(NamedTuple):
+    """Quota that a workload uses at a node."""
+
+    node: QuotaNode
+    quantities: FlavorResourceQuantities
 
 
-def thought_away(parts: Collection[Part]) -> AbstractContextManager[None]:
-    """Quotas as they are when these have been given back."""
-    return _for_now(parts, Node.remove, Node.add)
+_Change = Callable[[QuotaNode, FlavorResourceQuantities], None]
 
 
-def thought_given(parts: Collection[Part]) -> AbstractContextManager[None]:
-    """Quotas as they are when these are held, too."""
-    return _for_now(parts, Node.add, Node.remove)
+def simulate_removal(usages: Collection[NodeUsage]) -> AbstractContextManager[None]:
+    """Inside the context the quotas are as if these usages were gone."""
+    return _simulate(usages, QuotaNode.remove_usage, QuotaNode.add_usage)
+
+
+def simulate_addition(usages: Collection[NodeUsage]) -> AbstractContextManager[None]:
+    """Inside the context the quotas are as if these usages were there, too."""
+    return _simulate(usages, QuotaNode.add_usage, QuotaNode.remove_usage)
 
 
 @contextmanager
-def _for_now(parts: Collection[Part], do: _Change, undo: _Change) -> Iterator[None]:
-    for node, amounts in parts:
-        do(node, amounts)
+def _simulate(usages: Collection[NodeUsage], do: _Change, undo: _Change) -> Iterator[None]:
+    for node, quantities in usages:
+        do(node, quantities)
     try:
         yield
     finally:
-        for node, amounts in parts:
-            undo(node, amounts)
-
-
-def cycles(parents: Mapping[str, str]) -> dict[str, list[str]]:
-    """The cohorts that cannot be under a root, since following their parents comes back: each with its cycle."""
-    found: dict[str, list[str]] = {}
-    for start in parents:
-        seen: list[str] = []
-        at = start
-        while at in parents and at not in seen:
-            seen.append(at)
-            at = parents[at]
-        if at in seen:
-            found[start] = [*seen[seen.index(at) :], at]
-    return found
+        for node, quantities in usages:
+            undo(node, quantities)

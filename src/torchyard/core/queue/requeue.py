@@ -1,82 +1,169 @@
-"""Quota was given back: who of those that wait is worth another look.
+"""Which inadmissible workloads to schedule again after quota was released.
 
-As many as it can serve, in the order in which they would be served. To look at all of them would cost a cohort of a
-hundred queues a hundred looks for every workload that ends, ninety-nine of them in vain.
+As many as the released quota can serve, in the order in which it would serve them. To retry all of them would cost a
+cohort of a hundred ClusterQueues a hundred attempts for every workload that finishes, ninety-nine of them in vain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from torchyard.api.queue import names
-from torchyard.core.queue.cluster_queue import Lane, Pool
-from torchyard.core.queue.quota import Node
-from torchyard.core.queue.resources import Amounts, FlavorResource
-from torchyard.core.queue.workload_info import Key
+from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap
+from torchyard.core.queue.nomination import NominatedWorkload
+from torchyard.core.queue.preemptors import PendingPreemptors
+from torchyard.core.queue.quota import QuotaNode
+from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
+from torchyard.core.queue.workload_info import QueueOrder
+
+
+class InadmissibleRequeuer:
+    """Collects the roots where quota was released, and makes heaps under them admissible again.
+
+    `active` holds the names of the ClusterQueues that the next scheduling cycle looks at.
+    """
+
+    def __init__(
+        self,
+        active: dict[str, None],
+        preemptors: PendingPreemptors,
+        members_of: Callable[[QuotaNode], Iterable[ClusterQueue]],
+    ) -> None:
+        self._active, self._preemptors, self._members_of = active, preemptors, members_of
+        self._released: dict[QuotaNode, None] = {}
+        self._skipped: dict[QuotaNode, None] = {}  # roots where heaps were left out, since quota was too little for all
+        self._retry: dict[QuotaNode, bool] = {}  # roots to look at again in this cycle; whether for reclaim, too
+        self._borrowers: dict[QuotaNode, dict[PendingHeap, ClusterQueue]] = {}
+
+    def quota_released(self, root: QuotaNode) -> None:
+        self._released[root] = None
+
+    def preemptor_removed(self, root: QuotaNode) -> None:
+        """The quota that was freed for it is available to others."""
+        self._retry[root] = True
+
+    def pending_removed(self, cq: ClusterQueue) -> None:
+        """Less quota may be held for the new head of a StrictFIFO queue."""
+        if cq.spec.is_strict_fifo and cq.node.root in self._borrowers:
+            self._retry[cq.node.root] = True
+
+    def nothing_admitted(self, cq: ClusterQueue) -> None:
+        """The free quota does not help this ClusterQueue; it may help a heap that was left out."""
+        root = cq.node.root
+        if root in self._skipped:
+            self._retry.setdefault(root, False)
+
+    def block_borrowing(self, entry: NominatedWorkload) -> None:
+        """It would borrow quota that is held for others. Other heaps of its queue go on: they may borrow less."""
+        entry.heap.mark_inadmissible({}, unreclaimable={})
+        self._borrowers.setdefault(entry.cq.node.root, {})[entry.heap] = entry.cq
+
+    def requeue_released(self) -> None:
+        """At the start of a cycle."""
+        released, self._released = self._released, {}
+        for root in released:
+            self._requeue(root, reclaim=True)
+
+    def requeue_retries(self) -> None:
+        """At the end of a cycle."""
+        retry, self._retry = self._retry, {}
+        for root, reclaim in retry.items():
+            self._requeue(root, reclaim=reclaim)
+
+    def clear(self) -> None:
+        self._released, self._skipped, self._retry, self._borrowers = {}, {}, {}, {}
+
+    def _requeue(self, root: QuotaNode, *, reclaim: bool) -> None:
+        members = self._members_of(root)
+        for cq in members:
+            if self._preemptors.pop_due(cq):
+                self._active[cq.name] = None
+        if reclaim:
+            for heap, cq in self._borrowers.pop(root, {}).items():
+                heap.is_inadmissible = False
+                self._active[cq.name] = None
+        requeued, is_complete = requeue_inadmissible(
+            root, [cq for cq in members if cq not in self._preemptors], reclaim=reclaim
+        )
+        for cq in requeued:
+            self._active[cq.name] = None
+        if is_complete:
+            self._skipped.pop(root, None)
+        else:
+            self._skipped[root] = None
 
 
 class _Candidate(NamedTuple):
-    borrows: int
-    order: tuple[int, float, Key]
-    pool: Pool
-    lane: Lane
-    keys: list[FlavorResource]  # that are available; none: what it is owed may be reclaimed
+    borrowing: int
+    order: QueueOrder
+    cq: ClusterQueue
+    heap: PendingHeap
+    available: list[FlavorResource]  # empty: it may only reclaim
 
 
-def open_lanes(root: Node, pools: Iterable[Pool], *, reclaim: bool) -> tuple[list[Pool], bool]:
-    """Open the lanes that may be served now; answers their pools, and whether others were left for a second look.
+def requeue_inadmissible(
+    root: QuotaNode, cluster_queues: Iterable[ClusterQueue], *, reclaim: bool
+) -> tuple[list[ClusterQueue], bool]:
+    """Make the heaps admissible that the free quota may serve.
 
-    `reclaim`: also those that others owe quota to, however little is available.
+    `reclaim`: also those that may reclaim quota, however little is available. Returns their ClusterQueues, and whether
+    no heap was left out.
     """
-    found: list[_Candidate] = []
-    free: Amounts = {}
-    for pool in pools:
-        for lane in pool.lanes.values():
-            if lane.is_blocked and lane.needs:
-                keys = [key for key, need in lane.needs.items() if _is_there(root, pool.node, key, need, free)]
-                if keys or (reclaim and _is_owed(pool, lane)):
-                    _add(found, pool, lane, keys)
-    found.sort(key=lambda one: one[:2])
-    opened: dict[Pool, None] = {}
-    for one in found:
-        if one.keys and not _take(one, free):
+    candidates: list[_Candidate] = []
+    free: FlavorResourceQuantities = {}
+    for cq in cluster_queues:
+        for heap in cq.heaps.values():
+            if heap.is_inadmissible and heap.retry_thresholds:
+                available = [
+                    key for key, need in heap.retry_thresholds.items() if _is_available(root, cq.node, key, need, free)
+                ]
+                if available or (reclaim and _may_reclaim(cq, heap)):
+                    _add_candidate(candidates, cq, heap, available)
+    candidates.sort(key=lambda candidate: candidate[:2])
+    requeued: dict[ClusterQueue, None] = {}
+    for candidate in candidates:
+        if candidate.available and not _take(candidate, free):
             continue
-        one.lane.is_blocked = False
-        opened[one.pool] = None
-    return list(opened), len(found) > len(opened)
+        candidate.heap.is_inadmissible = False
+        requeued[candidate.cq] = None
+    return list(requeued), len(candidates) <= len(requeued)
 
 
-def _is_there(root: Node, node: Node, key: FlavorResource, need: int, free: Amounts) -> bool:
+def _is_available(
+    root: QuotaNode, node: QuotaNode, key: FlavorResource, need: int, free: FlavorResourceQuantities
+) -> bool:
     left = free.get(key)
     if left is None:
         left = free[key] = root.available(key)
     if node.parent is root and need > left + max(0, node.guaranteed.get(key, 0) - node.usage.get(key, 0)):
-        return False  # what most are told, without a walk up the tree
+        return False  # the common case, without a walk up the tree
     return node.available(key) >= need
 
 
-def _add(found: list[_Candidate], pool: Pool, lane: Lane, keys: list[FlavorResource]) -> None:
-    head = lane.head
+def _add_candidate(
+    candidates: list[_Candidate], cq: ClusterQueue, heap: PendingHeap, available: list[FlavorResource]
+) -> None:
+    head = heap.head
     if head is not None:
-        borrows = max((pool.node.distance(key, lane.needs[key]) for key in keys), default=0)
-        found.append(_Candidate(borrows, head.order, pool, lane, keys))
+        borrowing = max((cq.node.borrowing_height(key, heap.retry_thresholds[key]) for key in available), default=0)
+        candidates.append(_Candidate(borrowing, head.order, cq, heap, available))
 
 
-def _is_owed(pool: Pool, lane: Lane) -> bool:
-    if pool.queue.preemption.reclaim == names.NEVER or pool.node.parent is None:
+def _may_reclaim(cq: ClusterQueue, heap: PendingHeap) -> bool:
+    if cq.spec.preemption.reclaim_within_cohort == names.NEVER or cq.node.parent is None:
         return False
-    usage, nominal = pool.node.usage, pool.node.nominal
-    return any(usage.get(key, 0) + need <= nominal(key) for key, need in lane.needs.items())
+    usage, nominal = cq.node.usage, cq.node.nominal
+    return any(usage.get(key, 0) + need <= nominal(key) for key, need in heap.retry_thresholds.items())
 
 
-def _take(one: _Candidate, free: Amounts) -> bool:
-    """Whether it can still be served after those before it."""
-    node, is_served = one.pool.node, False
-    for key in one.keys:
+def _take(candidate: _Candidate, free: FlavorResourceQuantities) -> bool:
+    """Whether enough is left for it after the candidates before it."""
+    node, is_served = candidate.cq.node, False
+    for key in candidate.available:
         left = free[key]
         own = 0 if node.parent is None else max(0, node.guaranteed.get(key, 0) - node.usage.get(key, 0))
-        from_root = max(0, one.lane.needs[key] - own)
+        from_root = max(0, candidate.heap.retry_thresholds[key] - own)
         if from_root <= left:
             free[key] = left - from_root
             is_served = True

@@ -1,4 +1,7 @@
-"""What a workload asks for, apart from who asks and when: workloads of one shape are admitted or refused alike."""
+"""What a workload needs to be scheduled, apart from its identity and age.
+
+Workloads with the same requirements are scheduling-equivalent: the scheduler admits or refuses all of them alike.
+"""
 
 from __future__ import annotations
 
@@ -9,86 +12,92 @@ from weakref import WeakValueDictionary
 import orjson
 
 from torchyard.api.objects import Object
+from torchyard.api.queue import names
 from torchyard.core.queue.resources import pod_requests
+
+_SPEC_FIELDS = ("nodeSelector", "tolerations", "affinity", "overhead", "resources")
 
 
 @dataclass(frozen=True, eq=False)
 class PodSet:
     name: str
     count: int
-    least: int | None  # admitted with fewer pods, but not with fewer than these
+    min_count: int | None  # partial admission: fewer pods are enough, but not fewer than these
     requests: Mapping[str, int]  # of one pod
-    selector: Mapping[str, str]
-    terms: tuple[Object, ...]  # of the required node affinity
+    node_selector: Mapping[str, str]
+    node_selector_terms: tuple[Object, ...]  # of the required node affinity
     tolerations: tuple[Object, ...]
-
-    @property
-    def total(self) -> dict[str, int]:
-        return {name: amount * self.count for name, amount in self.requests.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
-    """Shared by all workloads that ask for the same: compared by identity."""
+class SchedulingRequirements:
+    """Interned: one instance for all workloads that need the same, so equality is identity."""
 
     pod_sets: tuple[PodSet, ...]
-    key: bytes  # the same for the same shape in every process: ties are broken by it
+    key: bytes  # the same in every process, so it can name things and break ties
 
     @property
-    def partial(self) -> PodSet | None:
-        """The pod set that may be smaller than asked."""
-        return next((one for one in self.pod_sets if one.least is not None and one.least < one.count), None)
+    def reducible_pod_set(self) -> PodSet | None:
+        """The pod set that partial admission may make smaller."""
+        return next(
+            (one for one in self.pod_sets if one.min_count is not None and one.min_count < one.count),
+            None,
+        )
 
 
-_KNOWN: WeakValueDictionary[bytes, Known] = WeakValueDictionary()
+_INTERNED: WeakValueDictionary[bytes, InternedPodSets] = WeakValueDictionary()
 
 
-class Known:
-    """Makes a shape weakly referable under the bytes it was read from, with the pod sets that had it first."""
+class InternedPodSets:
+    """Keeps requirements weakly referable by their key, with the pod sets that were first read with them."""
 
-    __slots__ = ("__weakref__", "pod_sets", "shape")
+    __slots__ = ("__weakref__", "pod_sets", "requirements")
 
-    def __init__(self, shape: Shape, pod_sets: Sequence[Object]) -> None:
-        self.shape, self.pod_sets = shape, pod_sets
-
-
-def shape_of(pod_sets: Sequence[Object]) -> Known:
-    """The shape of a workload's pod sets; hold on to the answer as long as the shape is needed."""
-    asked = [_relevant(one) for one in pod_sets]
-    key = orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)
-    known = _KNOWN.get(key)
-    if known is None:
-        known = _KNOWN[key] = Known(Shape(tuple(_pod_set(one) for one in asked), key), pod_sets)
-    return known
+    def __init__(self, requirements: SchedulingRequirements, pod_sets: Sequence[Object]) -> None:
+        self.requirements, self.pod_sets = requirements, pod_sets
 
 
-def _relevant(pod_set: Object) -> Object:
+def intern_pod_sets(pod_sets: Sequence[Object]) -> InternedPodSets:
+    """The requirements of a workload's pod sets. The caller keeps the result for as long as it needs them."""
+    relevant = [_relevant_fields(pod_set) for pod_set in pod_sets]
+    key = orjson.dumps(relevant, option=orjson.OPT_SORT_KEYS)
+    interned = _INTERNED.get(key)
+    if interned is None:
+        requirements = SchedulingRequirements(tuple(_parse_pod_set(fields) for fields in relevant), key)
+        interned = _INTERNED[key] = InternedPodSets(requirements, pod_sets)
+    return interned
+
+
+def _relevant_fields(pod_set: Object) -> Object:
+    """The fields of a pod set that scheduling depends on."""
     spec = (pod_set.get("template") or {}).get("spec") or {}
-    kept = ("nodeSelector", "tolerations", "affinity", "overhead", "resources")
     containers = {
-        kind: [{"resources": one.get("resources"), "restartPolicy": one.get("restartPolicy")} for one in spec[kind]]
-        for kind in ("containers", "initContainers")
-        if spec.get(kind)
+        field: [
+            {"resources": container.get("resources"), "restartPolicy": container.get("restartPolicy")}
+            for container in spec[field]
+        ]
+        for field in ("containers", "initContainers")
+        if spec.get(field)
     }
-    found = {name: spec[name] for name in kept if spec.get(name)}
+    fields = {name: spec[name] for name in _SPEC_FIELDS if spec.get(name)}
     return {
-        "name": pod_set.get("name") or "main",
+        "name": pod_set.get("name") or names.MAIN,
         "count": pod_set.get("count", 1),
         "minCount": pod_set.get("minCount"),
-        "spec": {**found, **containers},
+        "spec": {**fields, **containers},
     }
 
 
-def _pod_set(asked: Object) -> PodSet:
-    spec = asked["spec"]
-    node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+def _parse_pod_set(fields: Object) -> PodSet:
+    spec = fields["spec"]
+    node_affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     return PodSet(
-        asked["name"],
-        asked["count"],
-        asked["minCount"],
-        pod_requests(spec),
-        spec.get("nodeSelector") or {},
-        tuple(required.get("nodeSelectorTerms") or ()),
-        tuple(spec.get("tolerations") or ()),
+        name=fields["name"],
+        count=fields["count"],
+        min_count=fields["minCount"],
+        requests=pod_requests(spec),
+        node_selector=spec.get("nodeSelector") or {},
+        node_selector_terms=tuple(required.get("nodeSelectorTerms") or ()),
+        tolerations=tuple(spec.get("tolerations") or ()),
     )

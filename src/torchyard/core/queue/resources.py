@@ -1,4 +1,4 @@
-"""Amounts as whole thousandths, so that sums are exact and fast, and how they are written for people."""
+"""Quantities of flavors and resources as integers of 1/1000, so that sums are exact and fast; and how they print."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from torchyard.api.objects import Object
 from torchyard.api.pod.totals import pod_total
 from torchyard.api.quantity import Format, Quantity
 
-FlavorResource = tuple[str, str]
-Amounts = dict[FlavorResource, int]
+FlavorResource = tuple[str, str]  # flavor, resource
+FlavorResourceQuantities = dict[FlavorResource, int]
 
-_MILLI = 10**6
-_BINARY = ("memory", "ephemeral-storage", "hugepages-")
-
-
-def milli(text: str | int | float) -> int:
-    return quantity.parse(text).milli
+_NANO_PER_MILLI = 10**6
+_BINARY_RESOURCES = ("memory", "ephemeral-storage", "hugepages-")
 
 
-@lru_cache(maxsize=4096)  # thousands ask for the same
-def shown(resource: str, amount: int) -> str:
-    format = Format.BINARY if resource.startswith(_BINARY) else Format.DECIMAL
-    return str(Quantity(amount * _MILLI, format))
+def to_milli(value: str | int | float) -> int:
+    return quantity.parse(value).milli
 
 
-def add(total: Amounts, more: Mapping[FlavorResource, int]) -> None:
+@lru_cache(maxsize=4096)  # thousands of workloads request the same
+def format_quantity(resource: str, amount: int) -> str:
+    format = Format.BINARY if resource.startswith(_BINARY_RESOURCES) else Format.DECIMAL
+    return str(Quantity(amount * _NANO_PER_MILLI, format))
+
+
+def add_quantities(total: FlavorResourceQuantities, more: Mapping[FlavorResource, int]) -> None:
     for key, amount in more.items():
         total[key] = total.get(key, 0) + amount
 
 
 def pod_requests(spec: Object) -> dict[str, int]:
-    """What one pod of a template asks for; where a container names only a limit, that is its request."""
-    asked = {
+    """What one pod of a template requests. A container's limit is its request where it has no request."""
+    with_requests = {
         **spec,
-        "containers": [_with_limits(one) for one in spec.get("containers") or ()],
-        "initContainers": [_with_limits(one) for one in spec.get("initContainers") or ()],
+        "containers": [_default_requests(container) for container in spec.get("containers") or ()],
+        "initContainers": [_default_requests(container) for container in spec.get("initContainers") or ()],
     }
-    return {name: amount.milli for name, amount in sorted(pod_total(asked, "requests").items()) if amount.nano}
+    totals = sorted(pod_total(with_requests, "requests").items())
+    return {resource: amount.milli for resource, amount in totals if amount.nano}
 
 
-def _with_limits(container: Object) -> Object:
+def _default_requests(container: Object) -> Object:
     resources = container.get("resources") or {}
     if not resources.get("limits"):
         return container

@@ -1,260 +1,233 @@
-"""One round of admission: the first of every queue that may fit, in an order that is fair to all of them."""
+"""One scheduling cycle: nominate the head of every active ClusterQueue, then admit or preempt in a fair order."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.cluster_queue import Lane, Pool
-from torchyard.core.queue.flavor_assigner import Assignment, Chance, Mode, Outlook
-from torchyard.core.queue.nomination import Nominee, replaced_by, without
-from torchyard.core.queue.preemption import Target, targets
-from torchyard.core.queue.quota import Node, Part, thought_away, thought_given
-from torchyard.core.queue.resources import Amounts, FlavorResource
-from torchyard.core.queue.state import Book
-from torchyard.core.queue.workload_info import Item, Key
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap, QueueHead
+from torchyard.core.queue.flavor_assigner import (
+    Assignment,
+    FlavorAssignmentMode,
+    PreemptionOracle,
+    PreemptionPossibility,
+    SimulatedPreemption,
+)
+from torchyard.core.queue.nomination import NominatedWorkload, replaced_slice, without_replaced
+from torchyard.core.queue.preemption import PreemptionTarget, find_targets
+from torchyard.core.queue.quota import NodeUsage, simulate_removal
+from torchyard.core.queue.resources import FlavorResource, FlavorResourceQuantities
+from torchyard.core.queue.snapshot import QuotaSnapshot
+from torchyard.core.queue.state import QueueState
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
 
 
 @dataclass(frozen=True)
 class Admit:
-    item: Item
-    queue: str
+    info: WorkloadInfo
+    cluster_queue: str
     assignment: Assignment
-    replaced: Item | None = None  # whose quota it takes over
+    replaced: WorkloadInfo | None = None  # the slice whose quota it takes over
 
 
 @dataclass(frozen=True)
 class Preempt:
-    """Evict these, and wait for what they give back."""
+    """Evict the targets; the preemptor waits until they have released their quota."""
 
-    item: Item
-    queue: str
-    targets: list[Target]
-    paths: dict[Key, str]  # where each target is in the tree of quota
+    info: WorkloadInfo
+    cluster_queue: str
+    targets: list[PreemptionTarget]
+    target_paths: dict[Key, str]  # in the hierarchy of cohorts
     path: str
 
 
 @dataclass(frozen=True)
-class Wait:
-    """This one and all that wait for the same behind it."""
+class StayPending:
+    """The workload, and those behind it in its heap."""
 
-    item: Item
-    lane: Lane
-    reason: str
-    message: str
-
-
-Decision = Admit | Preempt | Wait
+    info: WorkloadInfo
+    heap: PendingHeap
+    why: ReasonMessage
 
 
-def cycle(book: Book, now: float) -> list[Decision]:
-    """What to do now. Quota that is given is counted in the book at once. Call again while `book.awake` has any."""
-    book.refresh()
-    decisions: list[Decision] = []
-    nominees: list[Nominee] = []
-    for name in sorted(book.awake):
-        pool = book.pools.get(name)
-        nominee = _nominate(book, pool, decisions) if pool is not None else None
-        if pool is None:
-            del book.awake[name]
-        elif nominee is not None:
-            nominees.append(nominee)
-    roots = {one.pool.node.root for one in nominees}
-    claims = book.claims.under(roots)
-    taken = {key for one in claims for key in _keys(one.targets)}
-    promises = _Promises(book)
-    for one in sorted([*nominees, *claims], key=lambda each: each.order):
-        if book.claims.has(one):
-            promises.add(one)
-        elif not taken.isdisjoint(_keys(one.targets)):
-            decisions.append(_step_back(book, one, messages.SAME_TARGETS))
-        elif not promises.leave_room_for(one):
-            if promises.alone_are_against(one):  # else somebody was admitted meanwhile, and it is looked at once more
-                decisions.append(_step_back(book, one, messages.NO_LONGER_FITS))
-        elif (kept := _kept_from(book, one)) and not promises.leave_room_for(one, kept.values()):
-            decisions.append(_bar(book, one, kept))
-        elif one.targets:
-            taken.update(_keys(one.targets))
-            decisions += _preemption(book, one)
-            book.claim(one)
-            promises.add(one)
-        elif book.is_blocked:
-            book.hold_back(one.pool)
-            decisions.append(Wait(one.item, one.lane, messages.WAITING_FOR_PODS, messages.OTHERS_NOT_READY))
+SchedulingDecision = Admit | Preempt | StayPending
+
+
+def schedule(state: QueueState, now: float) -> list[SchedulingDecision]:
+    """Run one cycle. It counts quota at once, before it is written. Call again while `pending.active` has any."""
+    state.refresh()
+    with QuotaSnapshot(state.cache) as snapshot:
+        return SchedulingCycle(state, snapshot, now).run()
+
+
+class SchedulingCycle:
+    def __init__(self, state: QueueState, snapshot: QuotaSnapshot, now: float) -> None:
+        self._state, self._cache, self._pending = state, state.cache, state.pending
+        self._snapshot, self._now = snapshot, now
+        self._decisions: list[SchedulingDecision] = []
+
+    def run(self) -> list[SchedulingDecision]:
+        nominated = self._nominate_heads()
+        preemptors = self._pending.preemptors.under({entry.cq.node.root for entry in nominated})
+        targeted = {key for entry in preemptors for key in entry.target_keys}
+        for entry in sorted([*nominated, *preemptors], key=lambda entry: entry.order):
+            self._process(entry, targeted)
+        self._pending.requeuer.requeue_retries()
+        return self._decisions
+
+    def _nominate_heads(self) -> list[NominatedWorkload]:
+        nominated: list[NominatedWorkload] = []
+        for name in sorted(self._pending.active):
+            cq = self._cache.cluster_queues.get(name)
+            entry = self._nominate(cq) if cq is not None else None
+            if cq is None:
+                del self._pending.active[name]
+            elif entry is not None:
+                nominated.append(entry)
+        return nominated
+
+    def _process(self, entry: NominatedWorkload, targeted: set[Key]) -> None:
+        snapshot = self._snapshot
+        if self._pending.preemptors.has(entry):
+            snapshot.promise(entry)
+        elif not targeted.isdisjoint(entry.target_keys):
+            self._wait_for_preemptors(entry, messages.OVERLAPPING_TARGETS)
+        elif not snapshot.fits(entry):
+            # Otherwise another workload was admitted in this cycle, and this one stays active for the next.
+            if snapshot.fits_without_promises(entry):
+                self._wait_for_preemptors(entry, messages.NO_LONGER_FITS)
+        elif (held := self._quota_held_from(entry)) and not snapshot.fits(entry, held.values()):
+            self._block_borrowing(entry, held)
+        elif entry.targets:
+            targeted.update(entry.target_keys)
+            self._preempt(entry)
+            self._pending.add_preemptor(entry)
+            snapshot.promise(entry)
+        elif self._cache.is_admission_blocked:
+            self._pending.wait_for_pods_ready(entry.cq)
+            why = ReasonMessage(messages.REASON_WAITING_FOR_PODS_READY, messages.WAITING_FOR_ALL_PODS_READY)
+            self._decisions.append(StayPending(entry.info, entry.heap, why))
         else:
-            if one.replaced is not None:
-                book.retire(one.replaced)
-            book.assume(one.item, one.pool.queue.name, one.assignment.usage, now)
-            decisions.append(Admit(one.item, one.pool.queue.name, one.assignment, one.replaced))
-    book.look_again()
-    promises.take_back()
-    return decisions
+            self._admit(entry)
 
-
-class _Promises:
-    """What is being freed counts as given to whom it is freed for, beside those who hold it still.
-
-    Kueue lets those who come after have what will be left when all of it is given back; we let them have it if it is
-    there now, too, so that no quota is ever exceeded.
-    """
-
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._given: dict[Node, list[Part]] = {}  # by root
-        self._freed: dict[Node, dict[Key, Part]] = {}
-
-    def add(self, one: Nominee) -> None:
-        root = one.pool.node.root
-        freed = self._freed.setdefault(root, {})
-        gone = _keys(one.targets)
-        if one.replaced is not None:
-            gone.append(one.replaced.key)
-        freed.update(_held_by(self._book, gone))
-        self._given.setdefault(root, []).append((one.pool.node, one.assignment.usage))
-        one.pool.node.add(one.assignment.usage)
-
-    def leave_room_for(self, one: Nominee, kept: Collection[Part] = ()) -> bool:
-        """Whether a workload fits now, or when its targets are gone, and also when all promises are kept.
-
-        `kept`: beside what others keep for themselves.
-        """
-        with thought_given(kept):
-            if not one.targets and one.fits:
-                return True
-            freed = {**self._freed.get(one.pool.node.root, {}), **_held_by(self._book, _keys(one.targets))}
-            return (bool(one.targets) or self.alone_are_against(one)) and _fits_without(one, freed.values())
-
-    def alone_are_against(self, one: Nominee) -> bool:
-        """Whether nothing but promises keeps a workload from being admitted, now or when its targets are gone."""
-        own = _held_by(self._book, _keys(one.targets)).values()
-        return _fits_without(one, [*self._given.get(one.pool.node.root, ()), *own])
-
-    def take_back(self) -> None:
-        for parts in self._given.values():
-            for node, amounts in parts:
-                node.remove(amounts)
-
-
-def _fits_without(one: Nominee, parts: Collection[Part]) -> bool:
-    with thought_away(parts):
-        return one.fits
-
-
-def _keys(gone: list[Target]) -> list[Key]:
-    return [target.item.key for target in gone]
-
-
-def _held_by(book: Book, gone: list[Key]) -> dict[Key, Part]:
-    """What they hold, as far as they still do."""
-    items = (book.items.get(key) for key in gone)
-    held = ((one, book.pools.get(one.place)) for one in items if one is not None)
-    return {one.key: (pool.node, one.held) for one, pool in held if pool is not None}
-
-
-def _nominate(book: Book, pool: Pool, decisions: list[Decision]) -> Nominee | None:
-    """The first workload of a pool that fits, with or without preemption; the lanes before it are blocked."""
-    found = pool.head()
-    claim = book.claim_of(pool, found)
-    if claim is not None and not claim.fits:
-        book.rests(pool)
-        return None
-    if claim is not None and found is not None:
-        book.end_claim(pool)
-        return claim.come_true(*found)
-    while found is not None:
-        lane, item = found
-        replaced = replaced_by(item, pool)
-        with without(replaced, pool):
-            nominee = _looked_at(book, pool, lane, item, replaced)
-        if isinstance(nominee, Nominee):
-            return nominee
-        decisions.append(nominee)
-        found = pool.head()
-    book.rests(pool)
-    return None
-
-
-def _looked_at(book: Book, pool: Pool, lane: Lane, item: Item, replaced: Item | None) -> Nominee | Wait:
-    only = None if replaced is None else frozenset(flavor for flavor, _ in replaced.held)
-    outlook = _outlook(book, item, pool)
-
-    def nominated(assignment: Assignment) -> Nominee | None:
-        if assignment.mode is Mode.FIT:
-            return Nominee(item, pool, lane, assignment, [], replaced)
-        chosen = targets(item, pool, assignment, book.borrowers) if assignment.mode is Mode.PREEMPT else []
-        if not chosen:
+    def _nominate(self, cq: ClusterQueue) -> NominatedWorkload | None:
+        """The first workload that fits, with or without preemption. The heaps before it become inadmissible."""
+        head = cq.head()
+        preemptor = self._pending.valid_preemptor(cq, head)
+        if preemptor is not None and not preemptor.fits:
+            self._pending.park(cq)
             return None
-        with thought_away(_held_by(book, _keys(chosen)).values()):
-            assignment.borrows = pool.node.farthest(assignment.usage)
-        return Nominee(item, pool, lane, assignment, chosen, replaced)
+        if preemptor is not None and head is not None:
+            self._pending.remove_preemptor(cq)
+            return preemptor.complete_preemption(head)
+        while head is not None:
+            replaced = replaced_slice(head.info, cq)
+            with without_replaced(replaced, cq):
+                entry = self._assign(cq, head, replaced)
+            if entry is not None:
+                return entry
+            head = cq.head()
+        self._pending.park(cq)
+        return None
 
-    def smaller(counts: Mapping[str, int]) -> Nominee | None:
-        return nominated(lane.plan.assign(pool.node, counts, outlook=outlook))
+    def _assign(self, cq: ClusterQueue, head: QueueHead, replaced: WorkloadInfo | None) -> NominatedWorkload | None:
+        heap, info = head
+        allowed = None if replaced is None else frozenset(flavor for flavor, _ in replaced.usage)
+        oracle = self._preemption_oracle(info, cq)
 
-    whole = lane.plan.assign(pool.node, only=only, outlook=outlook)
-    nominee = nominated(whole) or lane.plan.largest(smaller)
-    if nominee is not None:
-        return nominee
-    _block(lane, pool, lane.plan.assign_least(pool.node) or whole, replaced)
-    lane.said = whole.reason, whole.message
-    return Wait(item, lane, *lane.said)
+        def nominate(assignment: Assignment) -> NominatedWorkload | None:
+            if assignment.mode is FlavorAssignmentMode.FIT:
+                return NominatedWorkload(info, cq, heap, assignment, [], replaced)
+            if assignment.mode is FlavorAssignmentMode.NO_FIT:
+                return None
+            targets = find_targets(info, cq, assignment, self._snapshot.candidates)
+            if not targets:
+                return None
+            with simulate_removal(self._usages(targets)):
+                assignment.borrowing = cq.node.max_borrowing_height(assignment.usage)
+            return NominatedWorkload(info, cq, heap, assignment, targets, replaced)
+
+        def nominate_partial(counts: Mapping[str, int]) -> NominatedWorkload | None:
+            return nominate(heap.assigner.assign(cq.node, counts, oracle=oracle))
+
+        assignment = heap.assigner.assign(cq.node, allowed=allowed, oracle=oracle)
+        entry = nominate(assignment) or heap.assigner.find_largest(nominate_partial)
+        if entry is None:
+            _mark_inadmissible(heap, cq, heap.assigner.assign_min_count(cq.node) or assignment, replaced)
+            self._stay_pending(head, ReasonMessage(assignment.reason, assignment.message))
+        return entry
+
+    def _preemption_oracle(self, info: WorkloadInfo, cq: ClusterQueue) -> PreemptionOracle:
+        def simulate(key: FlavorResource, amount: int) -> SimulatedPreemption:
+            requested = {key: amount}
+            assignment = Assignment(usage=requested, need_preemption=requested)
+            targets = find_targets(info, cq, assignment, self._snapshot.candidates)
+            with simulate_removal(self._usages(targets)):
+                borrowing = cq.node.max_borrowing_height(requested)
+            if not targets:
+                return SimulatedPreemption(PreemptionPossibility.NO_CANDIDATES, borrowing)
+            if any(target.reason == messages.REASON_IN_CLUSTER_QUEUE for target in targets):
+                return SimulatedPreemption(PreemptionPossibility.PREEMPT, borrowing)
+            return SimulatedPreemption(PreemptionPossibility.RECLAIM, borrowing)
+
+        return simulate
+
+    def _usages(self, targets: list[PreemptionTarget]) -> list[NodeUsage]:
+        return [*self._snapshot.usages(target.info.key for target in targets).values()]
+
+    def _admit(self, entry: NominatedWorkload) -> None:
+        if entry.replaced is not None:
+            self._state.retire(entry.replaced)
+        self._state.assume(entry.info, entry.cq.name, entry.assignment.usage, self._now)
+        self._decisions.append(Admit(entry.info, entry.cq.name, entry.assignment, entry.replaced))
+
+    def _preempt(self, entry: NominatedWorkload) -> None:
+        """The preemptor waits for all its targets; those that are evicted already are not evicted again."""
+        message = messages.pending_preemption(entry.assignment.message, len(entry.targets))
+        why = ReasonMessage(messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS, message)
+        self._decisions.append(StayPending(entry.info, entry.heap, why))
+        to_evict = [target for target in entry.targets if not target.info.is_evicted]
+        if to_evict:
+            cluster_queues = self._cache.cluster_queues
+            paths = {target.info.key: cluster_queues[target.info.reserved_in].node.path for target in entry.targets}
+            self._decisions.append(Preempt(entry.info, entry.cq.name, to_evict, paths, entry.cq.node.path))
+        for target in to_evict:
+            target.info.is_evicted = True
+
+    def _quota_held_from(self, entry: NominatedWorkload) -> dict[str, NodeUsage]:
+        """Quota that a workload may not borrow, because it is held for the heads of StrictFIFO queues."""
+        is_borrower = entry.assignment.borrowing and not entry.is_preemptor
+        return self._cache.quota_held_from(entry.cq) if is_borrower else {}
+
+    def _block_borrowing(self, entry: NominatedWorkload, strict_queues: Iterable[str]) -> None:
+        self._pending.requeuer.block_borrowing(entry)
+        why = ReasonMessage(messages.REASON_WAITING_FOR_QUOTA, messages.quota_held_for(strict_queues))
+        self._stay_pending(QueueHead(entry.heap, entry.info), why)
+
+    def _wait_for_preemptors(self, entry: NominatedWorkload, message: str) -> None:
+        """Preemptors get what it needs. As in Kueue, no other workload of its queue passes it meanwhile."""
+        self._pending.wait_for_preemptors(entry.cq)
+        why = ReasonMessage(messages.REASON_WAITING_FOR_QUOTA, message)
+        self._stay_pending(QueueHead(entry.heap, entry.info), why)
+
+    def _stay_pending(self, head: QueueHead, why: ReasonMessage) -> None:
+        head.heap.pending_reason = why
+        self._decisions.append(StayPending(head.info, head.heap, why))
 
 
-def _outlook(book: Book, item: Item, pool: Pool) -> Outlook:
-    """Kueue's oracle: whom a workload could preempt if it asked for nothing but this."""
-
-    def look(key: FlavorResource, amount: int) -> tuple[Chance, int]:
-        alone = {key: amount}
-        found = targets(item, pool, Assignment(usage=alone, short=alone), book.borrowers)
-        with thought_away(_held_by(book, _keys(found)).values()):
-            borrows = pool.node.farthest(alone)
-        if not found:
-            return Chance.NONE, borrows
-        is_own = any(target.reason == messages.IN_QUEUE for target in found)
-        return Chance.PREEMPTION if is_own else Chance.RECLAMATION, borrows
-
-    return look
+def _mark_inadmissible(
+    heap: PendingHeap, cq: ClusterQueue, assignment: Assignment, replaced: WorkloadInfo | None
+) -> None:
+    usage = {} if replaced is None else replaced.usage
+    thresholds = heap.assigner.retry_thresholds(cq.node, assignment)
+    # As in Kueue: a queue that may reclaim everything that was borrowed from it lets others borrow meanwhile.
+    can_reclaim_all = cq.spec.preemption.reclaim_within_cohort == names.ANY
+    is_unreclaimable = assignment.mode is FlavorAssignmentMode.PREEMPT and not can_reclaim_all
+    unreclaimable = _subtract(assignment.usage, usage) if is_unreclaimable else {}
+    heap.mark_inadmissible(_subtract(thresholds, usage), unreclaimable=unreclaimable)
 
 
-def _block(lane: Lane, pool: Pool, assignment: Assignment, replaced: Item | None) -> None:
-    held = {} if replaced is None else replaced.held
-    needs = lane.plan.needs(pool.node, assignment)
-    # As in Kueue: a queue that may take back whatever was borrowed of it lets others borrow meanwhile.
-    is_owed = assignment.mode is Mode.PREEMPT and pool.queue.preemption.reclaim != names.ANY
-    lane.block(_beyond(needs, held), owed=_beyond(assignment.usage, held) if is_owed else {})
-
-
-def _beyond(amounts: Amounts, held: Amounts) -> Amounts:
-    return {key: amount - held.get(key, 0) for key, amount in amounts.items()} if held else amounts
-
-
-def _preemption(book: Book, one: Nominee) -> list[Decision]:
-    """It waits for all its targets; only those are told to go who were not yet."""
-    said = messages.waiting_for_preempted(one.assignment.message, len(one.targets))
-    decisions: list[Decision] = [Wait(one.item, one.lane, messages.WAITING_FOR_PREEMPTED, said)]
-    fresh = [target for target in one.targets if not target.item.is_evicted]
-    if fresh:
-        paths = {target.item.key: book.pools[target.item.place].node.path for target in one.targets}
-        decisions.append(Preempt(one.item, one.pool.queue.name, fresh, paths, one.pool.node.path))
-    for target in fresh:
-        target.item.is_evicted = True  # told once
-    return decisions
-
-
-def _kept_from(book: Book, one: Nominee) -> dict[str, Part]:
-    """What a workload that borrows leaves to the first of strict queues, whose own it is."""
-    return book.kept_from(one.pool) if one.assignment.borrows and not one.has_claim else {}
-
-
-def _bar(book: Book, one: Nominee, queues: Iterable[str]) -> Wait:
-    book.bar(one)
-    one.lane.said = messages.WAITING, messages.kept_for(queues)
-    return Wait(one.item, one.lane, *one.lane.said)
-
-
-def _step_back(book: Book, one: Nominee, why: str) -> Wait:
-    """Others before it were promised what it needs. As in Kueue, nobody of its queue passes it meanwhile."""
-    book.step_back(one.pool)
-    one.lane.said = messages.WAITING, why
-    return Wait(one.item, one.lane, *one.lane.said)
+def _subtract(quantities: FlavorResourceQuantities, usage: FlavorResourceQuantities) -> FlavorResourceQuantities:
+    return {key: amount - usage.get(key, 0) for key, amount in quantities.items()} if usage else quantities

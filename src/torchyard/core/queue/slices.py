@@ -1,6 +1,7 @@
-"""Jobs that change their size while they run: each size is a workload, and the next takes the last one's place.
+"""Workload slices: elastic jobs change their size while they run, and each size has a workload of its own.
 
-Growing asks for a new workload, of which only what is more needs quota; shrinking gives back in place. Pure.
+To grow, a job gets a new workload that replaces the running one and needs quota only for the additional pods. To
+shrink, the running workload is changed in place. Pure.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from dataclasses import dataclass, field
 from torchyard.api.conditions import has_true_condition
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.resources import milli, shown
+from torchyard.core.queue.pod_groups import is_terminated, without_gate
+from torchyard.core.queue.resources import format_quantity, to_milli
 
 
 def is_elastic(obj: Object) -> bool:
-    """Of a job or of its workload."""
+    """Whether a job or its workload is elastic."""
     return (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true"
 
 
@@ -22,59 +24,70 @@ def is_admitted(workload: Object) -> bool:
     return bool((workload.get("status") or {}).get("admission")) and has_true_condition(workload, messages.ADMITTED)
 
 
-def _age(workload: Object) -> tuple[str, str]:
-    metadata = workload["metadata"]
+def _age(obj: Object) -> tuple[str, str]:
+    metadata = obj["metadata"]
     return metadata.get("creationTimestamp") or "", metadata["name"]
 
 
-def current(workloads: list[Object]) -> Object:
-    """The workload that says how a job is to be: the last one admitted, else the first that waits."""
-    running = [one for one in workloads if (one.get("status") or {}).get("admission")]
-    return _newest(running) if running else min(workloads, key=_age)
+def current_slice(workloads: list[Object]) -> Object:
+    """The workload that determines what a job does: the latest with quota, otherwise the oldest."""
+    reserving = [workload for workload in workloads if (workload.get("status") or {}).get("admission")]
+    return _latest(reserving) if reserving else min(workloads, key=_age)
 
 
-def _newest(workloads: list[Object]) -> Object:
-    """By whom it replaces, since two sizes may have been asked for within the same second."""
-    replaced = {(one["metadata"].get("annotations") or {}).get(names.REPLACES) for one in workloads}
-    left = [one for one in workloads if f"{one['metadata']['namespace']}/{one['metadata']['name']}" not in replaced]
-    return max(left, key=_age)
+def _latest(workloads: list[Object]) -> Object:
+    """The one that no other replaces. Creation times do not tell: two sizes may be created within one second."""
+    replaced = {(workload["metadata"].get("annotations") or {}).get(names.REPLACES) for workload in workloads}
+    latest = [
+        workload
+        for workload in workloads
+        if f"{workload['metadata']['namespace']}/{workload['metadata']['name']}" not in replaced
+    ]
+    return max(latest, key=_age)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be done about the workloads of an elastic job that runs."""
+class SlicePlan:
+    """What to do about the workloads of a running elastic job."""
 
-    replaced: list[Object] = field(default_factory=list)  # to be finished: another took their place
-    unwanted: list[Object] = field(default_factory=list)  # to be deleted: a size nobody wants any more
-    shrunk: Object | None = None  # with its new size in it
-    grows: bool = False  # ask for a workload of the job's size
+    replaced: list[Object] = field(default_factory=list)  # finish them
+    obsolete: list[Object] = field(default_factory=list)  # delete them: they are for a size that is no longer needed
+    shrunk: Object | None = None  # write this version, which has the new size
+    grows: bool = False  # create a workload of the job's size
 
 
-def plan(workloads: list[Object], wanted: int) -> Plan:
-    """`workloads`: those of the job that have not ended; `wanted`: how many pods it wants now."""
-    admitted = [one for one in workloads if is_admitted(one)]
+def plan_slices(workloads: list[Object], count: int) -> SlicePlan:
+    """`workloads`: those of the job that are not finished. `count`: how many pods the job needs now."""
+    admitted = [workload for workload in workloads if is_admitted(workload)]
     if not admitted:
-        return Plan()
-    now = _newest(admitted)
-    replaced = [one for one in admitted if one is not now]
-    others = [one for one in workloads if one not in admitted and not one["metadata"].get("deletionTimestamp")]
-    have = now["spec"]["podSets"][0]["count"]
-    if wanted <= have:
-        return Plan(replaced, unwanted=others, shrunk=resized(now, wanted))
-    fitting = [one for one in others if one["spec"]["podSets"][0]["count"] == wanted]
-    return Plan(replaced, unwanted=[one for one in others if one not in fitting[:1]], grows=not fitting)
+        return SlicePlan()
+    running = _latest(admitted)
+    replaced = [workload for workload in admitted if workload is not running]
+    pending = [
+        workload
+        for workload in workloads
+        if workload not in admitted and not workload["metadata"].get("deletionTimestamp")
+    ]
+    if count <= running["spec"]["podSets"][0]["count"]:
+        return SlicePlan(replaced, obsolete=pending, shrunk=resize(running, count))
+    matching = [workload for workload in pending if workload["spec"]["podSets"][0]["count"] == count]
+    obsolete = [workload for workload in pending if workload not in matching[:1]]
+    return SlicePlan(replaced, obsolete=obsolete, grows=not matching)
 
 
-def resized(workload: Object, count: int) -> Object | None:
-    """An admitted workload with fewer pods, in what it asks for and in what it was given; None if it has so many."""
-    [pod_set], [given] = workload["spec"]["podSets"], workload["status"]["admission"]["podSetAssignments"]
-    before = given.get("count", pod_set["count"])
+def resize(workload: Object, count: int) -> Object | None:
+    """An admitted workload with fewer pods, in its spec and in its admission; None if it has that size already."""
+    [pod_set], [assignment] = workload["spec"]["podSets"], workload["status"]["admission"]["podSetAssignments"]
+    before = assignment.get("count", pod_set["count"])
     if count == pod_set["count"] == before:
         return None
-    usage = {name: shown(name, milli(text) * count // before) for name, text in given["resourceUsage"].items()}
+    usage = {
+        resource: format_quantity(resource, to_milli(text) * count // before)
+        for resource, text in assignment["resourceUsage"].items()
+    }
     admission = {
         **workload["status"]["admission"],
-        "podSetAssignments": [{**given, "count": count, "resourceUsage": usage}],
+        "podSetAssignments": [{**assignment, "count": count, "resourceUsage": usage}],
     }
     return {
         **workload,
@@ -84,17 +97,15 @@ def resized(workload: Object, count: int) -> Object | None:
 
 
 def is_gated(pod: Object) -> bool:
-    return any(one["name"] == names.ELASTIC for one in pod["spec"].get("schedulingGates") or ())
+    return any(gate["name"] == names.ELASTIC for gate in pod["spec"].get("schedulingGates") or ())
 
 
-def to_open(pods: list[Object], admitted: int) -> list[Object]:
-    """The gated pods that may start, so that as many run as were admitted."""
-    alive = [one for one in pods if (one.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
-    gated = sorted((one for one in alive if is_gated(one)), key=_age)
+def pods_to_ungate(pods: list[Object], admitted: int) -> list[Object]:
+    """The gated pods that may start, so that as many run as are admitted."""
+    alive = [pod for pod in pods if not is_terminated(pod)]
+    gated = sorted((pod for pod in alive if is_gated(pod)), key=_age)
     return gated[: max(0, admitted - (len(alive) - len(gated)))]
 
 
-def opened(pod: Object) -> Object:
-    gates = [one for one in pod["spec"]["schedulingGates"] if one["name"] != names.ELASTIC]
-    rest = {key: value for key, value in pod["spec"].items() if key != "schedulingGates"}
-    return {**pod, "spec": {**rest, "schedulingGates": gates} if gates else rest}
+def ungate(pod: Object) -> Object:
+    return without_gate(pod, names.ELASTIC)

@@ -1,67 +1,68 @@
-"""ClusterQueues and cohorts as the core sees them: quotas in thousandths, policies by name."""
+"""The specs of ClusterQueues, cohorts and admission checks, parsed: quotas in thousandths, policies by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.core.queue.quota import Quota
-from torchyard.core.queue.resources import FlavorResource, milli
+from torchyard.core.queue.resources import FlavorResource, to_milli
 
 
 @dataclass(frozen=True)
-class Group:
+class ResourceGroup:
     resources: frozenset[str]
     flavors: tuple[str, ...]  # in the order they are tried
 
 
 @dataclass(frozen=True)
-class Preemption:
-    within: str = names.NEVER
-    reclaim: str = names.NEVER
-    borrow: bool = False
-    threshold: int | None = None
+class PreemptionPolicy:
+    within_cluster_queue: str = names.NEVER
+    reclaim_within_cohort: str = names.NEVER
+    borrow_within_cohort: bool = False
+    max_priority_threshold: int | None = None
 
     @classmethod
-    def of(cls, spec: Object) -> Preemption:
+    def parse(cls, spec: Object) -> PreemptionPolicy:
         borrow = spec.get("borrowWithinCohort") or {}
         return cls(
-            spec.get("withinClusterQueue") or names.NEVER,
-            spec.get("reclaimWithinCohort") or names.NEVER,
-            (borrow.get("policy") or names.NEVER) != names.NEVER,
-            borrow.get("maxPriorityThreshold"),
+            within_cluster_queue=spec.get("withinClusterQueue") or names.NEVER,
+            reclaim_within_cohort=spec.get("reclaimWithinCohort") or names.NEVER,
+            borrow_within_cohort=(borrow.get("policy") or names.NEVER) != names.NEVER,
+            max_priority_threshold=borrow.get("maxPriorityThreshold"),
         )
 
 
 @dataclass(frozen=True)
-class Check:
+class AdmissionCheckRule:
     name: str
-    flavors: frozenset[str]  # empty: whatever the flavor
+    flavors: frozenset[str]  # empty: applies to all flavors
 
 
 @dataclass(frozen=True)
-class Queue:
+class ClusterQueueSpec:
     name: str
     cohort: str
-    groups: tuple[Group, ...]
+    groups: tuple[ResourceGroup, ...]
     quotas: Mapping[FlavorResource, Quota]
-    is_strict: bool
-    stop: str
-    preemption: Preemption
-    stop_at_borrowing: bool
+    is_strict_fifo: bool
+    stop_policy: str
+    preemption: PreemptionPolicy
+    stop_at_borrowing: bool  # flavorFungibility: a flavor that fits by borrowing ends the search
     stop_at_preemption: bool
-    prefer_preemption: bool
-    selector: Object | None
-    checks: tuple[Check, ...]
-    is_local: bool  # made by the one-machine plane itself
+    prefer_preemption: bool  # over borrowing
+    namespace_selector: Object | None
+    checks: tuple[AdmissionCheckRule, ...]
+    is_local: bool  # created by the one-machine plane
     is_terminating: bool
 
     @classmethod
-    def of(cls, obj: Object) -> Queue:
+    def parse(cls, obj: Object) -> ClusterQueueSpec:
         spec, metadata = obj.get("spec") or {}, obj["metadata"]
-        groups, quotas = read_groups(spec)
+        groups, quotas = parse_resource_groups(spec)
         fungibility = spec.get("flavorFungibility") or {}
         rules = (spec.get("admissionChecksStrategy") or {}).get("admissionChecks") or ()
         return cls(
@@ -69,34 +70,53 @@ class Queue:
             cohort=spec.get("cohortName") or "",
             groups=groups,
             quotas=quotas,
-            is_strict=spec.get("queueingStrategy") == names.STRICT,
-            stop=spec.get("stopPolicy") or names.NO_STOP,
-            preemption=Preemption.of(spec.get("preemption") or {}),
+            is_strict_fifo=spec.get("queueingStrategy") == names.STRICT,
+            stop_policy=spec.get("stopPolicy") or names.NO_STOP,
+            preemption=PreemptionPolicy.parse(spec.get("preemption") or {}),
             stop_at_borrowing=fungibility.get("whenCanBorrow") != names.TRY_NEXT,
             stop_at_preemption=fungibility.get("whenCanPreempt") == names.MAY_STOP,
-            prefer_preemption=fungibility.get("preference") == "PreemptionOverBorrowing",
-            selector=spec.get("namespaceSelector"),
-            checks=tuple(Check(one["name"], frozenset(one.get("onFlavors") or ())) for one in rules),
+            prefer_preemption=fungibility.get("preference") == names.PREEMPTION_OVER_BORROWING,
+            namespace_selector=spec.get("namespaceSelector"),
+            checks=tuple(AdmissionCheckRule(rule["name"], frozenset(rule.get("onFlavors") or ())) for rule in rules),
             is_local=names.LOCAL in (metadata.get("labels") or {}),
             is_terminating=bool(metadata.get("deletionTimestamp")),
         )
 
-    def group_of(self, resource: str) -> Group | None:
-        return next((one for one in self.groups if resource in one.resources), None)
-
     @property
     def flavors(self) -> list[str]:
-        return [name for group in self.groups for name in group.flavors]
+        return [flavor for group in self.groups for flavor in group.flavors]
 
 
-def read_groups(spec: Object) -> tuple[tuple[Group, ...], dict[FlavorResource, Quota]]:
-    groups: list[Group] = []
+@dataclass(frozen=True)
+class CohortSpec:
+    parent: str
+    quotas: Mapping[FlavorResource, Quota]
+
+    @classmethod
+    def parse(cls, spec: Object) -> CohortSpec:
+        return cls(spec.get("parentName") or "", parse_resource_groups(spec).quotas)
+
+
+class ResourceGroups(NamedTuple):
+    groups: tuple[ResourceGroup, ...]
+    quotas: dict[FlavorResource, Quota]
+
+
+def parse_resource_groups(spec: Object) -> ResourceGroups:
+    groups: list[ResourceGroup] = []
     quotas: dict[FlavorResource, Quota] = {}
     for group in spec.get("resourceGroups") or ():
-        groups.append(Group(frozenset(group["coveredResources"]), tuple(one["name"] for one in group["flavors"])))
+        flavors = tuple(flavor["name"] for flavor in group["flavors"])
+        groups.append(ResourceGroup(frozenset(group["coveredResources"]), flavors))
         for flavor in group["flavors"]:
-            for one in flavor["resources"]:
-                limits = (one.get("borrowingLimit"), one.get("lendingLimit"))
-                borrowing, lending = (None if limit is None else milli(limit) for limit in limits)
-                quotas[flavor["name"], one["name"]] = Quota(milli(one["nominalQuota"]), borrowing, lending)
-    return tuple(groups), quotas
+            for resource in flavor["resources"]:
+                quotas[flavor["name"], resource["name"]] = Quota(
+                    nominal=to_milli(resource["nominalQuota"]),
+                    borrowing_limit=_optional_milli(resource.get("borrowingLimit")),
+                    lending_limit=_optional_milli(resource.get("lendingLimit")),
+                )
+    return ResourceGroups(tuple(groups), quotas)
+
+
+def _optional_milli(limit: str | int | None) -> int | None:
+    return None if limit is None else to_milli(limit)

@@ -1,4 +1,4 @@
-"""The line in front of a queue, for people: who is where, why, and when it is likely to start."""
+"""The queues as users see them: each workload's position and state, and an estimate of when it starts."""
 
 from __future__ import annotations
 
@@ -10,79 +10,84 @@ from dataclasses import dataclass
 from torchyard.api.conditions import find
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages
-from torchyard.core.queue.workload_info import Item, seconds
+from torchyard.core.queue.workload_info import Key, WorkloadInfo, to_timestamp
 
-_ENOUGH = 3  # ends from which a length is estimated
+PENDING, HELD, RESERVED, ADMITTED, EVICTED, FINISHED = "Pending", "Held", "Reserved", "Admitted", "Evicted", "Finished"
+_MIN_FINISHED = 3  # finished workloads that an estimate needs
 
 
 @dataclass(frozen=True)
-class Place:
-    item: Item
+class WorkloadPosition:
+    info: WorkloadInfo
     cluster_queue: str
-    position: int | None  # from 0; None: it does not wait
+    position: int | None  # from 0; None: it is not pending
     state: str
-    why: str
+    message: str
 
 
 @dataclass(frozen=True)
-class Estimate:
-    after: float  # seconds from now
-    error: float  # one standard deviation
+class StartEstimate:
+    seconds: float  # from now
+    deviation: float  # one standard deviation
 
 
-def places(workloads: Iterable[Object], cluster_queue_of: dict[tuple[str, str], str]) -> list[Place]:
-    """All workloads, those that wait in the order in which their ClusterQueue looks at them."""
-    items = sorted((Item(one) for one in workloads), key=lambda one: one.order)
+def workload_positions(workloads: Iterable[Object], cluster_queue_of: dict[Key, str]) -> list[WorkloadPosition]:
+    """All workloads, in the order in which their ClusterQueue schedules them. `cluster_queue_of`: by LocalQueue."""
+    infos = sorted((WorkloadInfo(obj) for obj in workloads), key=lambda info: info.order)
     counts: dict[str, int] = {}
-    found: list[Place] = []
-    for item in items:
-        queue = item.place or cluster_queue_of.get((item.key[0], item.queue), "")
-        state, why = _state(item)
+    positions: list[WorkloadPosition] = []
+    for info in infos:
+        cluster_queue = info.reserved_in or cluster_queue_of.get(info.local_queue, "")
+        state, message = _state_and_message(info)
         position = None
-        if state == "Pending":
-            position = counts.get(queue, 0)
-            counts[queue] = position + 1
-        found.append(Place(item, queue, position, state, why))
-    return found
+        if state == PENDING:
+            position = counts.get(cluster_queue, 0)
+            counts[cluster_queue] = position + 1
+        positions.append(WorkloadPosition(info, cluster_queue, position, state, message))
+    return positions
 
 
-def _state(item: Item) -> tuple[str, str]:
-    conditions = (item.obj.get("status") or {}).get("conditions") or ()
+def _state_and_message(info: WorkloadInfo) -> tuple[str, str]:
+    conditions = (info.obj.get("status") or {}).get("conditions") or ()
     finished = find(conditions, messages.FINISHED)
     if finished is not None and finished["status"] == "True":
-        return "Finished", finished["message"]
-    if item.place:
-        if item.is_evicted:
-            return "Evicted", (find(conditions, messages.EVICTED) or {}).get("message", "")
-        return ("Admitted", messages.IS_ADMITTED) if item.is_admitted else ("Reserved", messages.CHECKS_NOT_READY)
+        return FINISHED, finished["message"]
+    if info.reserved_in:
+        if info.is_evicted:
+            return EVICTED, (find(conditions, messages.EVICTED) or {}).get("message", "")
+        if info.is_admitted:
+            return ADMITTED, messages.WORKLOAD_IS_ADMITTED
+        return RESERVED, messages.CHECKS_NOT_READY
     reserved = find(conditions, messages.QUOTA_RESERVED)
-    why = reserved["message"] if reserved is not None else "not looked at yet"
-    return ("Held", why) if not item.is_active else ("Pending", why)
+    message = reserved["message"] if reserved is not None else messages.NOT_EVALUATED
+    return (PENDING if info.is_active else HELD), message
 
 
-def estimate(place: Place, everything: Iterable[Place], now: float) -> Estimate | None:
-    """When a waiting workload starts, if those before it take as long as others took here; None if none have yet.
+def estimate_start(
+    workload: WorkloadPosition, positions: Iterable[WorkloadPosition], now: float
+) -> StartEstimate | None:
+    """When a pending workload starts, if those before it run as long as the finished ones did; None if too few have.
 
-    As many run at once as do now; each that ends lets the next one in.
+    Assumes that as many run at once as do now, and that each one that finishes lets the next one start.
     """
-    mine = [one for one in everything if one.cluster_queue == place.cluster_queue]
-    lengths = [length for one in mine if (length := _length(one.item)) is not None]
-    if place.position is None or len(lengths) < _ENOUGH:
+    same_queue = [other for other in positions if other.cluster_queue == workload.cluster_queue]
+    run_times = [run_time for other in same_queue if (run_time := _run_time(other.info)) is not None]
+    if workload.position is None or len(run_times) < _MIN_FINISHED:
         return None
-    mean, spread = statistics.mean(lengths), statistics.pstdev(lengths)
-    running = [one.item for one in mine if one.state in ("Admitted", "Evicted")]
-    ends = sorted(max(0.0, mean - (now - one.reserved_at)) for one in running) or [0.0]
-    for _ in range(place.position):
+    mean, deviation = statistics.mean(run_times), statistics.pstdev(run_times)
+    running = [other.info for other in same_queue if other.state in (ADMITTED, EVICTED)]
+    ends = sorted(max(0.0, mean - (now - info.reserved_at)) for info in running) or [0.0]
+    for _ in range(workload.position):
         ends.append(ends.pop(0) + mean)
         ends.sort()
-    turns = place.position // max(1, len(ends)) + 1
-    return Estimate(ends[0], spread * math.sqrt(turns))
+    generations = workload.position // max(1, len(ends)) + 1
+    return StartEstimate(ends[0], deviation * math.sqrt(generations))
 
 
-def _length(item: Item) -> float | None:
-    """How long a finished workload had its quota."""
-    conditions = (item.obj.get("status") or {}).get("conditions") or ()
+def _run_time(info: WorkloadInfo) -> float | None:
+    """How long a finished workload was admitted."""
+    conditions = (info.obj.get("status") or {}).get("conditions") or ()
     finished, admitted = find(conditions, messages.FINISHED), find(conditions, messages.ADMITTED)
     if finished is None or admitted is None or finished["status"] != "True":
         return None
-    return max(0.0, seconds(finished["lastTransitionTime"]) - seconds(admitted["lastTransitionTime"]))
+    return max(0.0, to_timestamp(finished["lastTransitionTime"]) - to_timestamp(admitted["lastTransitionTime"]))

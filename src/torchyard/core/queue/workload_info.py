@@ -1,4 +1,4 @@
-"""One workload as the queues see it: what it asks for, whether it holds quota, and since when it waits."""
+"""A Workload as the scheduler needs it: what it requires, whether it holds quota, and since when it is queued."""
 
 from __future__ import annotations
 
@@ -10,171 +10,185 @@ import orjson
 from torchyard.api.conditions import find, is_true
 from torchyard.api.objects import Object
 from torchyard.api.queue import messages, names
-from torchyard.core.queue.requirements import Known, Shape, shape_of
-from torchyard.core.queue.resources import Amounts, milli
+from torchyard.core.queue.requirements import InternedPodSets, SchedulingRequirements, intern_pod_sets
+from torchyard.core.queue.resources import FlavorResourceQuantities, to_milli
 
 Key = tuple[str, str]  # namespace, name
+QueueOrder = tuple[int, float, Key]
+EquivalenceKey = tuple[SchedulingRequirements, Key | None]
 
 
 @lru_cache(maxsize=4096)
-def seconds(text: str | None) -> float:
+def to_timestamp(text: str | None) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
-class Item:
-    """Read from a Workload, and read again when that changes."""
+class WorkloadInfo:
+    """Parsed from a Workload once for each of its versions."""
 
     __slots__ = (
-        "_known",
+        "_interned",
         "created",
-        "held",
         "is_active",
         "is_admitted",
+        "is_deleting",
         "is_evicted",
         "is_finished",
-        "is_leaving",
         "is_ready",
         "key",
         "obj",
-        "place",
+        "pending_message",
         "priority",
-        "queue",
+        "queue_name",
         "queued_at",
         "replaces",
         "requeue_at",
         "reserved_at",
-        "revision",
-        "told",
+        "reserved_in",
+        "resource_version",
         "uid",
+        "usage",
     )
 
-    def __init__(self, obj: Object, before: Item | None = None) -> None:
-        """`before`: what was known of the same workload; what it asks for seldom changes."""
+    def __init__(self, obj: Object, previous: WorkloadInfo | None = None) -> None:
+        """`previous`: the workload's last version. Its parsed pod sets are reused, since they seldom change."""
         metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         conditions = status.get("conditions") or ()
         self.obj = obj
         self.key: Key = (metadata.get("namespace", ""), metadata["name"])
         self.uid: str = metadata.get("uid", "")
-        self.revision = revision_of(obj)
-        self._known: Known = (
-            before._known if before is not None and before._asks_like(obj) else shape_of(spec.get("podSets") or ())
+        self.resource_version = resource_version_of(obj)
+        self._interned: InternedPodSets = (
+            previous._interned
+            if previous is not None and previous._has_same_pod_sets(obj)
+            else intern_pod_sets(spec.get("podSets") or ())
         )
         self.priority: int = spec.get("priority") or 0
-        self.queue: str = spec.get("queueName") or ""
-        self.created = seconds(metadata.get("creationTimestamp"))
+        self.queue_name: str = spec.get("queueName") or ""
+        self.created = to_timestamp(metadata.get("creationTimestamp"))
         self.is_finished = is_true(conditions, messages.FINISHED)
-        self.is_leaving = bool(metadata.get("deletionTimestamp"))  # holds its quota until nothing of it runs
+        self.is_deleting = bool(metadata.get("deletionTimestamp"))  # holds its quota until all of its pods are gone
         self.is_active: bool = spec.get("active", True) is not False
         evicted = find(conditions, messages.EVICTED)
-        self.is_evicted = self.is_leaving or (evicted is not None and evicted["status"] == "True")
+        self.is_evicted = self.is_deleting or (evicted is not None and evicted["status"] == "True")
         self.queued_at = self.created
-        if evicted is not None and evicted["reason"] == messages.BY_PODS_READY:
-            self.queued_at = seconds(evicted["lastTransitionTime"])
+        if evicted is not None and evicted["reason"] == messages.REASON_PODS_READY_TIMEOUT:
+            self.queued_at = to_timestamp(evicted["lastTransitionTime"])
         reserved = find(conditions, messages.QUOTA_RESERVED)
         admission = status.get("admission")
-        holds = bool(admission) and reserved is not None and reserved["status"] == "True" and not self.is_finished
-        self.place: str = admission["clusterQueue"] if admission and holds else ""
-        self.held: Amounts = held_by(obj) if holds else {}
-        self.reserved_at = seconds(reserved["lastTransitionTime"]) if reserved is not None and holds else 0.0
-        self.is_admitted = holds and is_true(conditions, messages.ADMITTED)
-        self.is_ready = holds and is_true(conditions, messages.PODS_READY)
-        requeue = (status.get("requeueState") or {}).get("requeueAt")
-        self.requeue_at: float | None = seconds(requeue) if requeue else None
-        self.told = reserved["message"] if reserved is not None and not holds else ""
+        has_quota = bool(admission) and reserved is not None and reserved["status"] == "True" and not self.is_finished
+        self.reserved_in: str = admission["clusterQueue"] if admission and has_quota else ""  # a ClusterQueue
+        self.usage: FlavorResourceQuantities = admission_usage(obj) if has_quota else {}
+        self.reserved_at = to_timestamp(reserved["lastTransitionTime"]) if reserved is not None and has_quota else 0.0
+        self.is_admitted = has_quota and is_true(conditions, messages.ADMITTED)
+        self.is_ready = has_quota and is_true(conditions, messages.PODS_READY)
+        requeue_at = (status.get("requeueState") or {}).get("requeueAt")
+        self.requeue_at: float | None = to_timestamp(requeue_at) if requeue_at else None
+        self.pending_message: str = reserved["message"] if reserved is not None and not has_quota else ""
 
         annotations = metadata.get("annotations")
-        self.replaces = _key((annotations or {}).get(names.REPLACES)) if annotations else None
+        self.replaces = _parse_key((annotations or {}).get(names.REPLACES)) if annotations else None
 
-    def _asks_like(self, obj: Object) -> bool:
+    def _has_same_pod_sets(self, obj: Object) -> bool:
         mine, other = self.obj["metadata"], obj["metadata"]
         if mine.get("generation") and mine["generation"] == other.get("generation") and self.uid == other.get("uid"):
-            return True  # a new spec would be a new generation
+            return True  # a new spec would have a new generation
         return bool((self.obj.get("spec") or {}).get("podSets") == (obj.get("spec") or {}).get("podSets"))
 
-    def asks_as(self, other: Item) -> bool:
-        """Whether it is another state of the same workload that waits at the same place for the same."""
-        return self.order == other.order and self.lane == other.lane
+    def is_queued_like(self, other: WorkloadInfo) -> bool:
+        """Whether `other` is a version of the same workload with the same requirements and position."""
+        return self.order == other.order and self.equivalence_key == other.equivalence_key
 
-    def holds_alike(self, other: Item) -> bool:
-        """Whether both hold the same quota, and are preempted or kept alike."""
-        mine = (self.place, self.queue, self.priority, self.queued_at, self.is_evicted)
-        theirs = (other.place, other.queue, other.priority, other.queued_at, other.is_evicted)
-        return mine == theirs and self.held == other.held
+    def has_same_reservation(self, other: WorkloadInfo) -> bool:
+        """Whether both versions hold the same quota and are equally eligible for preemption."""
+        mine = (self.reserved_in, self.queue_name, self.priority, self.queued_at, self.is_evicted)
+        theirs = (other.reserved_in, other.queue_name, other.priority, other.queued_at, other.is_evicted)
+        return mine == theirs and self.usage == other.usage
 
-    def share(self) -> None:
-        """Have one copy of what many workloads have: pod sets are most of what one is that waits or runs.
+    def share_equal_parts(self) -> None:
+        """Replace parts of the object by equal ones that other workloads have, to save memory.
 
-        Those that ended are the most in number, and stay as they are: theirs are also what they were given, and when.
+        Pod sets are most of a pending or running workload. Finished ones are the most in number and stay as they are,
+        so their conditions and admissions are shared as well.
         """
-        spec, first = self.obj.get("spec") or {}, self._known.pod_sets
+        spec, first = self.obj.get("spec") or {}, self._interned.pod_sets
         if spec.get("podSets") is not first and spec.get("podSets") == first:
             spec["podSets"] = first
         if self.is_finished:
             status = self.obj["status"]
-            status["conditions"] = [_first_like(one) for one in status["conditions"]]
+            status["conditions"] = [_intern_object(condition) for condition in status["conditions"]]
             if status.get("admission"):
-                status["admission"] = _first_like(status["admission"])
+                status["admission"] = _intern_object(status["admission"])
 
     @property
-    def shape(self) -> Shape:
-        return self._known.shape
+    def requirements(self) -> SchedulingRequirements:
+        return self._interned.requirements
 
     @property
-    def lane(self) -> tuple[Shape, Key | None]:
-        """Those who are admitted or refused alike."""
-        return self._known.shape, self.replaces
+    def equivalence_key(self) -> EquivalenceKey:
+        """Pending workloads with the same key in one ClusterQueue are admitted or refused alike."""
+        return self._interned.requirements, self.replaces
 
     @property
-    def order(self) -> tuple[int, float, Key]:
-        """Higher priority first, then who waits longest."""
+    def order(self) -> QueueOrder:
+        """Higher priority first, then the longest queued."""
         return -self.priority, self.queued_at, self.key
 
     @property
-    def has_lost_a_loan(self) -> bool:
-        """Whether others of the cohort took back what it had borrowed, and it has not been admitted since."""
+    def lost_borrowed_quota(self) -> bool:
+        """Whether its cohort reclaimed the quota it had borrowed, and it has not been admitted since."""
         preempted = find((self.obj.get("status") or {}).get("conditions") or (), messages.PREEMPTED)
-        return preempted is not None and preempted["status"] == "True" and preempted["reason"] != messages.IN_QUEUE
+        return (
+            preempted is not None
+            and preempted["status"] == "True"
+            and preempted["reason"] != messages.REASON_IN_CLUSTER_QUEUE
+        )
+
+    @property
+    def local_queue(self) -> Key:
+        return self.key[0], self.queue_name
 
     @property
     def job_uid(self) -> str:
         return str((self.obj["metadata"].get("labels") or {}).get(names.JOB_UID, ""))
 
 
-def _first_like(part: Object) -> Object:
-    return _same(orjson.dumps(part).decode())  # as text it takes what it needs: the bytes come with room to spare
+def _intern_object(part: Object) -> Object:
+    return _parse_interned(orjson.dumps(part).decode())  # str, not bytes: orjson over-allocates its bytes
 
 
 @lru_cache(maxsize=4096)
-def _same(written: str) -> Object:
-    """One object for all that are written alike."""
-    found: Object = orjson.loads(written)
-    return found
+def _parse_interned(encoded: str) -> Object:
+    """One object for all that have the same encoding."""
+    obj: Object = orjson.loads(encoded)
+    return obj
 
 
-def revision_of(obj: Object) -> int:
+def resource_version_of(obj: Object) -> int:
     return int(obj["metadata"].get("resourceVersion") or 0)
 
 
-def _key(text: str | None) -> Key | None:
+def _parse_key(text: str | None) -> Key | None:
     namespace, _, name = (text or "").partition("/")
     return (namespace, name) if name else None
 
 
-def held_by(obj: Object) -> Amounts:
-    """What an admission takes, less the pods that are known to need nothing any more."""
+def admission_usage(obj: Object) -> FlavorResourceQuantities:
+    """The quota an admission uses, without that of reclaimable pods."""
     status = obj["status"]
-    spared = {one["name"]: one["count"] for one in status.get("reclaimablePods") or ()}
+    reclaimable = {entry["name"]: entry["count"] for entry in status.get("reclaimablePods") or ()}
     counts = {
-        one.get("name") or names.MAIN: one.get("count", 1) for one in (obj.get("spec") or {}).get("podSets") or ()
+        pod_set.get("name") or names.MAIN: pod_set.get("count", 1)
+        for pod_set in (obj.get("spec") or {}).get("podSets") or ()
     }
-    total: Amounts = {}
-    for one in status["admission"].get("podSetAssignments") or ():
-        name = one.get("name") or names.MAIN
-        count = one.get("count", counts.get(name, 0))
-        left = max(0, count - spared.get(name, 0))
-        for resource, flavor in (one.get("flavors") or {}).items():
-            amount = milli((one.get("resourceUsage") or {}).get(resource, 0))
-            if left != count:
-                amount = amount * left // count
-            total[flavor, resource] = total.get((flavor, resource), 0) + amount
-    return total
+    usage: FlavorResourceQuantities = {}
+    for assignment in status["admission"].get("podSetAssignments") or ():
+        name = assignment.get("name") or names.MAIN
+        count = assignment.get("count", counts.get(name, 0))
+        remaining = max(0, count - reclaimable.get(name, 0))
+        for resource, flavor in (assignment.get("flavors") or {}).items():
+            amount = to_milli((assignment.get("resourceUsage") or {}).get(resource, 0))
+            if remaining != count:
+                amount = amount * remaining // count
+            usage[flavor, resource] = usage.get((flavor, resource), 0) + amount
+    return usage

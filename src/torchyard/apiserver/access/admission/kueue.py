@@ -1,9 +1,10 @@
-"""What Kueue's webhooks do: a job with a queue starts suspended, and can change its queue only while suspended."""
+"""What Kueue's webhooks do to jobs: a job with a queue starts suspended, and changes its queue only while suspended."""
 
 from __future__ import annotations
 
 from torchyard.api import errors, field_errors
 from torchyard.api import names as any_names
+from torchyard.api.field_errors import FieldError
 from torchyard.api.objects import Object
 from torchyard.api.pytorchjob import names as pytorchjob
 from torchyard.api.queue import messages, names
@@ -15,7 +16,7 @@ _LABEL = f"metadata.labels[{names.QUEUE_NAME}]"
 
 
 def suspend_queued_job(attributes: AdmissionAttributes) -> None:
-    """Suspend a new job that has a queue; Kueue's admission starts it."""
+    """Suspend a new job that has a queue until its workload is admitted."""
     kind = KINDS.get((attributes.group, attributes.resource))
     if kind is None or not attributes.is_for(attributes.resource, attributes.group, operations=("CREATE", "UPDATE")):
         return
@@ -25,7 +26,7 @@ def suspend_queued_job(attributes: AdmissionAttributes) -> None:
         _check_name(queue, kind, attributes)
     if attributes.operation != "CREATE" or _is_owned(obj):
         return
-    if queue is None and kind != "Pod" and _default_queue(attributes):
+    if queue is None and kind != "Pod" and _has_default_queue(attributes):
         queue = names.DEFAULT_QUEUE
         obj["metadata"].setdefault("labels", {})[names.QUEUE_NAME] = queue
     if not queue:
@@ -33,17 +34,17 @@ def suspend_queued_job(attributes: AdmissionAttributes) -> None:
     _check_elastic(obj, kind, attributes)
     if kind == "Pod":
         obj["metadata"].setdefault("labels", {})[names.MANAGED] = "true"
-        _gate(obj, names.ADMISSION_GATE)
+        _add_gate(obj, names.ADMISSION_GATE)
     elif kind == "Job":
         obj["spec"]["suspend"] = True
         if (obj["metadata"].get("annotations") or {}).get(names.ELASTIC) == "true":
-            _gate(obj["spec"]["template"], names.ELASTIC)
+            _add_gate(obj["spec"]["template"], names.ELASTIC)
     else:
         obj["spec"].setdefault("runPolicy", {})["suspend"] = True
 
 
 def check_queue(attributes: AdmissionAttributes) -> None:
-    """A job that is not suspended cannot change its queue."""
+    """Reject a change of the queue of a running job."""
     kind = KINDS.get((attributes.group, attributes.resource))
     if kind is None or attributes.old is None or attributes.subresource or attributes.operation != "UPDATE":
         return
@@ -52,38 +53,38 @@ def check_queue(attributes: AdmissionAttributes) -> None:
     )
     if before == after or kind == "Pod" or _is_suspended(attributes.old, kind):
         return
-    reason = f"{any_names.IMMUTABLE} while the job is not suspended"
-    raise errors.invalid(kind, attributes.group, attributes.display_name, [field_errors.invalid(_LABEL, after, reason)])
+    detail = f"{any_names.IMMUTABLE} {messages.IMMUTABLE_WHILE_RUNNING}"
+    raise _invalid(kind, attributes, field_errors.invalid(_LABEL, after, detail))
 
 
 def _check_name(queue: str, kind: str, attributes: AdmissionAttributes) -> None:
-    """Reject a placeholder copied from documentation; the server validates every other queue name."""
+    """Reject a placeholder that was copied from a manual; validation rejects other invalid names."""
     if "<" in queue or ">" in queue or "$" in queue:
-        reason = messages.placeholder(queue, names.user_queue(attributes.namespace))
-        raise errors.invalid(
-            kind, attributes.group, attributes.display_name, [field_errors.invalid(_LABEL, queue, reason)]
-        )
+        detail = messages.placeholder_queue(queue, names.user_queue(attributes.namespace))
+        raise _invalid(kind, attributes, field_errors.invalid(_LABEL, queue, detail))
 
 
 def _check_elastic(obj: Object, kind: str, attributes: AdmissionAttributes) -> None:
-    """Only batch Jobs without a minimum parallelism can be resized while they run."""
+    """Reject the annotation for elastic jobs on jobs that cannot be elastic."""
     annotations = obj["metadata"].get("annotations") or {}
     if annotations.get(names.ELASTIC) != "true" or kind == "Pod":
         return
-    reason = ""
+    detail = ""
     if kind != "Job":
-        reason = "is for batch Jobs; a PyTorchJob starts with what fits from its elasticPolicy.minReplicas on"
+        detail = messages.ELASTIC_ONLY_BATCH_JOBS
     elif names.MIN_PARALLELISM in annotations:
-        reason = f"excludes {names.MIN_PARALLELISM}: leave one of the two out"
-    if reason:
+        detail = messages.ELASTIC_EXCLUDES_MIN_PARALLELISM
+    if detail:
         field = f"metadata.annotations[{names.ELASTIC}]"
-        raise errors.invalid(
-            kind, attributes.group, attributes.display_name, [field_errors.invalid(field, "true", reason)]
-        )
+        raise _invalid(kind, attributes, field_errors.invalid(field, "true", detail))
+
+
+def _invalid(kind: str, attributes: AdmissionAttributes, err: FieldError) -> errors.StatusError:
+    return errors.invalid(kind, attributes.group, attributes.display_name, [err])
 
 
 def _is_owned(obj: Object) -> bool:
-    """Whether a controller owns this object; then the owner handles the queue."""
+    """Whether another object controls it: then the queue is set on that one."""
     return any(owner.get("controller") for owner in obj["metadata"].get("ownerReferences") or ())
 
 
@@ -92,13 +93,13 @@ def _is_suspended(obj: Object, kind: str) -> bool:
     return bool(spec.get("suspend") if kind == "Job" else (spec.get("runPolicy") or {}).get("suspend"))
 
 
-def _default_queue(attributes: AdmissionAttributes) -> bool:
-    """Whether jobs without a queue go to `default`: it exists, and the plane did not create it by itself."""
+def _has_default_queue(attributes: AdmissionAttributes) -> bool:
+    """Whether a user created a queue `default`, which takes jobs without a queue. The plane's own takes none."""
     queue = attributes.lister.get(names.GROUP, names.LOCAL_QUEUE.plural, attributes.namespace, names.DEFAULT_QUEUE)
     return queue is not None and names.LOCAL not in (queue["metadata"].get("labels") or {})
 
 
-def _gate(pod: Object, name: str) -> None:
+def _add_gate(pod: Object, name: str) -> None:
     gates = pod["spec"].setdefault("schedulingGates", [])
     if not any(gate["name"] == name for gate in gates):
         gates.append({"name": name})

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from torchyard.api.objects import Object
 from torchyard.api.queue import names
 from torchyard.apiserver.patch.merge_patch import apply_merge_patch
-from torchyard.core.queue.integrations import Adapter, BatchJob, CannotStart, PodSetInfo, PyTorchJob
+from torchyard.core.queue.integrations import (
+    BatchJobIntegration,
+    CannotStart,
+    JobIntegration,
+    PodSetInfo,
+    PyTorchJobIntegration,
+)
 
 KEYS = st.sampled_from(["kind", "zone", "disk"])
 TEXTS = st.dictionaries(KEYS, st.sampled_from(["a", "b"]), max_size=3)
@@ -35,14 +41,14 @@ INFOS = st.builds(
     PodSetInfo,
     name=st.just("main"),
     count=st.integers(1, 4),
-    selector=TEXTS,
+    node_selector=TEXTS,
     tolerations=TOLERATIONS,
     labels=TEXTS.map(lambda found: {f"kueue.x-k8s.io/{key}": value for key, value in found.items()}),
     annotations=TEXTS,
 )
 
 
-def stopped(adapter: Adapter, job: Object, infos: list[PodSetInfo]) -> Object | None:
+def stopped(adapter: JobIntegration, job: Object, infos: list[PodSetInfo]) -> Object | None:
     """The job after a start and a stop; None if it cannot be started with these."""
     sets = copy.deepcopy(adapter.pod_sets(job))
     try:
@@ -60,7 +66,7 @@ def stopped(adapter: Adapter, job: Object, infos: list[PodSetInfo]) -> Object | 
 
 @settings(max_examples=150)
 @given(templates(), INFOS, st.integers(1, 4), st.booleans(), st.booleans())
-def test_a_batch_job_becomes_what_it_was(
+def test_batch_job_is_restored_exactly(
     template: Object, info: PodSetInfo, parallelism: int, partial: bool, synced: bool
 ) -> None:
     annotations = {names.MIN_PARALLELISM: "1"} if partial and parallelism > 1 else {}
@@ -69,13 +75,13 @@ def test_a_batch_job_becomes_what_it_was(
     spec = {"suspend": True, "parallelism": parallelism, "completions": parallelism, "template": template}
     job: Object = {"metadata": {"name": "j", "annotations": annotations}, "spec": spec}
     count = min(info.count, parallelism) if names.MIN_PARALLELISM in annotations else parallelism
-    after = stopped(BatchJob(), job, [PodSetInfo(**{**vars(info), "count": count})])
+    after = stopped(BatchJobIntegration(), job, [PodSetInfo(**{**vars(info), "count": count})])
     assert after is None or after == job
 
 
 @settings(max_examples=150)
 @given(templates(), templates(), INFOS, INFOS, st.integers(1, 4), st.booleans())
-def test_a_pytorchjob_becomes_what_it_was(
+def test_pytorchjob_is_restored_exactly(
     master: Object, worker: Object, first: PodSetInfo, second: PodSetInfo, replicas: int, elastic: bool
 ) -> None:
     specs = {"Master": {"replicas": 1, "template": master}, "Worker": {"replicas": replicas, "template": worker}}
@@ -88,5 +94,5 @@ def test_a_pytorchjob_becomes_what_it_was(
         PodSetInfo(**{**vars(first), "name": "master", "count": 1}),
         PodSetInfo(**{**vars(second), "name": "worker", "count": count}),
     ]
-    after = stopped(PyTorchJob(), job, infos)
+    after = stopped(PyTorchJobIntegration(), job, infos)
     assert after is None or after == job

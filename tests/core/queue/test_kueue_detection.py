@@ -23,7 +23,7 @@ CASES: dict[str, tuple[list[Object], list[Object], Object | None, IntegrationMod
 
 
 @pytest.mark.parametrize(("groups", "hooks", "configuration", "mode", "version"), CASES.values(), ids=CASES)
-def test_the_mode_follows_what_is_there(
+def test_mode_follows_served_groups_and_webhooks(
     groups: list[Object], hooks: list[Object], configuration: Object | None, mode: IntegrationMode, version: str
 ) -> None:
     found = detect_kueue(groups, hooks, configuration)
@@ -31,11 +31,11 @@ def test_the_mode_follows_what_is_there(
     assert found.reasons
 
 
-def test_an_administrator_is_told_what_to_list() -> None:
+def test_reasons_name_the_framework_to_list() -> None:
     said = detect_kueue([GROUP], [], {}).reasons[-1]
-    assert said == f"list {EXTERNAL} under integrations.externalFrameworks, or pods may be queued a second time"
+    assert said == f"list {EXTERNAL} under integrations.externalFrameworks, or Kueue may queue the pods a second time"
     assert "ask the administrator" in detect_kueue([GROUP], [], None).reasons[-1]
 
 
-def test_kinds_without_a_manager_are_no_kueue() -> None:
+def test_crds_without_a_manager_are_no_kueue() -> None:
     assert detect_kueue([GROUP], [], None, deployed=False).mode is IntegrationMode.NONE

@@ -1,4 +1,4 @@
-"""The resources that queues are about."""
+"""The resources of the queue kinds, and those that the queues read."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torchyard.api.queue import names
 from torchyard.api.queue.names import Kind
 
 
-def _ref(kind: Kind) -> GroupVersionResource:
+def _gvr(kind: Kind) -> GroupVersionResource:
     return GroupVersionResource(names.GROUP, names.STORED, kind.plural, kind.namespaced)
 
 
-FLAVORS = _ref(names.FLAVOR)
-CLUSTER_QUEUES = _ref(names.CLUSTER_QUEUE)
-LOCAL_QUEUES = _ref(names.LOCAL_QUEUE)
-WORKLOADS = _ref(names.WORKLOAD)
-PRIORITY_CLASSES = _ref(names.PRIORITY_CLASS)
-COHORTS = _ref(names.COHORT)
-CHECKS = _ref(names.CHECK)
+FLAVORS = _gvr(names.FLAVOR)
+CLUSTER_QUEUES = _gvr(names.CLUSTER_QUEUE)
+LOCAL_QUEUES = _gvr(names.LOCAL_QUEUE)
+WORKLOADS = _gvr(names.WORKLOAD)
+PRIORITY_CLASSES = _gvr(names.PRIORITY_CLASS)
+COHORTS = _gvr(names.COHORT)
+CHECKS = _gvr(names.CHECK)
 POD_PRIORITY_CLASSES = GroupVersionResource("scheduling.k8s.io", "v1", "priorityclasses", namespaced=False)
 PYTORCHJOBS = GroupVersionResource(pytorchjob.GROUP, pytorchjob.VERSION, pytorchjob.PLURAL)

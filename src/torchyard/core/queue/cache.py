@@ -1,0 +1,140 @@
+"""The cache: all workloads, the LocalQueues and ClusterQueues they belong to, and the quota they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torchyard.api.objects import Object
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.cluster_queue import ClusterQueue
+from torchyard.core.queue.eligibility import NamespaceLabels, ineligible_reason
+from torchyard.core.queue.hierarchy import QuotaHierarchy
+from torchyard.core.queue.quota import NodeUsage, QuotaNode
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
+
+
+class QueueCache:
+    def __init__(self, labels_of: NamespaceLabels, *, block_admission: bool = False) -> None:
+        """`block_admission`: admit nothing before the pods of all admitted workloads are ready."""
+        self._labels_of, self._block_admission = labels_of, block_admission
+        self.workloads: dict[Key, WorkloadInfo] = {}
+        self.local_queues: dict[Key, Object] = {}  # their specs
+        self.cluster_queues: dict[str, ClusterQueue] = {}
+        self.changed: set[str] = set()  # ClusterQueues whose status is out of date
+        self._by_local_queue: dict[Key, dict[Key, WorkloadInfo]] = {}
+        self._members: dict[QuotaNode, list[ClusterQueue]] = {}
+        self._strict_members: dict[QuotaNode, list[ClusterQueue]] = {}
+        self._not_ready: set[Key] = set()  # workloads with quota whose pods are not all ready
+
+    def set_hierarchy(self, hierarchy: QuotaHierarchy) -> None:
+        """Replace all ClusterQueues. No workload holds quota afterwards: the caller adds the reservations again."""
+        self.cluster_queues, self._members = hierarchy
+        self._strict_members = {
+            root: [cq for cq in members if cq.spec.is_strict_fifo and cq.node is not root]
+            for root, members in self._members.items()
+        }
+        self._not_ready.clear()
+        self.changed.update(self.cluster_queues)
+        self.changed.update(spec.get("clusterQueue", "") for spec in self.local_queues.values())
+
+    def put_workload(self, info: WorkloadInfo) -> None:
+        previous = self.workloads.get(info.key)
+        if previous is not None:
+            self._remove_from_local_queue(previous)
+        self.workloads[info.key] = info
+        self._by_local_queue.setdefault(info.local_queue, {})[info.key] = info
+
+    def remove_workload(self, info: WorkloadInfo) -> None:
+        del self.workloads[info.key]
+        self._remove_from_local_queue(info)
+
+    def _remove_from_local_queue(self, info: WorkloadInfo) -> None:
+        workloads = self._by_local_queue[info.local_queue]
+        del workloads[info.key]
+        if not workloads:
+            del self._by_local_queue[info.local_queue]
+
+    def replace_reserving(self, previous: WorkloadInfo, info: WorkloadInfo) -> bool:
+        """Exchange a workload for a version with the same reservation. False if there is something to recompute.
+
+        Most updates of a workload with quota change nothing that the scheduler depends on.
+        """
+        cq = self.cluster_queues.get(info.reserved_in)
+        if cq is None or cq.reserving.get(info.key) is not previous or not previous.has_same_reservation(info):
+            return False
+        self.workloads[info.key] = cq.reserving[info.key] = info
+        self._by_local_queue[info.local_queue][info.key] = info
+        if info.is_ready:
+            self._not_ready.discard(info.key)
+        else:
+            self._not_ready.add(info.key)
+        self.changed.add(cq.name)
+        return True
+
+    def add_reservation(self, info: WorkloadInfo) -> ClusterQueue | None:
+        """Count the quota a workload holds. Returns its ClusterQueue, None if that does not exist."""
+        cq = self.cluster_queues.get(info.reserved_in)
+        if cq is not None:
+            cq.reserving[info.key] = info
+            cq.node.add_usage(info.usage)
+            if not info.is_ready:
+                self._not_ready.add(info.key)
+        return cq
+
+    def remove_reservation(self, info: WorkloadInfo) -> ClusterQueue | None:
+        """Release the quota of a workload. Returns its ClusterQueue, None if it held none."""
+        cq = self.cluster_queues.get(info.reserved_in)
+        if cq is None or cq.reserving.pop(info.key, None) is None:
+            return None
+        cq.node.remove_usage(info.usage)
+        self._not_ready.discard(info.key)
+        self.changed.add(cq.name)
+        return cq
+
+    def cluster_queue_of(self, info: WorkloadInfo) -> ClusterQueue | None:
+        """The ClusterQueue behind a workload's LocalQueue."""
+        spec = self.local_queues.get(info.local_queue)
+        return self.cluster_queues.get(spec.get("clusterQueue", "")) if spec else None
+
+    def ineligible_reason(self, info: WorkloadInfo) -> ReasonMessage | None:
+        return ineligible_reason(info, self.local_queues, self.cluster_queues, self._labels_of)
+
+    def members(self, cq: ClusterQueue) -> list[ClusterQueue]:
+        """The ClusterQueues that share quota with one, itself included."""
+        return self._members.get(cq.node.root, [cq])
+
+    def members_of(self, root: QuotaNode) -> Iterable[ClusterQueue]:
+        return self._members.get(root, ())
+
+    def reserving_workloads(self, namespace: str, queue: str) -> list[WorkloadInfo]:
+        """The workloads with quota of a LocalQueue or, without a namespace, of a ClusterQueue."""
+        if namespace:
+            workloads = self._by_local_queue.get((namespace, queue), {}).values()
+            return [info for info in workloads if info.reserved_in]
+        cq = self.cluster_queues.get(queue)
+        if cq is None:  # the hierarchy does not have it yet
+            return [info for info in self.workloads.values() if info.reserved_in == queue]
+        return list(cq.reserving.values())
+
+    def used_local_queues(self, namespace: str) -> list[Key]:
+        """The LocalQueues that workloads of a namespace name, whether they exist or not."""
+        return [key for key in self._by_local_queue if key[0] == namespace]
+
+    def pending_in(self, local_queues: Iterable[Key]) -> list[WorkloadInfo]:
+        return [
+            info for key in local_queues for info in self._by_local_queue.get(key, {}).values() if not info.reserved_in
+        ]
+
+    def quota_held_from(self, cq: ClusterQueue) -> dict[str, NodeUsage]:
+        """By StrictFIFO queue: quota that others must not borrow, because its head needs it and cannot reclaim it."""
+        strict = self._strict_members.get(cq.node.root, ())
+        return {
+            other.name: NodeUsage(other.node, held)
+            for other in strict
+            if other is not cq and (held := other.quota_for_blocked_head())
+        }
+
+    @property
+    def is_admission_blocked(self) -> bool:
+        """Whether nothing may be admitted until more pods are ready."""
+        return self._block_admission and bool(self._not_ready)

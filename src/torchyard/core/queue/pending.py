@@ -1,0 +1,98 @@
+"""The pending queues: which ClusterQueues the next cycle looks at, and which workloads wait for something else."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from torchyard.api.queue.messages import ReasonMessage
+from torchyard.core.queue.cache import QueueCache
+from torchyard.core.queue.cluster_queue import ClusterQueue, PendingHeap, QueueHead
+from torchyard.core.queue.nomination import NominatedWorkload
+from torchyard.core.queue.preemptors import PendingPreemptors
+from torchyard.core.queue.requeue import InadmissibleRequeuer
+from torchyard.core.queue.workload_info import Key, WorkloadInfo
+
+
+class PendingQueues:
+    def __init__(self, cache: QueueCache) -> None:
+        self._cache = cache
+        self.active: dict[str, None] = {}  # ClusterQueues that may have something to admit
+        self.counts: Counter[Key] = Counter()  # pending workloads by LocalQueue
+        self.ineligible: dict[Key, ReasonMessage] = {}  # workloads that no queue admits
+        self.unreported: dict[Key, None] = {}  # of these: those whose status does not say why yet
+        self.joined: dict[PendingHeap, None] = {}  # inadmissible heaps with new workloads, which get the heap's reason
+        self.preemptors = PendingPreemptors(cache.workloads)
+        self.requeuer = InadmissibleRequeuer(self.active, self.preemptors, cache.members_of)
+        self._waiting_for_pods: dict[str, None] = {}  # ClusterQueues whose head fits, but admission is blocked
+
+    def add(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
+        heap = cq.add_pending(info)
+        if heap.is_inadmissible and not info.pending_message:
+            self.joined[heap] = None
+        self.counts[info.local_queue] += 1
+        self.activate(cq)
+
+    def remove(self, info: WorkloadInfo, cq: ClusterQueue) -> None:
+        cq.remove_pending(info)
+        self.counts[info.local_queue] -= 1
+        self.activate(cq)
+        self.requeuer.pending_removed(cq)
+
+    def activate(self, cq: ClusterQueue) -> None:
+        self.active[cq.name] = None
+        self._cache.changed.add(cq.name)
+
+    def set_ineligible(self, info: WorkloadInfo, reason: ReasonMessage) -> None:
+        self.ineligible[info.key] = reason
+        if info.pending_message != reason.message:
+            self.unreported[info.key] = None
+
+    def clear_ineligible(self, key: Key) -> None:
+        self.ineligible.pop(key, None)
+        self.unreported.pop(key, None)
+
+    def add_preemptor(self, entry: NominatedWorkload) -> None:
+        """Workloads are evicted for it. As in Kueue, no workload of its queue passes it until it has its quota."""
+        self.preemptors.add(entry)
+        self.park(entry.cq)
+
+    def valid_preemptor(self, cq: ClusterQueue, head: QueueHead | None) -> NominatedWorkload | None:
+        """The preemptor of a ClusterQueue, if it still is one; otherwise it is removed."""
+        preemptor = self.preemptors.get(cq)
+        if preemptor is None or self.preemptors.is_valid(preemptor, head):
+            return preemptor
+        self.remove_preemptor(cq)
+        return None
+
+    def remove_preemptor(self, cq: ClusterQueue) -> None:
+        self.preemptors.remove(cq)
+        self.requeuer.preemptor_removed(cq.node.root)
+
+    def wait_for_preemptors(self, cq: ClusterQueue) -> None:
+        """Its head needs what preemptors get: it is active again when quota is released or one of them is gone."""
+        self.active.pop(cq.name, None)
+        self.preemptors.wait(cq)
+
+    def park(self, cq: ClusterQueue) -> None:
+        """Nothing of this ClusterQueue can be admitted now."""
+        self.active.pop(cq.name, None)
+        self.requeuer.nothing_admitted(cq)
+
+    def wait_for_pods_ready(self, cq: ClusterQueue) -> None:
+        """Its head fits: it is active again when the pods of all admitted workloads are ready."""
+        self.active.pop(cq.name, None)
+        self._waiting_for_pods[cq.name] = None
+
+    def activate_waiting_for_pods(self) -> None:
+        if self._waiting_for_pods and not self._cache.is_admission_blocked:
+            self.active.update(self._waiting_for_pods)
+            self._waiting_for_pods = {}
+
+    def clear(self) -> None:
+        """Before the workloads are added to a new hierarchy."""
+        self.preemptors.clear()
+        self.requeuer.clear()
+        self.ineligible.clear()
+        self.counts.clear()
+        self.active.clear()
+        self.joined = {}

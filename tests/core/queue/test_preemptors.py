@@ -1,0 +1,185 @@
+"""A workload that others give quota back for: nobody of its queue passes it meanwhile, as in Kueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.queues import QueueSimulation, flavor, local, queue, workload
+
+from torchyard.api.queue import messages
+from torchyard.core.queue.scheduler import Admit, Preempt, SchedulingDecision, StayPending
+
+LOWER = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+
+
+def admitted(decisions: list[SchedulingDecision]) -> list[str]:
+    return [one.info.key[1] for one in decisions if isinstance(one, Admit)]
+
+
+def preempted(decisions: list[SchedulingDecision]) -> list[str]:
+    return [target.info.key[1] for one in decisions if isinstance(one, Preempt) for target in one.targets]
+
+
+def run_cycles(sim: QueueSimulation) -> list[SchedulingDecision]:
+    """Until there is nothing more to look at; nobody gives anything back."""
+    found = sim.run_cycle()
+    while sim.state.pending.active:
+        found += sim.run_cycle()
+    return found
+
+
+def with_a_large_one() -> QueueSimulation:
+    """Two that hold a queue's four cpus, a third that waits, and one that needs all of it."""
+    sim = QueueSimulation(flavor(), queue(cpu=4, preemption=LOWER), local())
+    sim.put(workload("a", cpu=2, at=1), workload("b", cpu=2, at=2))
+    assert admitted(run_cycles(sim)) == ["a", "b"]
+    sim.put(workload("next", cpu=2, at=3), workload("large", cpu=4, priority=9, at=4))
+    assert sorted(preempted(run_cycles(sim))) == ["a", "b"]
+    return sim
+
+
+def test_quota_released_in_parts_stays_reserved_for_the_preemptor() -> None:
+    sim = with_a_large_one()
+    sim.release("b")
+    assert run_cycles(sim) == []
+    sim.release("a")
+    assert admitted(run_cycles(sim)) == ["large"]
+
+
+def test_preemptor_reports_the_pending_preemption() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=4, preemption=LOWER), local(), workload("a", cpu=3))
+    run_cycles(sim)
+    sim.put(workload("large", cpu=4, priority=9))
+    told = [(one.why.reason, one.why.message) for one in run_cycles(sim) if isinstance(one, StayPending)]
+    why = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 3 more needed"
+    assert told == [
+        (messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS, f"{why}. Pending the preemption of 1 workload(s)")
+    ]
+
+
+def test_new_workload_does_not_pass_the_preemptor() -> None:
+    sim = with_a_large_one()
+    sim.put(workload("small", cpu=1, at=5))
+    sim.release("b")
+    assert run_cycles(sim) == []
+
+
+def test_deleted_preemptor_frees_its_quota_for_others() -> None:
+    sim = with_a_large_one()
+    sim.release("b")
+    run_cycles(sim)
+    sim.finish("large")
+    assert admitted(run_cycles(sim)) == ["b"]
+
+
+def test_higher_priority_workload_passes_the_preemptor() -> None:
+    sim = with_a_large_one()
+    sim.release("b")
+    sim.put(workload("urgent", cpu=2, priority=10, at=6))
+    assert admitted(run_cycles(sim)) == ["urgent"]
+
+
+def test_target_whose_eviction_was_not_written_is_preempted_again() -> None:
+    sim = with_a_large_one()
+    sim.release("b")
+    sim.state.put_workload(sim.objects["a"], force=True)
+    assert preempted(run_cycles(sim)) == ["a"]
+
+
+def test_cohort_does_not_borrow_the_quota_of_a_preemptor() -> None:
+    shared: Any = {"cohort": "all", "preemption": LOWER}
+    sim = QueueSimulation(flavor(), queue("mine", cpu=4, **shared), queue("theirs", cpu=1, **shared))
+    sim.put(local("mine", "mine"), local("theirs", "theirs"))
+    sim.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=2, queue="mine"))
+    sim.put(workload("c", cpu=1, queue="theirs"))
+    run_cycles(sim)
+    sim.put(workload("large", cpu=4, priority=9, queue="mine"), workload("borrower", cpu=1, queue="theirs"))
+    assert sorted(preempted(run_cycles(sim))) == ["a", "b"]
+    sim.release("b")
+    assert admitted(run_cycles(sim)) == []
+    sim.release("a")
+    assert admitted(run_cycles(sim)) == ["large"]
+
+
+def test_cohort_uses_the_quota_that_a_preemptor_does_not_need() -> None:
+    shared: Any = {"cohort": "all", "preemption": LOWER}
+    sim = QueueSimulation(flavor(), queue("mine", cpu=4, borrowingLimit=0, **shared), queue("theirs", cpu=2, **shared))
+    sim.put(local("mine", "mine"), local("theirs", "theirs"))
+    sim.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=2, queue="mine"))
+    run_cycles(sim)
+    sim.put(workload("large", cpu=4, priority=9, queue="mine"))
+    assert sorted(preempted(run_cycles(sim))) == ["a", "b"]
+    sim.put(workload("c", cpu=2, queue="theirs"))
+    assert admitted(run_cycles(sim)) == ["c"]
+
+
+def test_quota_that_preemption_will_leave_is_not_used_before_it_is_free() -> None:
+    shared: Any = {"cohort": "all", "preemption": LOWER}
+    sim = QueueSimulation(
+        flavor(), *(queue(name, cpu=cpu, **shared) for name, cpu in (("mine", 4), ("b", 1), ("c", 0)))
+    )
+    sim.put(*(local(name, name) for name in ("mine", "b", "c")), workload("a", cpu=4, queue="mine"))
+    run_cycles(sim)
+    sim.put(workload("first", cpu=2, priority=9, queue="mine"))
+    sim.put(workload("own", cpu=1, queue="b"), workload("borrower", cpu=1, queue="c"))
+    found = run_cycles(sim)
+    assert (preempted(found), admitted(found)) == (["a"], ["own"])
+    sim.release("a")
+    assert sorted(admitted(run_cycles(sim))) == ["borrower", "first"]
+
+
+def two_that_want_the_same() -> tuple[QueueSimulation, list[SchedulingDecision]]:
+    """A borrower of four cpus, and the owners of two each: only one of them can have it evicted."""
+    shared: Any = {"cohort": "all", "preemption": LOWER}
+    sim = QueueSimulation(flavor(), *(queue(name, cpu=cpu, **shared) for name, cpu in (("a", 2), ("b", 2), ("c", 1))))
+    sim.put(*(local(name, name) for name in "abc"), workload("borrower", cpu=4, queue="c"))
+    run_cycles(sim)
+    sim.put(workload("first", cpu=2, queue="a", at=1), workload("second", cpu=2, queue="b", at=2))
+    sim.put(workload("small", cpu=1, queue="b", at=3))
+    return sim, run_cycles(sim)
+
+
+def test_preemptor_with_overlapping_targets_is_not_passed_by_its_queue() -> None:
+    sim, found = two_that_want_the_same()
+    assert preempted(found) == ["borrower"]
+    assert admitted(found) == [], "there is a cpu that the small one could have"
+    told = [(one.info.key[1], one.why.reason, one.why.message) for one in found if isinstance(one, StayPending)]
+    assert told[-1] == (
+        "second",
+        messages.REASON_WAITING_FOR_QUOTA,
+        "Workload has overlapping preemption targets with another workload",
+    )
+    sim.release("borrower")
+    assert admitted(run_cycles(sim)) == ["first", "second", "small"]
+
+
+def test_preemptor_with_overlapping_targets_waits_without_being_rescheduled() -> None:
+    sim, _ = two_that_want_the_same()
+    assert not sim.state.pending.active
+    assert run_cycles(sim) == []
+
+
+def test_second_preemptor_continues_when_the_first_is_deleted() -> None:
+    sim, _ = two_that_want_the_same()
+    sim.finish("first")
+    found = run_cycles(sim)
+    assert [(one.info.key[1], one.why.reason) for one in found if isinstance(one, StayPending)] == [
+        ("second", messages.REASON_WAITING_FOR_PREEMPTED_WORKLOADS)
+    ]
+    sim.release("borrower")
+    assert admitted(run_cycles(sim)) == ["second", "small"]
+
+
+def test_head_that_fits_without_promises_is_not_passed_by_its_queue() -> None:
+    sim = QueueSimulation(
+        flavor(), queue("mine", cpu=4, cohort="all", preemption=LOWER), queue("theirs", cpu=2, cohort="all")
+    )
+    sim.put(local("mine", "mine"), local("theirs", "theirs"))
+    sim.put(workload("a", cpu=2, queue="mine"), workload("b", cpu=1, queue="mine"))
+    run_cycles(sim)
+    sim.put(workload("large", cpu=4, priority=9, queue="mine"))
+    assert preempted(run_cycles(sim)) == ["a"]
+    sim.put(workload("medium", cpu=2, queue="theirs", at=1), workload("small", cpu=1, queue="theirs", at=2))
+    assert admitted(run_cycles(sim)) == [], "there will be a cpu left that the small one could have"
+    sim.release("a")
+    assert admitted(run_cycles(sim)) == ["large", "small"]

@@ -1,0 +1,49 @@
+"""The figures in the statuses of queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.queues import QueueSimulation, flavor, local, queue, workload
+
+from torchyard.core.queue.queue_status import cluster_queue_status, local_queue_status
+
+
+def pending(sim: QueueSimulation) -> tuple[int, int]:
+    """In the ClusterQueue, and in the LocalQueue that leads to it."""
+    inside = cluster_queue_status(sim.state.cache.cluster_queues["team"], "")
+    return inside["pendingWorkloads"], local_queue_status(("default", "q"), sim.state, "")["pendingWorkloads"]
+
+
+SHUT: dict[str, tuple[list[dict[str, Any]], dict[str, Any], tuple[int, int]]] = {
+    "an open queue": ([flavor()], queue(cpu=1), (1, 1)),
+    "a stopped queue": ([flavor()], queue(stopPolicy="Hold"), (2, 2)),
+    "a queue without its flavor": ([], queue(), (2, 2)),
+    "a queue that takes nobody": ([flavor()], queue(namespaceSelector=None), (0, 0)),
+}
+
+
+@pytest.mark.parametrize(("flavors", "team", "waiting"), SHUT.values(), ids=SHUT)
+def test_pending_count_includes_workloads_of_inactive_cluster_queues(
+    flavors: list[dict[str, Any]], team: dict[str, Any], waiting: tuple[int, int]
+) -> None:
+    sim = QueueSimulation(*flavors, team, local(), workload("a"), workload("b", at=1), workload("held", active=False))
+    sim.run_until_idle()
+    assert pending(sim) == waiting
+
+
+def test_pending_count_is_exact_when_a_queue_is_stopped_and_resumed() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=1, stopPolicy="Hold"), local(), *(workload(name) for name in "abc"))
+    assert sim.run_until_idle() == []
+    sim.put(queue(cpu=1))
+    assert (sim.run_until_idle(), pending(sim)) == (["a"], (2, 2))
+    sim.put(queue(cpu=1, stopPolicy="Hold"))
+    sim.run_until_idle()
+    assert pending(sim) == (2, 2)
+    sim.finish("b")
+    sim.run_until_idle()
+    assert pending(sim) == (1, 1)
+    sim.put(local(stopPolicy="Hold"))
+    sim.run_until_idle()
+    assert pending(sim) == (0, 0)

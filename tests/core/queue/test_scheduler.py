@@ -1,0 +1,303 @@
+"""Who is admitted, in which flavor, in which order, and what is said to those who wait."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.queues import QueueSimulation, flavor, group, local, pod_set, queue, quota, workload
+
+from torchyard.api.queue import messages
+from torchyard.core.queue.scheduler import Admit, Preempt, StayPending
+
+
+def waits(sim: QueueSimulation) -> dict[str, tuple[str, str]]:
+    found: dict[str, tuple[str, str]] = {}
+    for _ in range(50):
+        decisions = sim.run_cycle()
+        found |= {
+            one.info.key[1]: (one.why.reason, one.why.message) for one in decisions if isinstance(one, StayPending)
+        }
+        if not any(isinstance(one, Admit) for one in decisions):
+            return found
+    raise AssertionError("the scheduler does not become idle")
+
+
+def test_workload_is_admitted_as_a_whole_or_not_at_all() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=4), local(), workload("two", pod_set("a", cpu=3), pod_set("b", cpu=2)))
+    said = waits(sim)["two"]
+    assert sim.reserving() == set()
+    assert said[0] == messages.REASON_EXCEEDS_MAX_QUOTA
+    assert said[1] == (
+        "couldn't assign flavors to pod set b: insufficient quota for cpu in flavor default, previously considered"
+        " podsets requests (3) + current podset request (2) > maximum capacity (4)"
+    )
+
+
+def test_pending_message_names_the_missing_quantity() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=10), local(), workload("a", cpu=9), workload("b", at=1, cpu=10))
+    assert waits(sim)["b"] == (
+        messages.REASON_WAITING_FOR_QUOTA,
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 9 more needed",
+    )
+
+
+def test_workload_that_joins_an_inadmissible_heap_gets_its_reason() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=2), local(), workload("a", cpu=2), workload("b", at=1, cpu=2))
+    waits(sim)
+    sim.put(workload("c", at=2, cpu=2))
+    [heap] = sim.state.pending.joined
+    assert ("default", "c") in heap.unreported
+    assert heap.pending_reason[1].endswith("2 more needed")
+
+
+def test_best_effort_fifo_skips_a_blocked_head_and_strict_fifo_does_not() -> None:
+    jobs = [workload("first", cpu=3), workload("large", at=1, cpu=4), workload("small", at=2, cpu=1)]
+    assert QueueSimulation(flavor(), queue(), local(), *jobs).run_until_idle() == ["first", "small"]
+    strict = queue(queueingStrategy="StrictFIFO")
+    assert QueueSimulation(flavor(), strict, local(), *jobs).run_until_idle() == ["first"]
+
+
+def test_higher_priority_is_admitted_first_then_longest_queued() -> None:
+    jobs = [workload("c", at=9), workload("b", at=3), workload("a", at=9, priority=5), workload("d", at=9)]
+    assert QueueSimulation(flavor(), queue(), local(), *jobs).run_until_idle() == ["a", "b", "c", "d"]
+
+
+FLAVORS = [flavor("spot", {"kind": "spot"}), flavor("fast", {"kind": "fast"})]
+TWO = group(("spot", [quota("cpu", 2)]), ("fast", [quota("cpu", 2)]))
+
+
+def test_flavors_are_tried_in_order() -> None:
+    sim = QueueSimulation(*FLAVORS, queue("team", TWO), local(), *(workload(name, cpu=1) for name in "abcd"))
+    sim.run_until_idle()
+    chosen = {
+        name: obj["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"] for name, obj in sim.objects.items()
+    }
+    assert chosen == {"a": "spot", "b": "spot", "c": "fast", "d": "fast"}
+
+
+def test_node_selector_selects_flavor_by_the_flavors_own_keys() -> None:
+    wish = pod_set(cpu=1)
+    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast", "zone": "anywhere"}
+    sim = QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", wish))
+    assert sim.run_until_idle() == ["a"]
+    assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["flavors"] == {"cpu": "fast"}
+
+
+def test_node_selector_without_matching_flavor_is_reported() -> None:
+    wish = pod_set(cpu=1)
+    wish["template"]["spec"]["nodeSelector"] = {"kind": "gold"}
+    reason, said = waits(QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"]
+    assert reason == messages.REASON_NO_MATCHING_FLAVOR
+    assert "flavor fast doesn't match node affinity, flavor spot doesn't match node affinity" in said
+
+
+def test_node_selector_ignores_flavors_without_its_key() -> None:
+    wish = pod_set(cpu=2)
+    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
+    plain = flavor("plain", {"zone": "a"})
+    both = group(("plain", [quota("cpu", 2)]), ("fast", [quota("cpu", 2)]))
+    sim = QueueSimulation(
+        plain, FLAVORS[1], queue("team", both), local(), workload("a", wish), workload("b", wish, at=1)
+    )
+    assert sim.run_until_idle() == ["a", "b"]
+    assert [next(iter(sim.state.cache.workloads["default", name].usage)) for name in "ab"] == [
+        ("plain", "cpu"),
+        ("fast", "cpu"),
+    ]
+
+
+def test_reported_reason_of_several_flavors_is_the_most_temporary_one() -> None:
+    """As Kueue weighs them: waiting, then too big, then no match."""
+    wish = pod_set(cpu=3)
+    wish["template"]["spec"]["nodeSelector"] = {"kind": "fast"}
+    assert (
+        waits(QueueSimulation(*FLAVORS, queue("team", TWO), local(), workload("a", wish)))["a"][0]
+        == messages.REASON_EXCEEDS_MAX_QUOTA
+    )
+
+
+def test_pending_message_names_every_pod_set_that_does_not_fit() -> None:
+    policy = {"withinClusterQueue": "LowerPriority"}
+    sim = QueueSimulation(flavor(), queue(cpu=4, preemption=policy), local(), workload("a", cpu=3, priority=5))
+    sim.run_until_idle()
+    sim.put(workload("b", pod_set("x", cpu=2), pod_set("y", cpu=1), at=1))
+    assert waits(sim)["b"][1] == (
+        "couldn't assign flavors to pod set x: insufficient unused quota for cpu in flavor default, 1 more needed; "
+        "couldn't assign flavors to pod set y: insufficient unused quota for cpu in flavor default, 2 more needed"
+    )
+
+
+def test_resource_without_quota_has_no_matching_flavor() -> None:
+    reason, said = waits(QueueSimulation(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1))))["a"]
+    assert reason == messages.REASON_NO_MATCHING_FLAVOR
+    assert said.endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
+
+
+def test_flavor_with_untolerated_taint_is_not_used() -> None:
+    taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    tainted = flavor(nodeTaints=[taint])
+    plain, tolerant = pod_set(cpu=1), pod_set(cpu=1)
+    tolerant["template"]["spec"]["tolerations"] = [{"key": "gpu", "operator": "Exists"}]
+    sim = QueueSimulation(tainted, queue(), local(), workload("a", plain), workload("b", tolerant))
+    said = waits(sim)
+    assert sim.reserving() == {"b"}
+    assert said["a"][1].endswith("untolerated taint {gpu yes NoSchedule <nil>} in flavor default")
+
+
+def test_pending_message_names_the_resource_without_quota() -> None:
+    sim = QueueSimulation(flavor(), queue(), local(), workload("a", pod_set(cpu=1, gpu=1)))
+    assert waits(sim)["a"][1].endswith("resource nvidia.com/gpu unavailable in ClusterQueue")
+
+
+COHORT = {
+    "without limits": ({}, {}, 8),
+    "with a borrowing limit": ({"borrowingLimit": 2}, {}, 6),
+    "with a lending limit": ({}, {"lendingLimit": 1}, 5),
+}
+
+
+@pytest.mark.parametrize(("borrower", "lender", "most"), COHORT.values(), ids=COHORT)
+def test_cluster_queue_borrows_within_borrowing_and_lending_limits(
+    borrower: dict[str, int], lender: dict[str, int], most: int
+) -> None:
+    queues = [queue("team", cohort="all", **borrower), queue("other", cohort="all", **lender)]
+    sim = QueueSimulation(flavor(), *queues, local(), *(workload(f"w{index}", at=index) for index in range(10)))
+    sim.run_until_idle()
+    assert len(sim.reserving()) == most
+
+
+def test_lent_quota_is_reclaimed() -> None:
+    policy = {"reclaimWithinCohort": "Any"}
+    queues = [queue("team", cohort="all"), queue("other", cohort="all", preemption=policy)]
+    sim = QueueSimulation(flavor(), *queues, local(), local("o", "other"), *(workload(f"w{i}", at=i) for i in range(8)))
+    assert len(sim.run_until_idle()) == 8
+    sim.put(workload("mine", queue="o", at=20, cpu=2))
+    [decision] = [one for one in sim.run_cycle() if isinstance(one, Preempt)]
+    assert {target.reason for target in decision.targets} == {messages.REASON_IN_COHORT_RECLAMATION}
+    assert len(decision.targets) == 2
+    for target in decision.targets:
+        sim.release(target.info.key[1])
+    assert "mine" in sim.run_until_idle()
+
+
+def test_lowest_priority_is_preempted_once_and_its_quota_held_until_released() -> None:
+    sim = QueueSimulation(
+        flavor(),
+        queue(preemption={"withinClusterQueue": "LowerPriority"}),
+        local(),
+        workload("low", priority=1, cpu=2),
+        workload("middle", priority=2, cpu=2),
+    )
+    sim.run_until_idle()
+    sim.put(workload("high", priority=9, at=5, cpu=2))
+    [decision] = [one for one in sim.run_cycle() if isinstance(one, Preempt)]
+    assert [target.info.key[1] for target in decision.targets] == ["low"]
+    # Until its pods are gone nobody gets its quota, and it is not told twice.
+    sim.put(workload("later", at=9, cpu=2))
+    assert not any(isinstance(one, Admit | Preempt) for one in sim.run_cycle())
+    sim.release("low")
+    assert sim.run_until_idle() == ["high"]
+
+
+def test_partial_admission_reduces_the_pod_count() -> None:
+    sim = QueueSimulation(flavor(), queue(cpu=4), local(), workload("a", pod_set(count=8, least=2, cpu=1)))
+    assert sim.run_until_idle() == ["a"]
+    assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["count"] == 4
+
+
+def test_partially_admissible_workload_is_retried_when_its_min_count_fits() -> None:
+    jobs = [workload("a", cpu=4), workload("b", pod_set(count=8, least=2, cpu=1), at=1)]
+    sim = QueueSimulation(flavor(), queue(cpu=4), local(), *jobs)
+    assert sim.run_until_idle() == ["a"]
+    sim.finish("a")
+    assert sim.run_until_idle() == ["b"]
+
+
+def test_reclaimable_pods_release_their_quota() -> None:
+    sim = QueueSimulation(
+        flavor(), queue(cpu=4), local(), workload("a", pod_set(count=4, cpu=1)), workload("b", at=1, cpu=2)
+    )
+    assert sim.run_until_idle() == ["a"]
+    obj = sim.objects["a"]
+    obj["status"]["reclaimablePods"] = [{"name": "main", "count": 2}]
+    obj["metadata"]["resourceVersion"] = "999999999"
+    sim.put(obj)
+    assert sim.run_until_idle() == ["b"]
+
+
+OUTSIDE = {
+    "an unknown queue": (
+        workload("a", queue="nope"),
+        "LocalQueue nope doesn't exist; LocalQueues in this namespace: held, q",
+    ),
+    "a stopped queue": (workload("a", queue="held"), "LocalQueue held is stopped"),
+    "a workload on hold": (workload("a", active=False), "The workload is deactivated"),
+}
+
+
+@pytest.mark.parametrize(("obj", "said"), OUTSIDE.values(), ids=OUTSIDE)
+def test_ineligible_workload_gets_the_reason(obj: dict[str, object], said: str) -> None:
+    sim = QueueSimulation(flavor(), queue(), local(), local("held", stopPolicy="Hold"), obj)
+    assert sim.run_until_idle() == []
+    assert sim.state.pending.ineligible["default", "a"][1] == said
+
+
+def test_namespace_without_local_queues_gets_a_hint_to_create_one() -> None:
+    sim = QueueSimulation(flavor(), queue(), workload("a", queue="nope"))
+    assert sim.run_until_idle() == []
+    said = "LocalQueue nope doesn't exist; this namespace has no LocalQueue; create one that refers to a ClusterQueue"
+    assert sim.state.pending.ineligible["default", "a"][1] == said
+
+
+def test_missing_flavor_makes_a_cluster_queue_inactive() -> None:
+    sim = QueueSimulation(queue(), local(), workload("a"))
+    assert sim.run_until_idle() == []
+    assert sim.state.pending.ineligible["default", "a"][1] == (
+        "ClusterQueue team is inactive: Can't admit new workloads: references missing ResourceFlavor(s): default."
+        " Create it, or use one that `kubectl get resourceflavors` lists"
+    )
+    sim.put(flavor())
+    assert sim.run_until_idle() == ["a"]
+
+
+def test_cohort_cycle_stops_only_its_own_cluster_queues() -> None:
+    cohorts = [
+        {"metadata": {"name": name}, "spec": {"parentName": parent}}
+        for name, parent in (("a", "b"), ("b", "c"), ("c", "a"))
+    ]
+    sim = QueueSimulation(flavor(), *cohorts, queue("team", cohort="a"), queue("free"), local(), local("f", "free"))
+    sim.put(workload("stuck"), workload("fine", queue="f"))
+    assert sim.run_until_idle() == ["fine"]
+    assert "the cohorts a -> b -> c -> a form a cycle" in sim.state.pending.ineligible["default", "stuck"][1]
+
+
+def test_quota_of_the_cohort_itself_can_be_borrowed() -> None:
+    shared = {
+        "metadata": {"name": "all"},
+        "spec": {"parentName": "", "resourceGroups": [group(("default", [quota("cpu", 3)]))]},
+    }
+    sim = QueueSimulation(
+        flavor(), shared, queue(cpu=1, cohort="all"), local(), *(workload(f"w{i}", at=i) for i in range(9))
+    )
+    assert len(sim.run_until_idle()) == 4
+
+
+def test_workload_is_retried_when_flavors_of_an_earlier_pod_set_change() -> None:
+    flavors = group(("one", [quota("cpu", 1)]), ("two", [quota("cpu", 6)]))
+    large = workload("large", pod_set("a", cpu="500m"), pod_set("b", count=3, cpu=2), at=1)
+    sim = QueueSimulation(
+        flavor("one"), flavor("two"), queue("team", flavors), local(), workload("small", cpu=1), large
+    )
+    assert sim.run_until_idle() == ["small"]
+    sim.finish("small")
+    assert sim.run_until_idle() == ["large"]
+
+
+def test_partial_admission_preempts_for_fewer_pods() -> None:
+    policy = {"withinClusterQueue": "LowerPriority"}
+    sim = QueueSimulation(flavor(), queue(cpu=6, preemption=policy), local())
+    sim.put(workload("weak", cpu=3), workload("strong", cpu=3, priority=9))
+    sim.run_until_idle()
+    sim.put(workload("a", pod_set(count=6, least=2, cpu=1), priority=5))
+    assert sim.run_until_idle() == ["a"]
+    assert sim.reserving() == {"a", "strong"}
+    assert sim.objects["a"]["status"]["admission"]["podSetAssignments"][0]["count"] == 3

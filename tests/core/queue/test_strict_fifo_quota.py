@@ -1,0 +1,108 @@
+"""The first of a strict queue waits for its own quota, which others borrowed: as in Kueue, nobody borrows it anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.queues import QueueSimulation, flavor, local, queue, workload
+
+from torchyard.api.queue import messages
+from torchyard.core.queue.scheduler import StayPending
+
+STRICT: Any = {"queueingStrategy": "StrictFIFO", "cohort": "all"}
+
+
+def lent(owner: dict[str, Any]) -> QueueSimulation:
+    """An owner of four cpus, all lent to two borrowers, and its first workload, which needs all four."""
+    sim = QueueSimulation(flavor(), queue("mine", cpu=4, **owner), queue("theirs", cpu=1, cohort="all"))
+    sim.put(local("mine", "mine"), local("theirs", "theirs"))
+    sim.put(*(workload(name, cpu=2, queue="theirs") for name in ("a", "b")))
+    assert sorted(sim.run_until_idle()) == ["a", "b"]
+    sim.put(workload("whole", cpu=4, queue="mine", at=5))
+    assert sim.run_until_idle() == []
+    return sim
+
+
+def test_quota_needed_by_a_strict_head_is_not_borrowed_again() -> None:
+    sim = lent(STRICT)
+    for name, next_one in (("a", "c"), ("b", "d")):
+        sim.put(workload(next_one, cpu=2, queue="theirs", priority=9))
+        sim.finish(name)
+        sim.run_until_idle()
+    assert sim.reserving() == {"whole"}
+
+
+POLICIES: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "whoever lets others pass keeps nothing for its first": ({"cohort": "all"}, {"c", "b"}),
+    "who may reclaim from anybody lets others borrow": (
+        {**STRICT, "preemption": {"reclaimWithinCohort": "Any"}},
+        {"whole"},
+    ),
+    "who may reclaim from the less important only does not": (
+        {**STRICT, "preemption": {"reclaimWithinCohort": "LowerPriority"}},
+        {"b"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("owner", "holders"), POLICIES.values(), ids=POLICIES)
+def test_queueing_and_reclaim_policy_decide_whether_quota_is_held(owner: dict[str, Any], holders: set[str]) -> None:
+    sim = QueueSimulation(flavor(), queue("mine", cpu=4, **owner), queue("theirs", cpu=1, cohort="all"))
+    sim.put(local("mine", "mine"), local("theirs", "theirs"))
+    sim.put(*(workload(name, cpu=2, queue="theirs") for name in ("a", "b")))
+    sim.run_until_idle()
+    sim.put(workload("whole", cpu=4, queue="mine", at=5), workload("c", cpu=2, queue="theirs", at=6))
+    sim.finish("a")
+    sim.run_until_idle()
+    assert sim.reserving() == holders
+
+
+def test_blocked_borrower_gets_the_owner_of_the_quota_and_smaller_ones_pass() -> None:
+    sim = lent(STRICT)
+    sim.put(workload("large", cpu=2, queue="theirs", at=6), workload("small", cpu=1, queue="theirs", at=7))
+    sim.finish("a")
+    said = {
+        one.info.key[1]: (one.why.reason, one.why.message) for one in sim.run_cycle() if isinstance(one, StayPending)
+    }
+    kept = (
+        "the quota left to borrow is reserved for the first pending workload of its owner, StrictFIFO ClusterQueue mine"
+    )
+    assert said["large"] == (messages.REASON_WAITING_FOR_QUOTA, kept)
+    assert sim.run_until_idle() == []
+    sim.finish("b")
+    assert sorted(sim.run_until_idle()) == ["small", "whole"]
+
+
+def test_held_quota_does_not_block_a_queues_own_quota() -> None:
+    sim = lent(STRICT)
+    sim.put(queue("third", cpu=2, cohort="all"), local("third", "third"), workload("own", cpu=2, queue="third"))
+    assert sim.run_until_idle() == ["own"]
+
+
+def test_deleted_head_lets_others_borrow_again() -> None:
+    sim = lent(STRICT)
+    sim.put(workload("c", cpu=2, queue="theirs", at=6))
+    sim.finish("a")
+    assert sim.run_until_idle() == []
+    sim.finish("whole")
+    assert sim.run_until_idle() == ["c"]
+
+
+def test_higher_priority_head_leaves_quota_held_for_the_next_head() -> None:
+    sim = lent(STRICT)
+    sim.put(workload("urgent", cpu=1, queue="mine", priority=9), workload("c", cpu=1, queue="theirs", at=6))
+    sim.finish("a")
+    assert sim.run_until_idle() == ["urgent"]
+    sim.finish("b")
+    assert sim.run_until_idle() == ["c"], "three of four are kept, the fourth is held; one is its own queue's"
+    sim.finish("urgent")
+    assert sim.run_until_idle() == ["whole"]
+
+
+def test_quota_beyond_nominal_is_not_held() -> None:
+    sim = QueueSimulation(flavor(), queue("mine", cpu=2, **STRICT), queue("theirs", cpu=2, cohort="all"))
+    sim.put(local("mine", "mine"), local("theirs", "theirs"), workload("a", cpu=3, queue="theirs"))
+    sim.run_until_idle()
+    sim.put(workload("whole", cpu=4, queue="mine", at=5), workload("b", cpu=1, queue="theirs", at=6))
+    assert sim.run_until_idle() == ["b"]
