@@ -297,7 +297,7 @@ def test_every_kubectl_explains(kubectl: Kubectl, plane: Plane, tmp_path: Path) 
     run = kubectl.using(tmp_path / "none", tmp_path)
     said = run("--server", plane.url, "explain", "pod.spec.containers.resources")
     assert "limits" in said
-    assert "What the container may use at most." in " ".join(said.split())
+    assert "The maximum resources of the container." in " ".join(said.split())
     said = run("--server", plane.url, "explain", "jobs.spec", "--recursive")
     assert "backoffLimit" in said
     said = run("--server", plane.url, "explain", "widgets.spec.replicas")
