@@ -94,7 +94,7 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("backup", "x.db"), "error: there is no store in"),
         (("restore", "missing.db"), "does not exist"),
         (("image", "build", "-t", "x", "."), "error: there is no Dockerfile at"),
-        (("image", "inspect", "missing"), "error: no image named missing was built here"),
+        (("image", "inspect", "missing"), "error: image missing does not exist on this node"),
         (("image", "load", "missing.tar"), "error: missing.tar does not exist"),
         (("restore", "/"), "error: cannot read /: Is a directory"),
         (("restore", "/bin/true"), "is not a Torchyard store\nhint: name a file that `yard backup` wrote\n"),
@@ -105,7 +105,7 @@ def test_a_backup_of_a_running_plane_is_restored_into_another(plane: Path, tmp_p
         (("up", "--no-node", "--host", "no.such.host.invalid"), "error: cannot listen on no.such.host.invalid: "),
         (("up", "--node-name", "Bad Name"), "error: --node-name: a lowercase RFC 1123 subdomain must consist of"),
         (("up", "--assume-gpu-product", "a b"), "error: --assume-gpu-product: a valid label must be"),
-        (("up", "--python", "/bin/true"), "error: /bin/true is no working Python interpreter: "),
+        (("up", "--python", "/bin/true"), "error: /bin/true is not a working Python interpreter: "),
         (("run", "missing.yaml"), "error: cannot read missing.yaml: No such file or directory\n"),
         (("run", sys.executable), f"error: cannot read {sys.executable}: it is not a text file"),
         (

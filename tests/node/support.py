@@ -1,4 +1,4 @@
-"""A throw-away node directory with its zygote, and launches for it. Everything started is stopped."""
+"""A temporary node directory with its zygote, and container configs for it. Everything started is stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,10 @@ from torchyard.node.runtime import machine_features, rootfs_steps
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimNotRunning, ZygoteClient
 
-NETWORK = {
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ClusterNetworkConfig, ContainerConfig, ContainerRecord, SandboxConfig
+
+NETWORK: ClusterNetworkConfig = {
     "bridge": "yard0",
     "gateway": "10.244.0.1",
     "prefix": 24,
@@ -61,26 +64,29 @@ class ShimHarness:
         self.pods: list[Path] = []
 
     async def pod(self, name: str, *, sandboxed: bool = True, address: str = "") -> ShimClient:
-        home = self.root / name
-        home.mkdir()
-        network = {**NETWORK, "address": address} if address else None
-        plan = {"sandboxed": sandboxed, "hostname": name, "tmpfs": [], "network": network}
-        records.write(str(home / "pod.json"), plan)
-        self.pods.append(home)
-        await self.zygote.start_shim(home)
-        return ShimClient(home)
+        pod_dir = self.root / name
+        pod_dir.mkdir()
+        config: SandboxConfig = {"sandboxed": sandboxed, "hostname": name, "tmpfs": [], "network": None}
+        if address:
+            config["network"] = {"address": address, "prefix": NETWORK["prefix"], "gateway": NETWORK["gateway"]}
+        records.write(records.pod_path(str(pod_dir)), config)
+        self.pods.append(pod_dir)
+        await self.zygote.start_shim(pod_dir)
+        return ShimClient(pod_dir)
 
-    def launch(self, pod: ShimClient, name: str, argv: list[str], *, sandboxed: bool = True, **more: Any) -> None:
-        """Write down how to start a container; `more` overrides any field of the launch."""
+    def create(self, pod: ShimClient, name: str, argv: list[str], *, sandboxed: bool = True, **more: Any) -> None:
+        """Write the config of a container; `more` overrides any of its fields."""
         attempt = more.get("attempt", 0)
-        home = pod.pod / "containers" / name
-        scratch = home / f"{attempt}.root"
+        directory = pod.pod / "containers" / name
+        scratch = directory / f"{attempt}.root"
         scratch.mkdir(parents=True)
         steps = more.pop("steps", None)
         if sandboxed and steps is None:
             root = rootfs_steps.RootfsSource(machine=True, prefixes=(Path(sys.prefix), Path(sys.base_prefix)))
-            steps = rootfs_steps.root_steps(root, more.pop("mounts", []), scratch=home / f"{attempt}.rw", devices=[])
-        launch = {
+            steps = rootfs_steps.rootfs_steps(
+                root, more.pop("mounts", []), scratch=directory / f"{attempt}.rw", devices=[]
+            )
+        config: ContainerConfig = {
             "container": name,
             "attempt": attempt,
             "id": f"{name}-{attempt}",
@@ -91,7 +97,7 @@ class ShimHarness:
             "tty": False,
             "stdin": False,
             "stdin_once": False,
-            "log": {"path": str(home / f"{attempt}.log"), "max_bytes": 10 << 20, "max_files": 5},
+            "log": {"path": str(directory / f"{attempt}.log"), "max_bytes": 10 << 20, "max_files": 5},
             "root": steps if sandboxed else None,
             "root_directory": str(scratch),
             "read_only_root": False,
@@ -101,20 +107,19 @@ class ShimHarness:
             "cgroups": [],
             "memory_limit": None,
         }
-        records.write(records.launch_path(str(pod.pod), name, attempt), launch | more)
+        records.write(records.config_path(str(pod.pod), name, attempt), {**config, **more})
 
-    async def run(self, pod: ShimClient, name: str, argv: list[str], **more: Any) -> records.ContainerRecord:
+    async def run(self, pod: ShimClient, name: str, argv: list[str], **more: Any) -> ContainerRecord:
         """Start a container and wait for its end."""
-        self.launch(pod, name, argv, **more)
+        self.create(pod, name, argv, **more)
         await pod.start(name, more.get("attempt", 0))
         return await self.ended(pod, name, more.get("attempt", 0))
 
-    async def ended(self, pod: ShimClient, name: str, attempt: int = 0) -> records.ContainerRecord:
-        path = records.record_path(str(pod.pod), name, attempt)
+    async def ended(self, pod: ShimClient, name: str, attempt: int = 0) -> ContainerRecord:
         for _ in range(2000):
-            found = records.read(path)
-            if found and found["state"] == records.EXITED:
-                return found
+            record = records.read_record(str(pod.pod), name, attempt)
+            if record and record["state"] == records.EXITED:
+                return record
             await asyncio.sleep(0.01)
         raise AssertionError(f"{name} did not end")
 
@@ -124,11 +129,11 @@ class ShimHarness:
         return [line.split(" ", 3)[3] for line in text.splitlines()]
 
     async def close(self) -> None:
-        for home in self.pods:
+        for pod_dir in self.pods:
             with contextlib.suppress(ShimNotRunning):
-                await ShimClient(home).shutdown()
+                await ShimClient(pod_dir).shutdown()
         for _ in range(500):
-            if not any(_held(home / "shim.lock") for home in self.pods):
+            if not any(_is_locked(pod_dir / "shim.lock") for pod_dir in self.pods):
                 break
             await asyncio.sleep(0.01)
         with contextlib.suppress(ShimNotRunning):
@@ -138,7 +143,7 @@ class ShimHarness:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _held(lock: Path) -> bool:
+def _is_locked(lock: Path) -> bool:
     import fcntl
 
     if not lock.exists():
@@ -152,12 +157,12 @@ def _held(lock: Path) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def yard(root: Path) -> AsyncIterator[ShimHarness]:
-    made = ShimHarness(root)
+async def shim_harness(root: Path) -> AsyncIterator[ShimHarness]:
+    harness = ShimHarness(root)
     try:
-        yield made
+        yield harness
     finally:
-        await made.close()
+        await harness.close()
 
 
 def kill(pid: int) -> None:
@@ -180,10 +185,10 @@ def name_of(pid: int) -> str:
 
 
 def processes_with(text: str) -> list[int]:
-    """Those whose command has it somewhere, as all of a node have its directory."""
-    found = []
+    """The processes with this text in their command line, as those of a node have its directory."""
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if text.encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids

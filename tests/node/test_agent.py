@@ -68,7 +68,7 @@ async def test_a_pod_that_is_over_leaves_its_address_to_others(node: RunningNode
     end = time.monotonic() + 30
     while address not in taken and time.monotonic() < end:
         try:
-            taken.append(addresses.take())
+            taken.append(addresses.allocate())
         except YardError:  # all others are taken: it comes in a moment
             await asyncio.sleep(0.02)
     assert address in taken

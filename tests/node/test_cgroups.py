@@ -25,7 +25,7 @@ def delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cgroup.subtree_control", ""),
     ):
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(cgroups, "_own_group", lambda root: root)
+    monkeypatch.setattr(cgroups, "_own_cgroup", lambda root: root)
     return tmp_path
 
 
@@ -55,13 +55,13 @@ def test_without_a_memory_controller_nothing_is_enforced_and_the_words_say_how(
     (delegated / "cgroup.controllers").write_text(controllers)
     limits = cgroups.find(delegated)
     assert not limits.enforced
-    assert "Delegate=yes" in limits.words
+    assert "Delegate=yes" in limits.description
 
 
 def test_version_2_gets_its_own_words_for_memory_and_cpu(delegated: Path) -> None:
     limits = cgroups.find(delegated)
     group = group_of(limits, "memory.max", "memory.swap.max", "memory.oom.group", "cpu.max")
-    assert cgroups.make(limits, UID, "main", memory=64 << 20, cpu_milli=1500) == [group]
+    assert cgroups.create(limits, UID, "main", memory=64 << 20, cpu_milli=1500) == [group]
     found = {path.name: path.read_text() for path in group.iterdir()}
     assert found == {
         "memory.max": "67108864",
@@ -75,15 +75,15 @@ def test_version_2_gets_its_own_words_for_memory_and_cpu(delegated: Path) -> Non
 def test_an_out_of_memory_kill_is_seen_in_both_versions(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("low 0\noom_kill 3\n")
     groups = OomCounter([str(tmp_path)])
-    assert not groups.were_exhausted()
+    assert not groups.increased()
     (tmp_path / name).write_text("low 0\noom_kill 4\n")
-    assert groups.were_exhausted()
+    assert groups.increased()
 
 
 async def test_a_pods_groups_go_with_it(node: RunningNode) -> None:
-    limits = support.machine().limits
+    limits = support.machine().cgroups
     if not limits.enforced:
-        pytest.skip(limits.words)
+        pytest.skip(limits.description)
     container = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
     await node.script("p", "sleep 60", container=container)
     pod = await node.phase("p", "Running")

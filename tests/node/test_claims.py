@@ -124,5 +124,5 @@ async def test_the_planes_keys_and_the_volumes_of_others_are_nobodys_host_path(
 ) -> None:
     wrong = [{"name": "v", "hostPath": {"path": str(tmp_path / "state" / inside)}}]
     await node.script("p", "cat /mnt/ceph/*", container=MOUNT, volumes=wrong)
-    await told(node, "p", "FailedMount", "holds this node's own state")
+    await told(node, "p", "FailedMount", "holds the node's own state")
     await node.client.delete(PODS, "p", "default", grace=0)

@@ -29,7 +29,7 @@ def container(name: str, **amounts: int) -> dict[str, Any]:
 
 def test_gpus_and_slices_are_resources_of_their_own() -> None:
     assert capacity(DEVICES) == {GPU: "2", MIG: "1"}
-    taken = DeviceAllocator(DEVICES, []).take([container("a", gpu=1), container("b", mig=1), container("c")])
+    taken = DeviceAllocator(DEVICES, []).allocate([container("a", gpu=1), container("b", mig=1), container("c")])
     assert taken == {"a": ["GPU-a"], "b": ["MIG-c"]}
 
 
@@ -50,19 +50,19 @@ def test_a_container_sees_its_own_devices_by_uuid_or_none() -> None:
     assert environment([]) == {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"}
 
 
-def test_a_device_is_given_once_and_can_be_given_back() -> None:
+def test_a_device_is_allocated_once_and_can_be_released() -> None:
     devices = DeviceAllocator(DEVICES, [])
-    first = devices.take([container("a", gpu=2)])
+    first = devices.allocate([container("a", gpu=2)])
     with pytest.raises(YardError, match="Requested: 1, Available: 0") as refused:
-        devices.take([container("b", gpu=1)])
+        devices.allocate([container("b", gpu=1)])
     assert refused.value.code == "UnexpectedAdmissionError"
-    devices.give_back(first)
-    assert devices.take([container("b", gpu=1)]) == {"b": ["GPU-a"]}
+    devices.release(first)
+    assert devices.allocate([container("b", gpu=1)]) == {"b": ["GPU-a"]}
 
 
-def test_a_new_agent_finds_out_from_the_pods_plans_who_has_what() -> None:
-    devices = DeviceAllocator(DEVICES, [{"devices": {"a": ["GPU-a"]}}, {"devices": {}}])
-    assert devices.take([container("b", gpu=1)]) == {"b": ["GPU-b"]}
+def test_a_new_agent_knows_allocated_devices_from_the_pod_records() -> None:
+    devices = DeviceAllocator(DEVICES, [{"a": ["GPU-a"]}, {}])
+    assert devices.allocate([container("b", gpu=1)]) == {"b": ["GPU-b"]}
 
 
 async def test_a_device_of_a_pod_that_was_deleted_by_force_goes_to_the_next(
@@ -70,7 +70,7 @@ async def test_a_device_of_a_pod_that_was_deleted_by_force_goes_to_the_next(
 ) -> None:
     support.need_sandbox()
     monkeypatch.setattr(nvidia, "find", lambda: [nvidia.Device(nvidia.GPU, "GPU-1", "NVIDIA H200", 1000)])
-    monkeypatch.setattr(nvidia, "nodes", list)
+    monkeypatch.setattr(nvidia, "device_files", list)
     async with running_node(tmp_path / "state") as node:
         asks = {"resources": {"limits": {nvidia.GPU: "1"}}}
         for name, script in (("holder", "sleep 60"), ("next", "echo $CUDA_VISIBLE_DEVICES")):

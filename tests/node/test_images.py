@@ -28,7 +28,7 @@ async def build(store: ImageStore, context: Path, dockerfile: str, **arguments: 
     context.mkdir(exist_ok=True)
     (context / "Dockerfile").write_text(dockerfile)
     said: list[str] = []
-    await ImageBuilder(store, context, arguments=arguments, say=said.append).build(
+    await ImageBuilder(store, context, arguments=arguments, print_line=said.append).build(
         context / "Dockerfile", "local/mine:1"
     )
     return said
@@ -87,7 +87,9 @@ def test_an_unknown_image_says_how_to_have_it(store: ImageStore) -> None:
         store.resolve("nobody/knows:1")
     assert refused.value.code == "ErrImagePull"
     # what an event has before it: Failed to pull image "nobody/knows:1"
-    assert refused.value.message == '"docker.io/nobody/knows:1" is not here, and this node has no registry to pull from'
+    assert refused.value.message == (
+        'image "docker.io/nobody/knows:1" does not exist on this node, and the node has no registry to pull it from'
+    )
 
 
 def test_a_users_own_table_comes_first(store: ImageStore) -> None:
@@ -218,22 +220,22 @@ async def test_pip_installs_into_the_images_own_environment(store: ImageStore, t
     [
         ("COPY ../secret /", "outside the build context"),
         ("COPY /../../etc/passwd /", "outside the build context|not found"),
-        ("COPY way-out/secret /", "link out of the build context"),
+        ("COPY way-out/secret /", "link that leads out of the build context"),
         ("COPY missing /", "not found in the build context"),
-        ("COPY --from=other a /", "COPY --from is not built here"),
-        ("COPY --exclude=x a /", "COPY --exclude is not built here"),
+        ("COPY --from=other a /", "COPY --from is not supported"),
+        ("COPY --exclude=x a /", "COPY --exclude is not supported"),
         ("COPY --chmod=u+x way-out /", "line 2: COPY --chmod=u.x way-out /: invalid literal"),
         ("ENV", "line 2: ENV needs an argument"),
         ("ENV A=1 B", "line 2: ENV A=1 B"),
         ('LABEL a="b', "line 2: LABEL .*No closing quotation"),
         ("WORKDIR $NOTHING", "line 2: WORKDIR needs an argument"),
-        ("ADD http://127.0.0.1:9/x /", "line 2: http://127.0.0.1:9/x cannot be fetched"),
-        ("ONBUILD RUN x", "ONBUILD is not built here"),
-        ("FROM busybox", "several stages"),
+        ("ADD http://127.0.0.1:9/x /", "line 2: http://127.0.0.1:9/x cannot be downloaded"),
+        ("ONBUILD RUN x", "ONBUILD is not supported"),
+        ("FROM busybox", "multi-stage builds"),
         ("RUN exit 3", "exit code 3"),
         (
             "RUN apt-get install -y nothing-like-this",
-            "exit code [0-9]+ .system packages need a container engine: build it with podman[^(]*$",
+            "exit code [0-9]+ .system packages need a container engine: build the image with podman[^(]*$",
         ),
     ],
 )
@@ -275,7 +277,9 @@ async def test_a_name_that_cannot_be_is_refused_before_anything_is_built(store: 
     said: list[str] = []
     (tmp_path / "Dockerfile").write_text("FROM busybox\n")
     with pytest.raises(ImageError, match="invalid reference format"):
-        await ImageBuilder(store, tmp_path, arguments={}, say=said.append).build(tmp_path / "Dockerfile", "Bad Name")
+        await ImageBuilder(store, tmp_path, arguments={}, print_line=said.append).build(
+            tmp_path / "Dockerfile", "Bad Name"
+        )
     assert said == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from torchyard.core.pod.logs import LogOptions
 from torchyard.node.logs.reader import read
-from torchyard.node.shim.output import CriLineFormatter, LogFile, stamp
+from torchyard.node.shim.output import CriLineFormatter, LogFile, timestamp
 
 
 def write(path: Path, *lines: tuple[str, str]) -> None:
@@ -86,4 +86,4 @@ async def test_following_a_log_that_never_comes_ends_with_its_container(tmp_path
 
 
 def test_time_stamps_sort_as_text() -> None:
-    assert stamp(1_500_000_000_000_000_001) == "2017-07-14T02:40:00.000000001Z"
+    assert timestamp(1_500_000_000_000_000_001) == "2017-07-14T02:40:00.000000001Z"

@@ -12,7 +12,7 @@ import pytest
 from torchyard.api.objects import Object
 from torchyard.node.network import dns, names
 from torchyard.node.network.addresses import NetworkSettings, PodIPAllocator
-from torchyard.node.network.proxy import ServicePort, doors
+from torchyard.node.network.proxy import ServicePort, service_ports
 
 
 def service(name: str, address: str = "None", **spec: Any) -> Object:
@@ -33,7 +33,7 @@ SLICES = [
 
 
 def test_the_table_knows_headless_and_addressed_services_and_host_names() -> None:
-    assert names.table(SERVICES, SLICES, domain="cluster.local") == {
+    assert names.dns_records(SERVICES, SLICES, domain="cluster.local") == {
         "headless.ns.svc.cluster.local": ["10.244.0.5", "10.244.0.6"],
         "pod-0.headless.ns.svc.cluster.local": ["10.244.0.5"],
         "web.ns.svc.cluster.local": ["10.96.0.7"],
@@ -42,11 +42,11 @@ def test_the_table_knows_headless_and_addressed_services_and_host_names() -> Non
 
 def test_a_service_may_publish_pods_that_are_not_ready() -> None:
     eager = [service("headless", publishNotReadyAddresses=True)]
-    assert "10.244.0.9" in names.table(eager, SLICES, domain="x")["headless.ns.svc.x"]
+    assert "10.244.0.9" in names.dns_records(eager, SLICES, domain="x")["headless.ns.svc.x"]
 
 
 def test_the_hosts_file_has_every_spelling_of_the_namespaces_services() -> None:
-    table = names.table(SERVICES, SLICES, domain="cluster.local")
+    table = names.dns_records(SERVICES, SLICES, domain="cluster.local")
     aliases = [{"ip": "1.2.3.4", "hostnames": ["a", "b"]}]
     text = names.hosts_file(table, namespace="ns", domain="cluster.local", own=("10.244.0.2", "me"), aliases=aliases)
     assert "10.244.0.2\tme\n" in text
@@ -69,9 +69,9 @@ def test_the_hosts_file_has_every_spelling_of_the_namespaces_services() -> None:
         ),
     ],
 )
-def test_the_resolver_file_follows_the_pods_policy(policy: str, extra: Object, wanted: str) -> None:
+def test_the_resolv_conf_follows_the_pods_policy(policy: str, extra: Object, wanted: str) -> None:
     machine = "search home\nnameserver 192.0.2.9\n"
-    found = names.resolver_file(
+    found = names.resolv_conf(
         namespace="ns", domain="d", server="10.96.0.10", policy=policy, extra=extra, machine=machine
     )
     assert found == wanted
@@ -95,10 +95,10 @@ def query(name: str, kind: int = 1) -> bytes:
     ],
 )
 async def test_the_resolver_answers_at_once(name: str, kind: int, code: int, addresses: list[str]) -> None:
-    table = names.table(SERVICES, SLICES, domain="cluster.local")
+    table = names.dns_records(SERVICES, SLICES, domain="cluster.local")
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: dns.Resolver(lambda: table, domain="cluster.local", upstream=[]), local_addr=("127.0.0.1", 0)
+        lambda: dns.DnsServer(lambda: table, domain="cluster.local", upstream=[]), local_addr=("127.0.0.1", 0)
     )
     client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     client.setblocking(False)
@@ -133,7 +133,7 @@ async def test_a_question_that_was_lost_on_its_way_outside_is_asked_again() -> N
     outside, server = await loop.create_datagram_endpoint(Forgetful, local_addr=("127.0.0.1", 0))
     port = outside.get_extra_info("sockname")[1]
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: dns.Resolver(dict, domain="cluster.local", upstream=["127.0.0.1"], port=port),
+        lambda: dns.DnsServer(dict, domain="cluster.local", upstream=["127.0.0.1"], port=port),
         local_addr=("127.0.0.1", 0),
     )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
@@ -148,13 +148,13 @@ async def test_a_question_that_was_lost_on_its_way_outside_is_asked_again() -> N
 
 
 async def test_nonsense_is_not_answered_and_does_no_harm() -> None:
-    resolver = dns.Resolver(dict, domain="d", upstream=[])
+    resolver = dns.DnsServer(dict, domain="d", upstream=[])
     for packet in (b"", b"\0" * 12, b"\xff" * 40):
         resolver.datagram_received(packet, ("127.0.0.1", 1))
 
 
 def test_doors_lead_from_a_services_port_to_its_pods_ports() -> None:
-    assert doors(SERVICES, SLICES) == [ServicePort("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
+    assert service_ports(SERVICES, SLICES) == [ServicePort("tcp", "10.96.0.7", 80, (("10.244.0.7", 8080),))]
 
 
 def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
@@ -164,7 +164,7 @@ def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
         slice_of("names", {"addresses": ["10.244.0.3"]}, ports=[{"name": one["name"], "port": 5353} for one in ports])
     ]
     goal = (("10.244.0.3", 5353),)
-    assert doors(names_service, pods) == [
+    assert service_ports(names_service, pods) == [
         ServicePort("udp", "10.96.0.9", 53, goal),
         ServicePort("tcp", "10.96.0.9", 53, goal),
     ]
@@ -172,10 +172,10 @@ def test_there_are_doors_for_tcp_and_udp_even_of_one_number() -> None:
 
 def test_addresses_are_handed_out_once_and_rest_before_they_return() -> None:
     addresses = PodIPAllocator(NetworkSettings(pods="10.1.0.0/29"), [])
-    taken = [addresses.take() for _ in range(5)]
+    taken = [addresses.allocate() for _ in range(5)]
     assert len(set(taken)) == 5
     assert "10.1.0.1" not in taken, "that is the gateway"
-    addresses.give_back(taken[0])
-    assert addresses.take() == taken[0]
+    addresses.release(taken[0])
+    assert addresses.allocate() == taken[0]
     with pytest.raises(Exception, match="no free pod address"):
-        addresses.take()
+        addresses.allocate()

@@ -48,7 +48,7 @@ async def test_what_nobody_serves_outside_is_a_broken_connection_and_not_a_wait(
 
 async def test_the_relay_itself_leads_nowhere(node: RunningNode) -> None:
     support.need_outbound()
-    ranges = node.plane.agent.context.settings.ranges if node.plane.agent else None
+    ranges = node.plane.agent.context.settings.network if node.plane.agent else None
     assert ranges
     relay = (ranges.gateway, ranges.relay)
     script = f"import socket; socket.create_connection({relay!r}, timeout=20).recv(1)"

@@ -56,7 +56,7 @@ async def saved(tmp_path: Path) -> Path:
     context.mkdir()
     lay_out(context)
     store = ImageStore(tmp_path / "images", python.describe(sys.executable))
-    await ImageBuilder(store, context, arguments={}, say=lambda _: None).build(context / "Dockerfile", NAME)
+    await ImageBuilder(store, context, arguments={}, print_line=lambda _: None).build(context / "Dockerfile", NAME)
     return save.save(store, NAME, tmp_path / "image.tar")
 
 
@@ -187,7 +187,7 @@ def test_nothing_in_an_image_leads_out_of_it(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    with pytest.raises(YardError, match="must not leave it"):
+    with pytest.raises(YardError, match="must not lead out of it"):
         load(store, packed(tmp_path / "a.tar", file("../../escaped")))
     with pytest.raises(OSError, match="No such file"):
         load(store, packed(tmp_path / "b.tar", link("stolen", str(outside / "secret"), hard=True)))
@@ -203,9 +203,9 @@ def test_what_is_no_archive_and_where_none_can_be_written_is_said(tmp_path: Path
     with pytest.raises(YardError, match="nowhere does not exist"):
         load(store, tmp_path / "nowhere")
     for name in ("text", "images"):
-        with pytest.raises(YardError, match=f"{name} is no image's archive"):
+        with pytest.raises(YardError, match=f"{name} is not an image archive"):
             load(store, tmp_path / name)
-    with pytest.raises(YardError, match="there is no directory"):
+    with pytest.raises(YardError, match="nowhere does not exist"):
         save.save(store, "busybox", tmp_path / "nowhere" / "image.tar")
 
 

@@ -24,7 +24,7 @@ def container(**env: str) -> Object:
 
 def test_the_ports_by_which_replicas_meet_are_found_in_their_variables() -> None:
     torchrun = container(PET_RDZV_ENDPOINT="job-worker-0:29400", OTHER_PORT="81", PET_MASTER_PORT="")
-    assert rendezvous_ports.ports_of([container(MASTER_PORT="23456", PET_MASTER_PORT="23456"), torchrun]) == [
+    assert rendezvous_ports.requested([container(MASTER_PORT="23456", PET_MASTER_PORT="23456"), torchrun]) == [
         "23456",
         "29400",
     ]
@@ -45,9 +45,9 @@ def test_a_port_is_kept_if_free_agreed_on_with_peers_and_else_replaced() -> None
 def test_only_the_meeting_place_is_rewritten() -> None:
     before = container(MASTER_PORT="23456", MASTER_ADDR="job-0", PET_RDZV_ENDPOINT="job-0:23456", WEB_PORT="23456")
     before["env"].append({"name": "MASTER_KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}})
-    after = rendezvous_ports.adjusted(before, {"23456": 999}, lambda name: name == "job-0")
+    after = rendezvous_ports.rewrite(before, {"23456": 999}, lambda name: name == "job-0")
     assert [one.get("value") for one in after["env"]] == ["999", "127.0.0.1", "127.0.0.1:999", "23456", None]
-    assert rendezvous_ports.adjusted(before, {}, lambda _: False) == before
+    assert rendezvous_ports.rewrite(before, {}, lambda _: False) == before
 
 
 MASTER = """
@@ -103,7 +103,7 @@ async def test_two_jobs_with_one_port_keep_to_themselves_and_are_told_of_it(poor
             if job == "red":
                 assert said[1] == str(port), "nobody had it before"
     assert "PortReplaced" not in await poor.events("red-0")
-    assert f"port {port} is taken" in (await poor.messages("blue-1"))["PortReplaced"]
+    assert f"Port {port} is in use" in (await poor.messages("blue-1"))["PortReplaced"]
 
 
 async def _make_job(node: RunningNode, job: str, port: int) -> None:

@@ -118,10 +118,10 @@ class Pod:
 async def test_a_silent_conversation_is_forgotten_and_the_next_datagram_begins_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(udp_proxy, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(udp_proxy, "IDLE_SECONDS", 0.05)
     loop, pod, opened = asyncio.get_running_loop(), Pod(), 0
 
-    async def open_goal() -> socket.socket:
+    async def open_endpoint() -> socket.socket:
         nonlocal opened
         opened += 1
         if opened == 2:
@@ -129,7 +129,9 @@ async def test_a_silent_conversation_is_forgotten_and_the_next_datagram_begins_a
         return await pod.connect()
 
     serving = loop.create_task(pod.serve())
-    transport, door = await loop.create_datagram_endpoint(lambda: UdpServicePort(open_goal), ("127.0.0.1", 0))
+    transport, service_port = await loop.create_datagram_endpoint(
+        lambda: UdpServicePort(open_endpoint), ("127.0.0.1", 0)
+    )
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setblocking(False)
         client.connect(transport.get_extra_info("sockname"))
@@ -139,7 +141,7 @@ async def test_a_silent_conversation_is_forgotten_and_the_next_datagram_begins_a
                 async with asyncio.timeout(20):
                     assert await loop.sock_recv(client, 100) == b"HELLO"
             async with asyncio.timeout(20):
-                while opened < wanted or door._talks:
+                while opened < wanted or service_port._flows:
                     await asyncio.sleep(0.01)
             assert opened == wanted
     transport.close()

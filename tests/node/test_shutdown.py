@@ -16,12 +16,12 @@ from torchyard.node.shutdown import stop_pods
 async def test_a_shim_that_does_not_answer_is_named_and_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(client, "REPLY_SECONDS", 0.2)
     home = tmp_path / "pods" / "some-uid"
     home.mkdir(parents=True)
     with wire.listen(str(home), shim_server.SOCKET):
         assert await stop_pods(tmp_path) == 0
-    assert "a pod may run on: shim.sock of some-uid did not answer within" in caplog.text
+    assert "pod may still be running: error='shim.sock of some-uid did not reply within" in caplog.text
 
 
 async def test_a_node_that_is_ended_while_it_starts_leaves_nothing_running(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.node import support
 ALONE = """
 import os, sys
 from torchyard.node.shim import process, linux
-linux.rename_identity(0, 0)
+linux.map_identity(0, 0)
 process._exec(["tar", *sys.argv[1:]], dict(os.environ))
 """
 PROGRAM = "import sys; from torchyard.node.shim import tar; sys.exit(tar.main(['tar', *sys.argv[1:]]))"
@@ -41,7 +41,7 @@ def test_a_path_that_climbs_out_is_refused(tmp_path: Path, name: str) -> None:
     inner.mkdir()
     done = tar("xmf", "-", "-C", str(inner), stdin=packed(name))
     assert done.returncode == 2
-    assert b"must not leave the directory" in done.stderr
+    assert b"must not lead out of the directory" in done.stderr
     assert not (tmp_path / "escaped").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from torchyard.api.objects import Object
 from torchyard.node.volumes import atomic_writer
-from torchyard.node.volumes.mounter import VolumeError, VolumeMounter, below, check_host_path
+from torchyard.node.volumes.mounter import VolumeError, VolumeMounter, check_host_path, resolve_sub_path
 
 OBJECTS: dict[tuple[str, str], Object] = {
     ("ConfigMap", "cm"): {"data": {"a": "1", "b": "2"}, "binaryData": {"raw": base64.b64encode(b"\0\1").decode()}},
@@ -74,7 +74,7 @@ def shown(path: Path) -> dict[str, bytes]:
     ],
 )
 async def test_files_of_the_api_become_files(sources: VolumeMounter, volume: Object, content: dict[str, bytes]) -> None:
-    prepared = await sources.prepare({"name": "v", **volume})
+    prepared = await sources.mount({"name": "v", **volume})
     assert prepared.read_only
     assert shown(prepared.path) == content
     if "items" in (volume.get("configMap") or {}):
@@ -86,11 +86,11 @@ async def test_files_of_the_api_become_files(sources: VolumeMounter, volume: Obj
     [
         ({"configMap": {"name": "none"}}, 'configmap "none" not found'),
         ({"configMap": {"name": "cm", "items": [{"key": "zz", "path": "x"}]}}, "non-existent configmap key: zz"),
-        ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../x"}]}}, "leaves its volume"),
+        ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../x"}]}}, "leads out of its volume"),
         ({"persistentVolumeClaim": {"claimName": "none"}}, 'persistentvolumeclaim "none" not found'),
         ({"persistentVolumeClaim": {"claimName": "loose"}}, "is not bound"),
-        ({"nfs": {"server": "s", "path": "/p"}}, "nfs share s:/p needs root and mount.nfs on this machine"),
-        ({"awsElasticBlockStore": {"volumeID": "x"}}, "awsElasticBlockStore volumes are not served by this node"),
+        ({"nfs": {"server": "s", "path": "/p"}}, "NFS share s:/p needs root and mount.nfs on this machine"),
+        ({"awsElasticBlockStore": {"volumeID": "x"}}, "does not support awsElasticBlockStore volumes"),
     ],
 )
 async def test_what_cannot_be_had_is_named(
@@ -98,13 +98,13 @@ async def test_what_cannot_be_had_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", "")  # no mount program
     with pytest.raises(VolumeError, match=words):
-        await sources.prepare({"name": "v", **volume})
+        await sources.mount({"name": "v", **volume})
 
 
 async def test_memory_is_asked_of_the_shim(sources: VolumeMounter) -> None:
-    prepared = await sources.prepare({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
+    prepared = await sources.mount({"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}})
     assert prepared.memory == 1 << 20
-    assert (await sources.prepare({"name": "w", "emptyDir": {}})).memory is None
+    assert (await sources.mount({"name": "w", "emptyDir": {}})).memory is None
 
 
 async def test_a_bound_claim_leads_to_its_directory(sources: VolumeMounter, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_a_bound_claim_leads_to_its_directory(sources: VolumeMounter, tmp_
     OBJECTS["PersistentVolume", "pv"] = {
         "spec": {"hostPath": {"path": str(tmp_path / "data")}, "accessModes": ["ReadWriteOnce"]}
     }
-    prepared = await sources.prepare({"name": "v", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}})
+    prepared = await sources.mount({"name": "v", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}})
     assert (prepared.path, prepared.read_only) == (tmp_path / "data", True)
     assert prepared.path.is_dir()
 
@@ -165,15 +165,15 @@ def test_a_sub_path_stays_in_its_volume(tmp_path: Path, sub_path: str) -> None:
     outside.mkdir()
     os.symlink(outside, volume / "out")
     with pytest.raises(VolumeError):
-        below(volume, sub_path)
+        resolve_sub_path(volume, sub_path)
     assert list(outside.iterdir()) == []
 
 
 def test_a_sub_path_is_made_and_inner_links_are_fine(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     os.symlink("real", tmp_path / "link")
-    assert below(tmp_path, "new/deep").is_dir()
-    assert below(tmp_path, "link") == tmp_path / "real"
+    assert resolve_sub_path(tmp_path, "new/deep").is_dir()
+    assert resolve_sub_path(tmp_path, "link") == tmp_path / "real"
 
 
 def test_an_update_is_one_rename_and_old_names_go(tmp_path: Path) -> None:

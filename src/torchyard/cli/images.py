@@ -52,7 +52,7 @@ def build(
     # as in docker, a name without a value takes the value of the environment variable
     pairs = (arg if "=" in arg else f"{arg}={os.environ.get(arg, '')}" for arg in build_arg or ())
     arguments = dict(pair.split("=", 1) for pair in pairs)
-    builder = ImageBuilder(_store(state), context, arguments=arguments, say=say)
+    builder = ImageBuilder(_store(state), context, arguments=arguments, print_line=say)
     say(f"built {asyncio.run(builder.build(dockerfile, tag))} as {tag}")
 
 

@@ -67,7 +67,7 @@ def _build(given: argparse.Namespace) -> int:
     if not recipe.is_file():
         raise BadFlag(f"there is no Dockerfile in {given.path}", hint="write one with: elasticdl zoo init")
     builder = ImageBuilder(
-        image_store(PlaneSettings(state=default_state().absolute())), given.path, arguments={}, say=print
+        image_store(PlaneSettings(state=default_state().absolute())), given.path, arguments={}, print_line=print
     )
     print(f"built {asyncio.run(builder.build(recipe, given.image))} as {given.image}")  # noqa: T201
     return 0

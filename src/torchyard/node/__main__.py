@@ -1,6 +1,6 @@
 """`python -m torchyard.node --root DIR [--kubeconfig FILE] [--name NODE]`: a node agent in a process of its own.
 
-Joins any Kubernetes API server that its kubeconfig reaches. `yard up` runs the same agent inside the plane's process.
+It registers with the API server of its kubeconfig. `yard up` runs the same agent in the process of the plane.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from torchyard.node.settings import NodeSettings
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m torchyard.node", description="a node agent of its own")
-    parser.add_argument("--root", type=Path, required=True, help="where the node keeps its state")
-    parser.add_argument("--kubeconfig", type=Path, help="how to reach the API server")
-    parser.add_argument("--name", default=socket.gethostname().lower(), help="the node's name")
-    parser.add_argument("--python", default="", help="the interpreter that mapped images run")
-    parser.add_argument("--engine", action="store_true", help="run every image that podman or docker holds in it")
+    parser = argparse.ArgumentParser(
+        prog="python -m torchyard.node", description="run a node agent in a process of its own"
+    )
+    parser.add_argument("--root", type=Path, required=True, help="directory for the state of the node")
+    parser.add_argument("--kubeconfig", type=Path, help="kubeconfig of the API server")
+    parser.add_argument("--name", default=socket.gethostname().lower(), help="name of the node")
+    parser.add_argument("--python", default="", help="Python interpreter of mapped images")
+    parser.add_argument("--engine", action="store_true", help="run every image that podman or docker has there")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = NodeSettings(

@@ -1,6 +1,6 @@
-"""The node agent: gives each pod bound to its node a worker, and keeps the Node object and its Lease alive.
+"""The node agent: runs a worker for each pod bound to its node, and renews the Node object and its Lease.
 
-It may be killed and started again at any time. Pods run on under their shims and are adopted.
+It may be killed and started again at any time: pods run on under their shims, and the next agent adopts them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
+from torchyard.api.cluster import node_messages as messages
 from torchyard.api.errors import StatusError, YardError
 from torchyard.api.gvr import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICES
 from torchyard.api.objects import Object
@@ -24,6 +26,7 @@ from torchyard.node.images.store import ImageStore
 from torchyard.node.network.addresses import PodIPAllocator
 from torchyard.node.network.cluster_services import ClusterServices
 from torchyard.node.network.outbound import OutboundRelay
+from torchyard.node.pod import peers
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.pod.worker import PodWorker
 from torchyard.node.resources import cgroups
@@ -33,10 +36,13 @@ from torchyard.node.settings import NodeSettings
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ClusterNetwork, ZygoteClient
 
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ZygoteSettings
+
 log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE, LEASE_SECONDS = "kube-node-lease", 40
-_JOIN_SECONDS = 0.5
+_REGISTER_RETRY_SECONDS = 0.5
 
 
 class NodeAgent:
@@ -51,43 +57,42 @@ class NodeAgent:
         self._devices = nvidia.find()
         for directory in (settings.root, settings.pods):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        plans = [
-            plan
-            for home in settings.pods.iterdir()
-            if (plan := records.read(str(home / "pod.json"))) and not plan.get("released")
-        ]
-        network = settings.ranges.for_namespace_holder() if self.machine.network else None
-        zygote_settings = {"namespaces": self.machine.sandbox, "network": network}
+        admitted = [record for record in peers.all_records(settings.pods) if not record.get("released")]
+        devices = [record.get("devices") or {} for record in admitted]
+        network = settings.network.for_namespace_holder() if self.machine.network else None
+        zygote_settings: ZygoteSettings = {"namespaces": self.machine.sandbox, "network": network}
         self.context = NodeContext(
             client=client,
             settings=settings,
             machine=self.machine,
             zygote=ZygoteClient(settings.root, zygote_settings),
             images=ImageStore(settings.images, python.find(settings.python)),
-            addresses=PodIPAllocator(settings.ranges, settings.pods.iterdir()),
-            devices=nvidia.DeviceAllocator(self._devices, plans),
+            addresses=PodIPAllocator(settings.network, settings.pods.iterdir()),
+            devices=nvidia.DeviceAllocator(self._devices, devices),
             recorder=NodeEventRecorder(client, node=settings.name),
             host_ip=node_object.host_address(),
             allocatable=node_object.capacity(settings, self._devices),
         )
         self._pods = Informer(client, PODS, fields=f"spec.nodeName={settings.name}")
-        self._services = Informer(client, SERVICES, indexes={"namespace": lambda one: [one["metadata"]["namespace"]]})
+        self._services = Informer(
+            client, SERVICES, indexes={"namespace": lambda service: [service["metadata"]["namespace"]]}
+        )
         self._slices = Informer(client, ENDPOINT_SLICES)
         self._workers: dict[str, tuple[PodWorker, asyncio.Task[None]]] = {}
         self.metrics = ResourceMetrics(settings.pods)
         self._node: Object = {}
 
     async def run(self) -> None:
-        cgroups.prepare(self.machine.limits)
+        cgroups.prepare(self.machine.cgroups)
         await self.context.zygote.ensure()
         services = ClusterServices(
             self.context, ClusterNetwork(self._settings.root), self._services, self._slices, changed=self._names_changed
         )
         self._pods.on_change(self._pod_changed)
-        await self._join()
+        await self._register_with_retry()
         try:
             async with asyncio.TaskGroup() as group:
-                for work in (
+                for coroutine in (
                     self.context.recorder.run(),
                     self._services.run(),
                     self._slices.run(),
@@ -96,33 +101,33 @@ class NodeAgent:
                     self._heartbeat(),
                     self._refresh_status(),
                     self.metrics.run(),
-                    self._carry_outbound(),
+                    self._relay_outbound(),
                 ):
-                    group.create_task(work)
+                    group.create_task(coroutine)
         finally:
             await self._leave()
 
-    async def _carry_outbound(self) -> None:
+    async def _relay_outbound(self) -> None:
         if self.machine.network and not self.machine.outbound_missing:
-            await OutboundRelay(ClusterNetwork(self._settings.root), self._settings.ranges).run()
+            await OutboundRelay(ClusterNetwork(self._settings.root), self._settings.network).run()
 
     async def _start_pods(self, group: asyncio.TaskGroup) -> None:
-        """Pods only after services are known, so that their name files are right from the start."""
+        """Pods start only after services are known, so that their hosts files are right from the start."""
         await asyncio.gather(self._services.synced.wait(), self._slices.synced.wait())
         group.create_task(self._pods.run())
         await self._pods.synced.wait()
-        await self._remove_strangers()
+        await self._remove_orphans()
         self.ready.set()
 
     def _pod_changed(self, change: str, pod: Object, _: Object | None) -> None:
         uid = pod["metadata"]["uid"]
-        known = self._workers.get(uid)
+        running = self._workers.get(uid)
         if change == "DELETED":
-            if known:
-                known[0].deleted()
+            if running:
+                running[0].deleted()
             return
-        if known:
-            known[0].update(pod)
+        if running:
+            running[0].update(pod)
             return
         worker = PodWorker(self.context, pod)
         task = asyncio.create_task(self._work(uid, worker))
@@ -135,7 +140,7 @@ class NodeAgent:
             await worker.leave()
             raise
         except Exception:
-            log.exception("the worker of pod %s failed; it is started again", uid)
+            log.exception("pod worker failed, restarting it: uid=%s", uid)
             await worker.leave()
             await asyncio.sleep(1)
             self._workers.pop(uid, None)
@@ -145,57 +150,59 @@ class NodeAgent:
             return
         self._workers.pop(uid, None)
 
-    async def _remove_strangers(self) -> None:
-        """Directories of pods that were deleted while no agent was there."""
-        known = {pod["metadata"]["uid"] for pod in self._pods.all()}
-        for home in list(self._settings.pods.iterdir()):
-            if home.name not in known and home.name not in self._workers:
-                plan = records.read(str(home / "pod.json")) or {}
-                metadata = {"uid": home.name, "namespace": plan.get("namespace", ""), "name": plan.get("name", "")}
+    async def _remove_orphans(self) -> None:
+        """Tear down the pods that were deleted while no agent ran."""
+        uids = {pod["metadata"]["uid"] for pod in self._pods.all()}
+        for path in list(self._settings.pods.iterdir()):
+            if path.name not in uids and path.name not in self._workers:
+                record = records.read_pod(str(path))
+                namespace, name = (record.get("namespace", ""), record.get("name", "")) if record else ("", "")
+                metadata = {"uid": path.name, "namespace": namespace, "name": name}
                 try:
                     await PodSandbox(self.context, {"metadata": metadata, "spec": {}}).tear_down()
-                except YardError as failed:
-                    log.warning("%s is left behind: %s", home, failed)
+                except YardError as error:
+                    log.warning("pod directory not removed: path=%s error=%r", path, str(error))
 
     def figures(self, kind: str) -> list[Object]:
-        """What `kubectl top` shows, with the labels it selects by."""
+        """The objects of `kubectl top`, with the labels that it selects by."""
         if kind == "nodes":
-            figures = self.metrics.node(self._settings.name)
-            figures["metadata"]["labels"] = self._node["metadata"].get("labels") or {}
-            return [figures]
-        found = self.metrics.pods()
-        for one in found:
-            pod = self._pods.get(one["metadata"]["namespace"], one["metadata"]["name"])
-            one["metadata"]["labels"] = (pod["metadata"].get("labels") if pod else None) or {}
-        return found
+            node_metrics = self.metrics.node(self._settings.name)
+            node_metrics["metadata"]["labels"] = self._node["metadata"].get("labels") or {}
+            return [node_metrics]
+        pod_metrics = self.metrics.pods()
+        for item in pod_metrics:
+            metadata = item["metadata"]
+            pod = self._pods.get(metadata["namespace"], metadata["name"])
+            metadata["labels"] = (pod["metadata"].get("labels") if pod else None) or {}
+        return pod_metrics
 
     def _names_changed(self) -> None:
         for worker, _ in self._workers.values():
             worker.names_changed()
 
-    async def _join(self) -> None:
-        """Until the API server takes us: it may be started after us, or be down just now."""
+    async def _register_with_retry(self) -> None:
+        """The API server may start after the agent, or be down just now."""
         while True:
             try:
                 await self._register()
-            except YardError as failed:
-                log.warning("the node could not be registered: %s; again in %g s", failed, _JOIN_SECONDS)
-                await asyncio.sleep(_JOIN_SECONDS)
+            except YardError as error:
+                log.warning("node registration failed: retry_in=%gs error=%r", _REGISTER_RETRY_SECONDS, str(error))
+                await asyncio.sleep(_REGISTER_RETRY_SECONDS)
             else:
                 return
 
     async def _register(self) -> None:
-        """Create the Node, or take over the one that is there with its labels and taints."""
-        wanted = node_object.node(self._settings, self.machine, self._devices, host_ip=self.context.host_ip)
+        """Create the Node, or update the existing one, which keeps its other labels and its taints."""
+        node = node_object.node(self._settings, self.machine, self._devices, host_ip=self.context.host_ip)
         try:
-            self._node = await self._client.create(NODES, wanted)
-        except StatusError as failed:
-            if failed.status != 409:
+            self._node = await self._client.create(NODES, node)
+        except StatusError as error:
+            if error.status != 409:
                 raise
-            patch = {"metadata": {"labels": wanted["metadata"]["labels"]}, "spec": wanted["spec"]}
+            patch = {"metadata": {"labels": node["metadata"]["labels"]}, "spec": node["spec"]}
             self._node = await self._client.patch(NODES, self._settings.name, patch)
         await self._write_node_status()
-        self.context.recorder.node(self._node, "Starting", "Starting the node agent.")
+        self.context.recorder.node(self._node, messages.REASON_STARTING, messages.STARTING)
 
     async def _write_node_status(self) -> None:
         before = (self._node.get("status") or {}).get("conditions") or []
@@ -210,25 +217,25 @@ class NodeAgent:
             await asyncio.sleep(self._settings.heartbeat_seconds * 6)
             try:
                 await self._write_node_status()
-            except YardError as failed:
-                log.warning("the node's status could not be written: %s", failed)
+            except YardError as error:
+                log.warning("node status not written: error=%r", str(error))
 
     async def _heartbeat(self) -> None:
         while True:
             try:
-                await self._renew()
-            except YardError as failed:
-                log.warning("the node's lease could not be renewed: %s", failed)
+                await self._renew_lease()
+            except YardError as error:
+                log.warning("node lease not renewed: error=%r", str(error))
             await asyncio.sleep(self._settings.heartbeat_seconds)
 
-    async def _renew(self) -> None:
+    async def _renew_lease(self) -> None:
         name = self._settings.name
         now = to_rfc3339_micro(datetime.now(UTC))
         spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
         try:
             await self._client.patch(LEASES, name, {"spec": spec}, LEASE_NAMESPACE)
-        except StatusError as failed:
-            if failed.status != 404:
+        except StatusError as error:
+            if error.status != 404:
                 raise
             owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": self._node["metadata"]["uid"]}
             metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
@@ -236,7 +243,7 @@ class NodeAgent:
             await self._client.create(LEASES, lease, LEASE_NAMESPACE)
 
     async def _leave(self) -> None:
-        """Stop working on pods; they go on without us."""
+        """Stop all workers; their pods run on."""
         for _, task in self._workers.values():
             task.cancel()
         await asyncio.gather(*(task for _, task in self._workers.values()), return_exceptions=True)

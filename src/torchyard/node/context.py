@@ -1,4 +1,4 @@
-"""What all pods of a node share: the API, the machine, images, addresses, devices, names."""
+"""What all pods of a node share: API client, machine, images, addresses, devices, names."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class NodeContext:
     devices: DeviceAllocator
     recorder: NodeEventRecorder
     host_ip: str
-    names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the cluster's names, for hosts files
-    services: Callable[[str], list[Object]] = field(default=lambda _: [])  # services of a namespace
+    names: Callable[[], dict[str, list[str]]] = field(default=dict)  # the DNS names of the cluster
+    services: Callable[[str], list[Object]] = field(default=lambda _: [])  # the Services of a namespace
     allocatable: dict[str, str] = field(default_factory=dict)
 
     async def engine_image(self, name: str) -> Image | None:
-        """The real image, if the container engine holds it and is to run it: asked for, or nobody else could."""
+        """The engine's image, if the engine has it and is to run it: by the settings, or since no other rung can."""
         if not self.machine.engine or not (self.settings.engine or self.images.lacks(name)):
             return None
         return await engine.find(self.machine.engine, name)

@@ -1,4 +1,4 @@
-"""Events as a kubelet writes them: who, what, why; repeated ones counted instead of written again."""
+"""Events as a kubelet writes them. A repeated event increases the count of the first."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torchyard.kube.client import Client
 
 log = logging.getLogger(__name__)
 
-_REMEMBERED = 1024
+_CACHE_SIZE = 1024
 
 
 class NodeEventRecorder:
-    """Writes in the background and in order; an event that cannot be written is a line in our own log."""
+    """Writes in the background and in order. An event that cannot be written is logged."""
 
     def __init__(self, client: Client, *, node: str) -> None:
         self._client, self._node = client, node
         self._queue: asyncio.Queue[tuple[Object, str, str, str, str]] = asyncio.Queue()
-        self._known: dict[tuple[str, str, str, str], Object] = {}
+        self._cache: dict[tuple[str, str, str, str], Object] = {}
 
     def pod(self, pod: Object, reason: str, message: str, *, container: str = "", kind: str = "") -> None:
-        """An event about a pod, or about one container of it; `kind` is Warning for what went wrong."""
+        """An event about a pod or one of its containers; `kind` is Normal or Warning."""
         metadata = pod["metadata"]
         involved = {
             "kind": "Pod",
@@ -51,8 +51,8 @@ class NodeEventRecorder:
             involved, namespace, kind, reason, message = await self._queue.get()
             try:
                 await self._write(involved, namespace, kind, reason, message=message)
-            except YardError as failed:
-                log.warning("event %s about %s not written: %s", reason, involved["name"], failed)
+            except YardError as error:
+                log.warning("event not written: reason=%s object=%s error=%r", reason, involved["name"], str(error))
             finally:
                 self._queue.task_done()
 
@@ -62,12 +62,12 @@ class NodeEventRecorder:
     async def _write(self, involved: Object, namespace: str, kind: str, reason: str, *, message: str) -> None:
         now = to_rfc3339(datetime.now(UTC))
         key = (involved["uid"], involved.get("fieldPath", ""), reason, message)
-        known = self._known.get(key)
-        if known is not None:
-            known["count"] += 1
-            known["lastTimestamp"] = now
-            change = {"count": known["count"], "lastTimestamp": now}
-            await self._client.patch(EVENTS, known["metadata"]["name"], change, namespace)
+        earlier = self._cache.get(key)
+        if earlier is not None:
+            earlier["count"] += 1
+            earlier["lastTimestamp"] = now
+            change = {"count": earlier["count"], "lastTimestamp": now}
+            await self._client.patch(EVENTS, earlier["metadata"]["name"], change, namespace)
             return
         event: Object = {
             "apiVersion": "v1",
@@ -85,13 +85,13 @@ class NodeEventRecorder:
             "reportingInstance": self._node,
         }
         await self._client.create(EVENTS, event, namespace)
-        if len(self._known) >= _REMEMBERED:
-            self._known.pop(next(iter(self._known)))
-        self._known[key] = event
+        if len(self._cache) >= _CACHE_SIZE:
+            self._cache.pop(next(iter(self._cache)))
+        self._cache[key] = event
 
 
 def _field_path(pod: Object, name: str) -> str:
     for group in ("initContainers", "containers", "ephemeralContainers"):
-        if any(one["name"] == name for one in pod["spec"].get(group) or ()):
+        if any(container["name"] == name for container in pod["spec"].get(group) or ()):
             return f"spec.{group}{{{name}}}"
     return ""

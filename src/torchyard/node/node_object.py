@@ -1,4 +1,4 @@
-"""The Node object: what the machine has, how it is, which rung its pods run on. Pure but for reading the machine."""
+"""The Node object: capacity, conditions, labels. Pure but for reading the machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from torchyard import __version__
+from torchyard.api.cluster import node_messages as messages
 from torchyard.api.objects import Object
 from torchyard.api.times import to_rfc3339
 from torchyard.node.devices import nvidia
@@ -25,7 +26,7 @@ _PIDS_LOW = 0.05
 
 
 def host_address() -> str:
-    """The address this machine would use to reach others; loopback where it has no route at all."""
+    """The address this machine uses to reach others; loopback where it has no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
@@ -37,7 +38,7 @@ def host_address() -> str:
 def capacity(settings: NodeSettings, devices: list[nvidia.Device]) -> dict[str, str]:
     memory = psutil.virtual_memory().total
     disk = shutil.disk_usage(settings.root).total
-    found = {
+    detected = {
         "cpu": str(os.cpu_count() or 1),
         "memory": f"{memory >> 10}Ki",
         "ephemeral-storage": f"{disk >> 10}Ki",
@@ -46,7 +47,7 @@ def capacity(settings: NodeSettings, devices: list[nvidia.Device]) -> dict[str, 
         "pods": str(settings.max_pods),
         **nvidia.capacity(devices),
     }
-    return {**found, **settings.capacity}
+    return {**detected, **settings.capacity}
 
 
 def node(settings: NodeSettings, machine: MachineFeatures, devices: list[nvidia.Device], *, host_ip: str) -> Object:
@@ -62,7 +63,7 @@ def node(settings: NodeSettings, machine: MachineFeatures, devices: list[nvidia.
         **nvidia.labels(devices),
         **settings.labels,
     }
-    spec = {"podCIDR": settings.ranges.pods, "podCIDRs": [settings.ranges.pods]}
+    spec = {"podCIDR": settings.network.pods, "podCIDRs": [settings.network.pods]}
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -117,41 +118,38 @@ def _os_image() -> str:
 
 
 def conditions(settings: NodeSettings, machine: MachineFeatures, *, before: list[Object]) -> list[Object]:
-    """Pressure, readiness, and which rung the pods run on, each with the kubelet's words where it has any."""
+    """Pressure, readiness, isolation and limits; the kubelet's own conditions have its reasons and messages."""
     memory_low = psutil.virtual_memory().available < _MEMORY_LOW
     disk = shutil.disk_usage(settings.root)
     disk_low = disk.free < disk.total * _DISK_LOW
     limit = _text("/proc/sys/kernel/pid_max")
     pids_low = limit.isdigit() and len(psutil.pids()) > int(limit) * (1 - _PIDS_LOW)
-    isolated = machine.sandbox_missing or machine.network_missing
-    found = [
-        ("MemoryPressure", memory_low, "KubeletHasInsufficientMemory", "KubeletHasSufficientMemory",
-         "kubelet has insufficient memory available", "kubelet has sufficient memory available"),
-        ("DiskPressure", disk_low, "KubeletHasDiskPressure", "KubeletHasNoDiskPressure",
-         "kubelet has disk pressure", "kubelet has no disk pressure"),
-        ("PIDPressure", pids_low, "KubeletHasInsufficientPID", "KubeletHasSufficientPID",
-         "kubelet has insufficient PID available", "kubelet has sufficient PID available"),
-        ("PodsIsolated", not isolated, "Namespaces", "NoNamespaces",
-         "pods run in namespaces of their own", f"pods share what the machine does not let us separate: {isolated}"),
-        ("LimitsEnforced", machine.limits.enforced, "Cgroups", "NoCgroups", machine.limits.words, machine.limits.words),
-        ("Ready", True, "KubeletReady", "", "kubelet is posting ready status", ""),
-    ]  # fmt: skip
-    known = {one["type"]: one for one in before}
-    now = to_rfc3339(datetime.now(UTC))
-    return [
-        _condition(known.get(kind), kind, bool(holds), (yes, said) if holds else (no, unsaid), now)
-        for kind, holds, yes, no, said, unsaid in found
+    missing = machine.sandbox_missing or machine.network_missing
+    cgroups = machine.cgroups
+    not_isolated = (messages.REASON_NOT_ISOLATED, messages.not_isolated(missing))
+    limits = messages.REASON_LIMITS_ENFORCED if cgroups.enforced else messages.REASON_LIMITS_NOT_ENFORCED
+    current = [
+        ("MemoryPressure", memory_low, messages.MEMORY_PRESSURE[not memory_low]),
+        ("DiskPressure", disk_low, messages.DISK_PRESSURE[not disk_low]),
+        ("PIDPressure", pids_low, messages.PID_PRESSURE[not pids_low]),
+        ("PodsIsolated", not missing, not_isolated if missing else messages.PODS_ISOLATED),
+        ("LimitsEnforced", cgroups.enforced, (limits, cgroups.description)),
+        ("Ready", True, messages.READY),
     ]
+    by_type = {condition["type"]: condition for condition in before}
+    now = to_rfc3339(datetime.now(UTC))
+    return [_condition(by_type.get(kind), kind, holds, text, now) for kind, holds, text in current]
 
 
-def _condition(before: Object | None, kind: str, holds: bool, words: tuple[str, str], now: str) -> Object:
-    text = "True" if holds else "False"
-    changed = before["lastTransitionTime"] if before and before["status"] == text else now
+def _condition(before: Object | None, kind: str, holds: bool, text: tuple[str, str], now: str) -> Object:
+    status = "True" if holds else "False"
+    changed = before["lastTransitionTime"] if before and before["status"] == status else now
+    reason, message = text
     return {
         "type": kind,
-        "status": text,
+        "status": status,
         "lastHeartbeatTime": now,
         "lastTransitionTime": changed,
-        "reason": words[0],
-        "message": words[1],
+        "reason": reason,
+        "message": message,
     }

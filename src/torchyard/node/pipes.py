@@ -1,4 +1,4 @@
-"""Reading and writing pipes and terminals from asyncio, with no thread and no buffer in between."""
+"""Pipes and terminals for asyncio, without a thread or a buffer in between."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import fcntl
 import os
 from collections.abc import AsyncIterator, Callable
 
-BLOCK = 256 * 1024
+CHUNK = 256 * 1024
 _F_SETPIPE_SZ = 1031
 
 
-async def _ready(descriptor: int, watch: Callable[..., None], forget: Callable[[int], object]) -> None:
+async def _wait_ready(descriptor: int, watch: Callable[..., None], unwatch: Callable[[int], object]) -> None:
     ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake() -> None:
@@ -23,11 +23,11 @@ async def _ready(descriptor: int, watch: Callable[..., None], forget: Callable[[
     try:
         await ready
     finally:
-        forget(descriptor)
+        unwatch(descriptor)
 
 
 class ReadEnd:
-    """Ours to read and to close. A terminal whose other side is gone reads as ended."""
+    """Reads and closes a descriptor. A terminal whose other side is gone reads as ended."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -37,9 +37,9 @@ class ReadEnd:
         loop = asyncio.get_running_loop()
         while self.descriptor >= 0:
             try:
-                return os.read(self.descriptor, BLOCK)
+                return os.read(self.descriptor, CHUNK)
             except BlockingIOError:
-                await _ready(self.descriptor, loop.add_reader, loop.remove_reader)
+                await _wait_ready(self.descriptor, loop.add_reader, loop.remove_reader)
             except OSError:
                 return b""
         return b""
@@ -66,7 +66,7 @@ class WriteEnd:
             try:
                 view = view[os.write(self.descriptor, view) :]
             except BlockingIOError:
-                await _ready(self.descriptor, loop.add_writer, loop.remove_writer)
+                await _wait_ready(self.descriptor, loop.add_writer, loop.remove_writer)
 
     def close(self) -> None:
         if self.descriptor >= 0:
@@ -75,7 +75,7 @@ class WriteEnd:
 
 
 def wide_pipe() -> tuple[int, int]:
-    """A pipe with room for a megabyte where the machine allows it: fewer turns for bulk data."""
+    """A pipe with a buffer of a megabyte where the machine allows it: fewer wake-ups for bulk data."""
     read, write = os.pipe2(os.O_CLOEXEC)
     with contextlib.suppress(OSError):
         fcntl.fcntl(read, _F_SETPIPE_SZ, 1 << 20)

@@ -1,4 +1,4 @@
-"""What a node is told when it starts."""
+"""The settings of a node."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from torchyard.node.network.addresses import NetworkSettings
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """`root` holds all the node's state and must be private to its user."""
+    """`root` holds all state of the node and must be private to its user."""
 
     root: Path
-    private: Path | None = None  # a directory around it that no pod may mount either; keys lie there
-    claims: Path | None = None  # the part of it in which volumes are made for claims
+    private: Path | None = None  # a parent of it that no pod may mount either; it holds keys
+    claims: Path | None = None  # the part of it that holds the volumes of claims
     name: str = field(default_factory=lambda: socket.gethostname().lower())
-    python: str = ""  # the interpreter mapped images run; empty: the active environment
-    engine: bool = False  # run every image that podman or docker holds in it, not only those unknown here
-    ranges: NetworkSettings = field(default_factory=NetworkSettings)
-    api_address: tuple[str, int] | None = None  # where pods' requests to the kubernetes service go
+    python: str = ""  # the interpreter of mapped images; empty: the active environment
+    engine: bool = False  # run every image that podman or docker has there, not only those unknown here
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+    api_address: tuple[str, int] | None = None  # the endpoint of the kubernetes service
     max_pods: int = 110
     labels: Mapping[str, str] = field(default_factory=dict)
-    capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what was found on the machine
+    capacity: Mapping[str, str] = field(default_factory=dict)  # overrides what the machine has
     log_max_bytes: int = 10 << 20
     log_max_files: int = 5
     heartbeat_seconds: float = 10.0
-    volume_refresh_seconds: float = 5.0  # how often config maps and the like are written anew into running pods
+    volume_refresh_seconds: float = 5.0  # how often config maps, secrets and so on are refreshed in running pods
 
     @property
     def pods(self) -> Path:

@@ -1,4 +1,4 @@
-"""Ends everything a node has running, from its state directory alone: pods, network, zygote."""
+"""Ends everything that a node runs, from its state directory alone: pods, network, zygote."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from torchyard.api.errors import YardError
 from torchyard.node.shim.client import ClusterNetwork, ShimClient, ShimTimeout, ZygoteClient
 from torchyard.node.volumes import nfs
-from torchyard.node.volumes.mounter import NFS, volumes_of
+from torchyard.node.volumes.mounter import NFS, volumes_dir
 
 log = logging.getLogger(__name__)
 
 
 async def stop_pods(root: Path) -> int:
-    """Kill every container, end every shim, unmount what was mounted for them; answers how many pods that were.
+    """Kill every container, end every shim, unmount their volumes; returns the number of pods.
 
     Their records and logs stay.
     """
-    homes = list((root / "pods").iterdir()) if (root / "pods").is_dir() else []
-    stopped = sum(await asyncio.gather(*(_stop(ShimClient(home)) for home in homes)))
-    for part in (ClusterNetwork(root), ZygoteClient(root, {})):
+    pod_dirs = list((root / "pods").iterdir()) if (root / "pods").is_dir() else []
+    stopped = sum(await asyncio.gather(*(_stop(ShimClient(pod_dir)) for pod_dir in pod_dirs)))
+    for process in (ClusterNetwork(root), ZygoteClient(root)):
         with contextlib.suppress(YardError):
-            await part.shutdown()
-    for home in homes:
-        await nfs.unmount_all(volumes_of(home, NFS))
+            await process.shutdown()
+    for pod_dir in pod_dirs:
+        await nfs.unmount_all(volumes_dir(pod_dir, NFS))
     return stopped
 
 
@@ -35,9 +35,9 @@ async def _stop(shim: ShimClient) -> bool:
         async with await shim.channel() as channel:
             await shim.shutdown(node_stops=True)
             with contextlib.suppress(YardError):
-                await channel.receive()  # its end
+                await channel.receive()  # returns when the shim ends
     except ShimTimeout as error:
-        log.warning("a pod may run on: %s", error)
+        log.warning("pod may still be running: error=%r", str(error))
         return False
     except YardError:
         return False

@@ -1,6 +1,6 @@
-"""What can be asked of a running pod from outside: logs, exec, attach, port connections.
+"""Logs, exec, attach and port connections of running pods, for the API server.
 
-Needs only the node's state directory and the shims, not the agent: it goes on working while an agent restarts.
+Needs only the node's state directory and the shims, not the agent: it works while an agent restarts.
 """
 
 from __future__ import annotations
@@ -14,89 +14,96 @@ import termios
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from torchyard.api import errors
 from torchyard.api.errors import StatusError
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.core.pod.logs import LogOptions
-from torchyard.node.logs import reader as logs
+from torchyard.node.logs import reader
 from torchyard.node.pipes import ReadEnd, WriteEnd, wide_pipe
 from torchyard.node.pod.pod_dir import PodDir
 from torchyard.node.shim import records
-from torchyard.node.shim.client import Channel, ShimClient, ShimNotRunning, ShimRequestError
+from torchyard.node.shim.client import Channel, ExecFailed, ShimClient, ShimNotRunning, ShimRequestError
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import AttachReply, AttachRequest, ExecRequest
+
+_END_OF_TRANSMISSION = b"\x04"
+_KILLED = 137
 
 
 class NodeStreams:
     def __init__(self, pods: Path) -> None:
         self._pods = pods
 
-    def _home(self, pod: Object) -> PodDir:
+    def _dir(self, pod: Object) -> PodDir:
         return PodDir(self._pods / pod["metadata"]["uid"])
 
     async def logs(self, pod: Object, container: str, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        home = self._home(pod)
-        attempt = self._attempt(pod, home, container, previous=options.previous)
-        # an ended attempt gets no more lines
-        wanted = replace(options, follow=options.follow and not options.previous)
-        path = records.record_path(str(home.path), container, attempt)
+        pod_dir = self._dir(pod)
+        attempt = self._attempt(pod, pod_dir, container, previous=options.previous)
+        # an attempt that has ended writes no more lines
+        options = replace(options, follow=options.follow and not options.previous)
 
         def ended() -> bool:
-            known = records.read(path)
-            return known is None or known["state"] == records.EXITED
+            record = records.read_record(str(pod_dir.path), container, attempt)
+            return record is None or record["state"] == records.EXITED
 
-        async for piece in logs.read(home.log(container, attempt), wanted, ended=ended):
+        async for piece in reader.read(pod_dir.log(container, attempt), options, ended=ended):
             yield piece
 
     @staticmethod
-    def _attempt(pod: Object, home: PodDir, container: str, *, previous: bool) -> int:
+    def _attempt(pod: Object, pod_dir: PodDir, container: str, *, previous: bool) -> int:
+        """The number of the attempt whose log is requested."""
         name = pod["metadata"]["name"]
-        numbers = sorted(int(path.stem) for path in home.container(container).glob("*.record"))
+        numbers = pod_dir.attempt_numbers(container)
         if previous:
             if len(numbers) < 2:
-                raise errors.bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
+                raise errors.bad_request(messages.no_previous_container(container, name))
             return numbers[-2]
         if not numbers:
-            reason = "ContainerCreating"
-            for group in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
-                for one in (pod.get("status") or {}).get(group) or ():
-                    if one["name"] == container:
-                        reason = (one["state"].get("waiting") or {}).get("reason") or reason
-            why = "trying and failing to pull image" if "ImagePull" in reason else f"waiting to start: {reason}"
-            raise errors.bad_request(f'container "{container}" in pod "{name}" is {why}')
+            raise errors.bad_request(messages.logs_unavailable(container, name, _waiting_reason(pod, container)))
         return numbers[-1]
 
     async def execute(
         self, pod: Object, container: str, command: list[str], *, stdin: bool, stderr: bool, tty: bool
     ) -> ExecSession:
-        shim = ShimClient(self._home(pod).path)
+        shim = ShimClient(self._dir(pod).path)
         try:
             return await ExecSession.start(shim, container, command, stdin=stdin, tty=tty)
         except ShimNotRunning:
             raise _not_running(container) from None
 
     async def attach(self, pod: Object, container: str, *, stdin: bool, stderr: bool, tty: bool) -> AttachSession:
-        home = self._home(pod)
         try:
-            return await AttachSession.start(home, container, stdin=stdin)
+            return await AttachSession.attach(ShimClient(self._dir(pod).path), container, stdin=stdin)
         except ShimNotRunning:
             raise _not_running(container) from None
 
     async def connect(self, pod: Object, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        shim = ShimClient(self._home(pod).path)
-        name = pod["metadata"]["name"]
+        shim = ShimClient(self._dir(pod).path)
+        metadata = pod["metadata"]
         try:
-            link = await shim.connect("127.0.0.1", port)
+            connection = await shim.connect("127.0.0.1", port)
         except ShimNotRunning:
-            raise errors.bad_request(f"pod {name} is not running") from None
-        except ShimRequestError as refused:
-            said = f"error forwarding port {port} to pod {pod['metadata']['uid']}, uid : "
-            said += f"failed to connect to localhost:{port} inside the pod: connect: {refused.message}"
-            raise errors.internal(said) from None
-        return await asyncio.open_connection(sock=link)
+            raise errors.bad_request(messages.pod_not_running(metadata["name"])) from None
+        except ShimRequestError as error:
+            raise errors.internal(messages.port_forward_failed(port, metadata["uid"], error.message)) from None
+        return await asyncio.open_connection(sock=connection)
+
+
+def _waiting_reason(pod: Object, container: str) -> str:
+    for group in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
+        for status in (pod.get("status") or {}).get(group) or ():
+            if status["name"] == container:
+                return (status["state"].get("waiting") or {}).get("reason") or "ContainerCreating"
+    return "ContainerCreating"
 
 
 def _not_running(container: str) -> StatusError:
-    return errors.internal(f'error executing command in container: container "{container}" is not running')
+    return errors.internal(messages.exec_failed(messages.container_not_running(container)))
 
 
 class ExecSession:
@@ -109,42 +116,32 @@ class ExecSession:
     async def start(
         cls, shim: ShimClient, container: str, command: list[str], *, stdin: bool, tty: bool
     ) -> ExecSession:
-        channel = await shim.channel()
-        request: Object = {
+        request: ExecRequest = {
             "op": "exec",
             "container": container,
             "argv": command,
             "tty": tty,
             "env": {"TERM": "xterm"} if tty else {},
         }
-        theirs: list[int] = []
-        ours: list[int] = []
-        if not tty:
-            if stdin:
-                in_read, in_write = wide_pipe()
-            else:
-                in_read, in_write = os.open("/dev/null", os.O_RDONLY), -1
-            out_read, out_write = wide_pipe()
-            err_read, err_write = wide_pipe()
-            theirs, ours = [in_read, out_write, err_write], [in_write, out_read, err_read]
+        process_ends, own_ends = ([], []) if tty else _pipes(stdin=stdin)
         try:
-            channel.send(request, theirs)
+            channel = await shim.exec_channel(request, process_ends)
+        except ShimNotRunning:
+            _close(own_ends)
+            raise
         finally:
-            for descriptor in theirs:
-                os.close(descriptor)
-        answer, files = await channel.receive()
-        if "started" not in answer:
+            _close(process_ends)
+        try:
+            files = await channel.exec_started()
+        except ExecFailed as error:
             channel.close()
-            for descriptor in ours:
-                if descriptor >= 0:
-                    os.close(descriptor)
-            said = (answer.get("failed") or {}).get("message") or answer.get("error", "")
-            raise errors.internal(f"error executing command in container: {said}")
+            _close(own_ends)
+            raise errors.internal(messages.exec_failed(error.message)) from None
         if tty:
             terminal = files[0]
             return cls(channel, {"stdout": ReadEnd(os.dup(terminal))}, WriteEnd(os.dup(terminal)), terminal)
-        outputs = {"stdout": ReadEnd(ours[1]), "stderr": ReadEnd(ours[2])}
-        return cls(channel, outputs, WriteEnd(ours[0]) if stdin else None, -1)
+        outputs = {"stdout": ReadEnd(own_ends[1]), "stderr": ReadEnd(own_ends[2])}
+        return cls(channel, outputs, WriteEnd(own_ends[0]) if stdin else None, -1)
 
     async def write(self, data: bytes) -> None:
         if self._stdin:
@@ -154,7 +151,7 @@ class ExecSession:
         if not self._stdin:
             return
         if self._terminal >= 0:
-            await self._stdin.write(b"\x04")  # end of transmission: a terminal cannot be closed halfway
+            await self._stdin.write(_END_OF_TRANSMISSION)  # one direction of a terminal cannot be closed
         else:
             self._stdin.close()
 
@@ -171,10 +168,9 @@ class ExecSession:
 
     async def wait(self) -> int:
         try:
-            answer, _ = await self._channel.receive()
+            return await self._channel.exec_exited()
         except ShimNotRunning:
-            return 137
-        return int(answer["exited"])
+            return _KILLED
 
     async def close(self) -> None:
         self._channel.close()
@@ -186,37 +182,49 @@ class ExecSession:
             self._terminal = -1
 
 
-class AttachSession(ExecSession):
-    """The container's own streams, from now on. Its end is the container's end."""
+def _pipes(*, stdin: bool) -> tuple[list[int], list[int]]:
+    """stdin, stdout and stderr: the ends of the process and our own; -1 for an input that was not requested."""
+    if stdin:
+        in_read, in_write = wide_pipe()
+    else:
+        in_read, in_write = os.open("/dev/null", os.O_RDONLY), -1
+    out_read, out_write = wide_pipe()
+    err_read, err_write = wide_pipe()
+    return [in_read, out_write, err_write], [in_write, out_read, err_read]
 
-    _home: PodDir
-    _container: str
-    _attempt: int
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class AttachSession(ExecSession):
+    """The container's own streams, from now on. It ends when the container does."""
 
     @classmethod
-    async def start(cls, home: PodDir, container: str, *, stdin: bool) -> AttachSession:  # type: ignore[override]
-        channel = await ShimClient(home.path).channel()
+    async def attach(cls, shim: ShimClient, container: str, *, stdin: bool) -> AttachSession:
+        channel = await shim.channel()
         out_read, out_write = wide_pipe()
         err_read, err_write = wide_pipe()
+        request: AttachRequest = {"op": "attach", "container": container, "stdin": stdin}
         try:
-            channel.send({"op": "attach", "container": container, "stdin": stdin}, [out_write, err_write])
+            channel.send(request, [out_write, err_write])
         finally:
             os.close(out_write)
             os.close(err_write)
-        answer, files = await channel.receive()
+        message, files = await channel.receive()
         outputs = {"stdout": ReadEnd(out_read), "stderr": ReadEnd(err_read)}
-        if "error" in answer:
+        if "error" in message:
             for end in outputs.values():
                 end.close()
             channel.close()
-            raise errors.bad_request(f"unable to attach: {answer['error']}")
-        given = files[0] if files else -1
-        terminal = os.dup(given) if answer["tty"] and given >= 0 else -1
-        made = cls(channel, outputs, WriteEnd(given) if given >= 0 else None, terminal)
-        made._home, made._container = home, container
-        made._attempt = max(int(path.stem) for path in home.container(container).glob("*.record"))
-        return made
+            raise errors.bad_request(messages.attach_failed(message["error"]))
+        reply = cast("AttachReply", message)
+        input_end = files[0] if files else -1
+        terminal = os.dup(input_end) if reply["tty"] and input_end >= 0 else -1
+        return cls(channel, outputs, WriteEnd(input_end) if input_end >= 0 else None, terminal)
 
     async def wait(self) -> int:
-        """Attach ends well however the container ended: its exit code is in the pod's status."""
+        """Always 0, however the container ended: its exit code is in the pod's status."""
         return 0

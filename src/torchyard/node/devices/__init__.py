@@ -1,1 +1,1 @@
-"""GPUs: which there are, and which container has which."""
+"""GPUs: `nvidia` lists them and allocates them to containers."""

@@ -13,6 +13,7 @@ from typing import Any
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +29,11 @@ class Device:
 
 
 def find() -> list[Device]:
-    """Every device that can be given away. A GPU in MIG mode is given in slices only."""
+    """Every device that can be allocated. A GPU in MIG mode is allocated in slices only."""
     try:
         import pynvml
     except ImportError:
-        return _ask_program()
+        return _query_nvidia_smi()
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -41,24 +42,26 @@ def find() -> list[Device]:
         count = pynvml.nvmlDeviceGetCount()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
         return [device for handle in handles for device in _devices_of(pynvml, handle)]
-    except pynvml.NVMLError as failed:
-        log.warning("the NVIDIA driver does not say which GPUs there are: %s", failed)
+    except pynvml.NVMLError as error:
+        log.warning("cannot list GPUs: error=%r", str(error))
         return []
     finally:
         pynvml.nvmlShutdown()
 
 
-def _ask_program() -> list[Device]:
-    """Without the library, the driver's own program; it does not tell MIG slices apart."""
+def _query_nvidia_smi() -> list[Device]:
+    """Without the library: the driver's own program, which does not list MIG slices."""
     program = shutil.which("nvidia-smi")
     if not program:
         return []
     query = ["--query-gpu=uuid,name,memory.total,mig.mode.current", "--format=csv,noheader,nounits"]
-    answer = subprocess.run([program, *query], capture_output=True, text=True, timeout=30, check=False)
-    rows = [[word.strip() for word in line.split(",")] for line in answer.stdout.splitlines()]
+    result = subprocess.run([program, *query], capture_output=True, text=True, timeout=30, check=False)
+    rows = [[word.strip() for word in line.split(",")] for line in result.stdout.splitlines()]
     whole = [row for row in rows if len(row) == 4 and row[3] != "Enabled"]
     if len(whole) < len(rows):
-        log.warning("a GPU is in MIG mode: install nvidia-ml-py so that its slices can be given to pods")
+        log.warning(
+            "GPU in MIG mode ignored: install nvidia-ml-py to allocate its slices: count=%d", len(rows) - len(whole)
+        )
     return [Device(GPU, uuid, product, int(memory)) for uuid, product, memory, _ in whole]
 
 
@@ -74,7 +77,7 @@ def _devices_of(library: Any, handle: Any) -> list[Device]:
 
 
 def _slices(library: Any, handle: Any, product: str) -> list[Device]:
-    found = []
+    slices = []
     for number in range(library.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             part = library.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
@@ -83,8 +86,8 @@ def _slices(library: Any, handle: Any, product: str) -> list[Device]:
         attributes = library.nvmlDeviceGetAttributes(part)
         memory = int(attributes.memorySizeMB)
         profile = f"mig-{attributes.gpuInstanceSliceCount}g.{round(memory / 1024)}gb"
-        found.append(Device(f"nvidia.com/{profile}", _text(library.nvmlDeviceGetUUID(part)), product, memory))
-    return found
+        slices.append(Device(f"nvidia.com/{profile}", _text(library.nvmlDeviceGetUUID(part)), product, memory))
+    return slices
 
 
 def _text(value: str | bytes) -> str:
@@ -99,13 +102,13 @@ def capacity(devices: Iterable[Device]) -> dict[str, str]:
 
 
 def labels(devices: list[Device]) -> dict[str, str]:
-    """As NVIDIA's feature discovery names them, so that a cluster's nodeSelector means the same here."""
+    """The labels of NVIDIA's GPU feature discovery, so that a nodeSelector of another cluster works here."""
     if not devices:
         return {}
     first = devices[0]
     product = first.product.replace(" ", "-")
-    # Slices are resources of their own, which is what that strategy means.
-    strategy = {"nvidia.com/mig.strategy": "mixed"} if any(one.resource != GPU for one in devices) else {}
+    # MIG slices are resources of their own: that is the strategy `mixed`.
+    strategy = {"nvidia.com/mig.strategy": "mixed"} if any(device.resource != GPU for device in devices) else {}
     return {
         "nvidia.com/gpu.present": "true",
         "nvidia.com/gpu.count": str(len({device.uuid for device in devices})),
@@ -115,48 +118,49 @@ def labels(devices: list[Device]) -> dict[str, str]:
     }
 
 
-def asked(container: Object) -> dict[str, int]:
-    """Device counts of one container by resource; limits rule, as for every extended resource."""
+def requested(container: Object) -> dict[str, int]:
+    """Device counts of one container by resource. Limits take precedence, as for every extended resource."""
     resources = container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return {name: quantity.parse(str(text)).value for name, text in amounts.items() if name.startswith("nvidia.com/")}
 
 
 class DeviceAllocator:
-    """Who has which device. Kept in each pod's plan on disk, so that a new agent finds it again."""
+    """Which container has which device. The records of the pods hold it, so that a new agent knows it too."""
 
-    def __init__(self, devices: list[Device], plans: Iterable[Object]) -> None:
+    def __init__(self, devices: list[Device], allocated: Iterable[Mapping[str, list[str]]]) -> None:
         self._devices = devices
-        self._used = {uuid for plan in plans for uuids in (plan.get("devices") or {}).values() for uuid in uuids}
+        self._used = {uuid for devices_of in allocated for uuids in devices_of.values() for uuid in uuids}
 
-    def take(self, containers: Iterable[Object]) -> dict[str, list[str]]:
+    def allocate(self, containers: Iterable[Object]) -> dict[str, list[str]]:
         """Devices for each container, all or none."""
-        taken: dict[str, list[str]] = {}
+        allocated: dict[str, list[str]] = {}
         used = set(self._used)
         for container in containers:
-            for resource, count in asked(container).items():
-                free = [one.uuid for one in self._devices if one.resource == resource and one.uuid not in used]
+            for resource, count in requested(container).items():
+                free = [
+                    device.uuid for device in self._devices if device.resource == resource and device.uuid not in used
+                ]
                 if len(free) < count:
                     raise YardError(
-                        f"Allocate failed due to requested number of devices unavailable for {resource}. "
-                        f"Requested: {count}, Available: {len(free)}, which is unexpected",
-                        code="UnexpectedAdmissionError",
+                        messages.devices_unavailable(resource, requested=count, available=len(free)),
+                        code=messages.REASON_ADMISSION_ERROR,
                     )
-                taken.setdefault(container["name"], []).extend(free[:count])
+                allocated.setdefault(container["name"], []).extend(free[:count])
                 used.update(free[:count])
         self._used = used
-        return taken
+        return allocated
 
-    def give_back(self, taken: Mapping[str, list[str]]) -> None:
-        for uuids in taken.values():
+    def release(self, devices: Mapping[str, list[str]]) -> None:
+        for uuids in devices.values():
             self._used.difference_update(uuids)
 
 
 def environment(uuids: list[str]) -> dict[str, str]:
-    """What a container sees: its own devices, or explicitly none."""
+    """The variables of a container: its own devices, or explicitly none."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "NVIDIA_VISIBLE_DEVICES": ",".join(uuids) or "void"}
 
 
-def nodes() -> list[Path]:
-    """The driver's device files; which of the GPUs a container may use is up to CUDA_VISIBLE_DEVICES."""
+def device_files() -> list[Path]:
+    """The driver's device files. CUDA_VISIBLE_DEVICES says which of the GPUs a container may use."""
     return sorted(Path("/dev").glob("nvidia*"))

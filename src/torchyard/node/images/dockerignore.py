@@ -1,4 +1,4 @@
-"""Which files of a build context a `.dockerignore` leaves out: the last pattern that fits decides."""
+"""Which files of a build context a `.dockerignore` excludes: the last pattern that matches decides."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class DockerIgnore:
-    rules: tuple[tuple[bool, re.Pattern[str]], ...]  # whether it leaves out or takes back in, and what
+    rules: tuple[tuple[bool, re.Pattern[str]], ...]  # (excludes or includes again, pattern)
 
     @classmethod
     def read(cls, text: str) -> DockerIgnore:
         lines = [line.strip() for line in text.splitlines()]
-        kept = [line for line in lines if line and not line.startswith("#")]
-        return cls(tuple((not line.startswith("!"), _pattern(line.lstrip("!").strip())) for line in kept))
+        patterns = [line for line in lines if line and not line.startswith("#")]
+        return cls(tuple((not line.startswith("!"), _pattern(line.lstrip("!").strip())) for line in patterns))
 
-    def covers(self, path: Path, *, directory: bool = False) -> bool:
-        """A directory is looked into whatever it is called if some of its files may be taken back in."""
-        if directory and not all(leaves_out for leaves_out, _ in self.rules):
+    def excludes(self, path: Path, *, directory: bool = False) -> bool:
+        """A directory is not excluded as a whole if a pattern may include some of its files again."""
+        if directory and not all(exclude for exclude, _ in self.rules):
             return False
-        left_out = False
-        for leaves_out, pattern in self.rules:
+        excluded = False
+        for exclude, pattern in self.rules:
             if pattern.fullmatch(path.as_posix()):
-                left_out = leaves_out
-        return left_out
+                excluded = exclude
+        return excluded
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    """`*` and `?` stay within a directory, `**` does not; a directory stands for everything in it."""
+    """`*` and `?` match within a directory, `**` across them; a directory matches everything in it."""
     text = ""
     for piece in re.findall(r"\*\*/?|\*|\?|\[[^]]*\]|.", line.strip("/")):
         if piece.startswith("**"):

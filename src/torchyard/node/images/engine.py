@@ -1,4 +1,4 @@
-"""Real images that podman or docker holds: asked for, never pulled."""
+"""Images that podman or docker has on this machine. They are never pulled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchyard.node.runtime.rootfs_steps import RootfsSource
 
 
 async def find(engine: str, name: str) -> Image | None:
-    """The engine's image of that name; its configuration stays the engine's business."""
+    """The engine's image of that name. The engine itself applies its config."""
     process = await asyncio.create_subprocess_exec(
         *(engine, "image", "inspect", "--format", "{{.Id}}", name),
         stdin=asyncio.subprocess.DEVNULL,
@@ -17,12 +17,12 @@ async def find(engine: str, name: str) -> Image | None:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
     except asyncio.CancelledError:
         process.kill()
-        await process.communicate()  # or else the event loop may end before it has seen the process end
+        await process.communicate()  # otherwise the event loop may close before it sees the process end
         raise
     if process.returncode:
         return None
-    digest = said.decode().strip().removeprefix("sha256:")
+    digest = output.decode().strip().removeprefix("sha256:")
     return Image(full_name(name), f"sha256:{digest}", RootfsSource(machine=False), ImageConfig(), engine=True)

@@ -1,7 +1,7 @@
-"""Takes in real images: OCI archives and what `docker save` and `podman save` write, unpacked without an engine.
+"""Loads images: OCI archives and what `docker save` and `podman save` write, unpacked without an engine.
 
 All layers become one tree. Nothing in an archive is trusted: names and links are followed inside the tree only, and
-every part must have the digest it is named by.
+every blob must have the digest that it is named by.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 
 
 def load(store: ImageStore, archive: Path, *, name: str = "") -> list[str]:
-    """The names under which the archive's image can be run from now on."""
+    """Returns the names of the loaded image."""
     if not archive.exists():
         raise ImageError(f"{archive} does not exist", code="NoArchive", hint="yard image save writes an archive")
     if not archive.is_file() or not tarfile.is_tarfile(archive):
-        raise ImageError(f"{archive} is no image's archive", code="NoArchive", hint="yard image save writes one")
+        raise ImageError(f"{archive} is not an image archive", code="NoArchive", hint="yard image save writes one")
     with tarfile.open(archive) as packed:
-        config_path, layers, names = _described(packed)
+        config_path, layers, names = _read_manifest(packed)
         names = [name] if name else names
         if not names:
-            raise ImageError(f"{archive} does not say what its image is called", hint="name it: yard image load --name")
+            raise ImageError(f"the image in {archive} has no name", hint="name it: yard image load --name")
         config_data = _read(packed, config_path)
         image_id = f"sha256:{hashlib.sha256(config_data).hexdigest()}"
         config = json.loads(config_data)
@@ -52,27 +52,27 @@ def load(store: ImageStore, archive: Path, *, name: str = "") -> list[str]:
             raise
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     content = {"config": config.get("config") or {}, "layers": [layer], "machine": False, "created": created}
-    for one in names:
-        store.add(one, image_id, content)
-    return [full_name(one) for one in names]
+    for image_name in names:
+        store.add(image_name, image_id, content)
+    return [full_name(image_name) for image_name in names]
 
 
-def _described(packed: tarfile.TarFile) -> tuple[str, list[str], list[str]]:
-    """(path of the configuration, paths of the layers, names) by whichever description is there."""
+def _read_manifest(packed: tarfile.TarFile) -> tuple[str, list[str], list[str]]:
+    """(path of the config, paths of the layers, names), from whichever manifest the archive has."""
     names = packed.getnames()
     if "manifest.json" in names:
         first = json.loads(_read(packed, "manifest.json"))[0]
         return first["ImageConfig"], first["Layers"], first.get("RepoTags") or []
     if "index.json" not in names:
-        raise ImageError("this is neither an OCI archive nor one of `docker save`: it has no index.json")
+        raise ImageError("the archive is neither an OCI archive nor one of `docker save`: it has no index.json")
     entry = json.loads(_read(packed, "index.json"))["manifests"][0]
     annotations = entry.get("annotations") or {}
-    called = annotations.get("io.containerd.image.name") or ""
+    name = annotations.get("io.containerd.image.name") or ""
     manifest = json.loads(_read(packed, _blob(entry)))
-    for one in manifest["layers"]:
-        if one["mediaType"].endswith("zstd"):
-            raise ImageError("layers compressed with zstd cannot be read", hint="save it with gzip or uncompressed")
-    return _blob(manifest["config"]), [_blob(one) for one in manifest["layers"]], [called] if called else []
+    for layer in manifest["layers"]:
+        if layer["mediaType"].endswith("zstd"):
+            raise ImageError("layers compressed with zstd are not supported", hint="save it with gzip or uncompressed")
+    return _blob(manifest["config"]), [_blob(layer) for layer in manifest["layers"]], [name] if name else []
 
 
 def _blob(entry: Object) -> str:
@@ -81,15 +81,15 @@ def _blob(entry: Object) -> str:
 
 
 def _open(packed: tarfile.TarFile, path: str) -> IO[bytes]:
-    """One part of the archive; one that is named by its digest must have it."""
+    """One file of the archive. A file that is named by a digest must have it."""
     member = packed.getmember(path)
     stream = packed.extractfile(member)
     if stream is None:
-        raise ImageError(f"{path} of the archive is no file")
+        raise ImageError(f"{path} of the archive is not a file")
     if path.startswith("blobs/sha256/"):
-        found = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # only read() is used
-        if found != Path(path).name:
-            raise ImageError(f"{path} of the archive is damaged: its digest is {found}")
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # only read() is used
+        if digest != Path(path).name:
+            raise ImageError(f"{path} of the archive is damaged: its digest is {digest}")
         stream.seek(0)
     return stream
 
@@ -100,18 +100,18 @@ def _read(packed: tarfile.TarFile, path: str) -> bytes:
 
 
 def unpack(stream: IO[bytes], tree: Path) -> None:
-    """Lay an archive over a tree; neither its paths nor its links can lead out of it."""
+    """Unpack an archive over a tree; neither its paths nor its links can lead out of it."""
     with tarfile.open(fileobj=stream) as layer:
         for member in layer:
             parts = [part for part in member.name.split("/") if part not in ("", ".")]
             if ".." in parts:
-                raise YardError(f"{member.name}: a path of an image must not leave it", code="BadImage")
+                raise YardError(f"{member.name}: a path of an image must not lead out of it", code="BadImage")
             if parts:
                 parent = Path(inside(str(tree), "/".join(parts[:-1])))
-                _place(layer, member, parent, parts[-1], tree)
+                _unpack_member(layer, member, parent, parts[-1], tree)
 
 
-def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, parent: Path, name: str, tree: Path) -> None:
+def _unpack_member(layer: tarfile.TarFile, member: tarfile.TarInfo, parent: Path, name: str, tree: Path) -> None:
     parent.mkdir(parents=True, exist_ok=True)
     if name == _OPAQUE:
         for entry in parent.iterdir():
@@ -135,7 +135,7 @@ def _place(layer: tarfile.TarFile, member: tarfile.TarInfo, parent: Path, name: 
             with target.open("wb") as out, layer.extractfile(member) as source:  # type: ignore[union-attr]  # a file
                 shutil.copyfileobj(source, out)
         else:
-            return  # device files are given by the sandbox, not by images
+            return  # the sandbox provides device files, not the image
     if os.geteuid() == 0:
         os.chown(target, member.uid, member.gid, follow_symlinks=False)
     if not member.issym():

@@ -1,4 +1,4 @@
-"""What an image is to the node: a root, and how its program is started."""
+"""An image: its name, its root, and the config that its program is started with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchyard.api.errors import YardError
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.runtime.rootfs_steps import RootfsSource
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -17,14 +18,14 @@ _REFERENCE = re.compile(
 
 
 class ImageError(YardError):
-    """Why there is no such image here. `code` is the reason a container's status shows."""
+    """The image cannot be used. `code` is the reason of the container's waiting state."""
 
-    code = "ErrImagePull"
+    code = messages.REASON_IMAGE_PULL
 
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """How the image wants its program started; container fields override each of these."""
+    """OCI image config: how the program is started. Container fields override each of these."""
 
     env: dict[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] = ()
@@ -44,36 +45,33 @@ class ImageConfig:
         }
 
     @classmethod
-    def from_dict(cls, read: dict[str, Any]) -> ImageConfig:
+    def from_dict(cls, content: dict[str, Any]) -> ImageConfig:
         return cls(
-            env=dict(one.split("=", 1) for one in read.get("Env") or () if "=" in one),
-            entrypoint=tuple(read.get("Entrypoint") or ()),
-            command=tuple(read.get("Cmd") or ()),
-            directory=read.get("WorkingDir") or "/",
-            user=read.get("User") or "",
-            labels=read.get("Labels") or {},
+            env=dict(entry.split("=", 1) for entry in content.get("Env") or () if "=" in entry),
+            entrypoint=tuple(content.get("Entrypoint") or ()),
+            command=tuple(content.get("Cmd") or ()),
+            directory=content.get("WorkingDir") or "/",
+            user=content.get("User") or "",
+            labels=content.get("Labels") or {},
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image that can be run here. `id` is a digest of what it really is."""
+    """An image that can run here. `id` is a digest of its content."""
 
     name: str
     id: str
     root: RootfsSource
     config: ImageConfig
-    engine: bool = False  # a container engine has it, and runs it
+    engine: bool = False  # podman or docker has it, and runs it
 
 
 def full_name(name: str) -> str:
-    """The name with registry, `library/` and tag written out, as a real node reports it."""
+    """The name with registry, `library/` and tag, as a kubelet reports it."""
     parts = _REFERENCE.fullmatch(name)
     if parts is None:
-        problem = (
-            f'Failed to apply default image tag "{name}": couldn\'t parse image name "{name}": invalid reference format'
-        )
-        raise ImageError(problem, code="InvalidImageName")
+        raise ImageError(messages.image_name_invalid(name), code=messages.REASON_INVALID_IMAGE_NAME)
     host, path = parts.group("host"), parts.group("path")
     if host and "." not in host and ":" not in host and host != "localhost":
         host, path = None, f"{host}/{path}"

@@ -1,4 +1,4 @@
-"""The Python environment that mapped images run: found, with its torch, never reinstalled."""
+"""The Python environment of mapped images. It is found, with its torch, and never reinstalled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torchyard.node.images.model import ImageError
 
-_ASK = (
+_DESCRIBE = (
     "import sys, json, importlib.util as u; "
     "print(json.dumps([sys.prefix, sys.base_prefix, sys.executable, '.'.join(map(str, sys.version_info[:3])), "
     "u.find_spec('torch') is not None]))"
@@ -22,7 +22,7 @@ _ASK = (
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """An interpreter and every directory it needs."""
+    """An interpreter and every directory that it needs."""
 
     executable: Path
     version: str
@@ -37,18 +37,19 @@ class Python:
 @lru_cache(maxsize=8)
 def describe(executable: str) -> Python:
     try:
-        answer = subprocess.run([executable, "-c", _ASK], capture_output=True, text=True, timeout=60, check=True)
-        prefix, base, itself, version, has_torch = json.loads(answer.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as failed:
-        hint = "name one with --python, such as the bin/python of an environment"
-        why = failed.strerror if isinstance(failed, OSError) else failed
-        raise ImageError(f"{executable} is no working Python interpreter: {why}", hint=hint) from failed
-    real = Path(itself).resolve().parent.parent
-    return Python(Path(itself), version, tuple(sorted({Path(prefix), Path(base), real})), has_torch)
+        result = subprocess.run([executable, "-c", _DESCRIBE], capture_output=True, text=True, timeout=60, check=True)
+        prefix, base_prefix, path, version, has_torch = json.loads(result.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        hint = "choose another with --python, such as the bin/python of an environment"
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ImageError(f"{executable} is not a working Python interpreter: {reason}", hint=hint) from error
+    real_prefix = Path(path).resolve().parent.parent
+    prefixes = {Path(prefix), Path(base_prefix), real_prefix}
+    return Python(Path(path), version, tuple(sorted(prefixes)), has_torch)
 
 
 def find(preferred: str = "") -> Python:
-    """The asked-for interpreter; else the active environment, ours, or the machine's: the first one with torch."""
+    """The preferred interpreter; else the active environment, our own, or the machine's: the first one with torch."""
     if preferred:
         return describe(preferred)
     active = [os.environ[name] for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if os.environ.get(name)]
@@ -57,4 +58,4 @@ def find(preferred: str = "") -> Python:
     if on_path:
         candidates.append(on_path)
     usable = [describe(candidate) for candidate in dict.fromkeys(candidates) if Path(candidate).exists()]
-    return next((one for one in usable if one.has_torch), usable[0])
+    return next((python for python in usable if python.has_torch), usable[0])

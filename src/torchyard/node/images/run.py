@@ -1,4 +1,4 @@
-"""RUN of a Dockerfile: one command in a sandbox whose writes become the image's new layer."""
+"""RUN of a Dockerfile: one command in a sandbox. What it writes becomes the new layer of the image."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
 from torchyard.node.network.addresses import NetworkSettings
-from torchyard.node.runtime.rootfs_steps import SYSTEM, Mount, RootfsSource, root_steps
+from torchyard.node.runtime.rootfs_steps import SYSTEM, Mount, RootfsSource, rootfs_steps
 from torchyard.node.shim import records
 from torchyard.node.shim.client import ShimClient, ZygoteClient
 from torchyard.node.shutdown import stop_pods
 
-Say = Callable[[str], None]
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, SandboxConfig
+
+PrintLine = Callable[[str], None]
 _NEEDS_ENGINE = ("apt-get", "apt ", "add-apt-repository", "yum ", "dnf ", "apk ")
 
 
@@ -24,21 +28,22 @@ class RunError(YardError):
 
 
 async def run_in_sandbox(
-    root: RootfsSource, layer: Path, command: list[str], *, env: dict[str, str], directory: str, say: Say
+    root: RootfsSource, layer: Path, command: list[str], *, env: dict[str, str], directory: str, print_line: PrintLine
 ) -> None:
-    """Run it in the machine's own network, as root of the sandbox. What it wrote is merged into `layer`."""
+    """Run it in the machine's own network, as root of the sandbox, and merge what it wrote into `layer`."""
     state = Path(tempfile.mkdtemp(prefix="yard-build-"))
-    home = state / "pods" / "build"
-    scratch, rootfs = home / "scratch", home / "root"
-    for path in (scratch, rootfs, home / "containers" / "run"):
+    pod_dir = state / "pods" / "build"
+    scratch, rootfs = pod_dir / "scratch", pod_dir / "root"
+    for path in (scratch, rootfs, pod_dir / "containers" / "run"):
         path.mkdir(parents=True)
     files = [Path("/etc") / name for name in ("hosts", "resolv.conf")]
     mounts = [Mount(file, str(file)) for file in files if file.exists()]
-    opened = _open_machine(layer) if root.machine else []
-    steps = root_steps(root, mounts, scratch=scratch, devices=[])
-    records.write(str(home / "pod.json"), {"sandboxed": True, "hostname": "build", "tmpfs": [], "network": None})
-    log = home / "log"
-    launch = {
+    created = _cover_system_directories(layer) if root.machine else []
+    steps = rootfs_steps(root, mounts, scratch=scratch, devices=[])
+    sandbox: SandboxConfig = {"sandboxed": True, "hostname": "build", "tmpfs": [], "network": None}
+    records.write(records.pod_path(str(pod_dir)), sandbox)
+    log = pod_dir / "log"
+    config: ContainerConfig = {
         "container": "run",
         "attempt": 0,
         "id": "build",
@@ -59,69 +64,69 @@ async def run_in_sandbox(
         "cgroups": [],
         "memory_limit": None,
     }
-    records.write(records.launch_path(str(home), "run", 0), launch)
+    records.write(records.config_path(str(pod_dir), "run", 0), config)
     try:
         zygote = ZygoteClient(state, {"namespaces": True, "network": NetworkSettings().for_namespace_holder()})
-        await zygote.start_shim(home)
-        ended = await _finished(ShimClient(home))
+        await zygote.start_shim(pod_dir)
+        record = await _run_to_end(ShimClient(pod_dir))
         lines = [line.split(" ", 3)[3] for line in log.read_text(errors="replace").splitlines() if line.count(" ") >= 3]
         for line in lines:
-            say(line)
-        if ended["exitCode"]:
+            print_line(line)
+        if record["exitCode"]:
             text = " ".join(command)
-            needs = any(one in text for one in _NEEDS_ENGINE)
+            needs_engine = any(program in text for program in _NEEDS_ENGINE)
             hint = (
-                "system packages need a container engine: build it with podman or docker, and it runs there"
-                if needs
+                "system packages need a container engine: build the image with podman or docker, and it runs there"
+                if needs_engine
                 else ""
             )
-            raise RunError(f"exit code {ended['exitCode']} {ended.get('message', '')}".rstrip(), hint=hint)
+            raise RunError(f"exit code {record['exitCode']} {record.get('message', '')}".rstrip(), hint=hint)
         await asyncio.to_thread(_merge, scratch / "written", rootfs, layer)
     finally:
         await stop_pods(state)
         await asyncio.to_thread(shutil.rmtree, state, ignore_errors=True)
-        for place in opened:
-            if not any(place.iterdir()):
-                place.rmdir()
+        for path in created:
+            if not any(path.iterdir()):
+                path.rmdir()
 
 
-def _open_machine(layer: Path) -> list[Path]:
-    """Let the command write into the machine's own directories: what a layer has is laid over them."""
-    found = [Path("/", name) for name in SYSTEM]
-    places = [layer / one.name for one in found if one.is_dir() and not one.is_symlink()]
-    opened = [place for place in places if not place.exists()]
-    for place in opened:
-        place.mkdir()
-    return opened
+def _cover_system_directories(layer: Path) -> list[Path]:
+    """Make the machine's own directories writable for the command: an overlay covers those that the layer has."""
+    system = [Path("/", name) for name in SYSTEM]
+    paths = [layer / path.name for path in system if path.is_dir() and not path.is_symlink()]
+    created = [path for path in paths if not path.exists()]
+    for path in created:
+        path.mkdir()
+    return created
 
 
-async def _finished(shim: ShimClient) -> records.ContainerRecord:
+async def _run_to_end(shim: ShimClient) -> ContainerRecord:
     async with await shim.channel() as channel:
         channel.send({"op": "subscribe"})
         await channel.receive()
-        started = await shim.start("run", 0)
-        while started["state"] != records.EXITED:
+        record = await shim.start("run", 0)
+        while record["state"] != records.EXITED:
             await channel.receive()
-            started = records.read(records.record_path(str(shim.pod), "run", 0)) or started
-    return started
+            record = records.read_record(str(shim.pod), "run", 0) or record
+    return record
 
 
 def _merge(written: Path, rootfs: Path, layer: Path) -> None:
-    """Overlay writes by top-level directory, and what was made directly under the new root."""
+    """Merge the overlays' upper directories, and what was created directly under the new root."""
     for top in sorted(written.iterdir()) if written.is_dir() else ():
-        _take(top, layer / top.name)
+        _copy_tree(top, layer / top.name)
     for top in sorted(rootfs.iterdir()):
-        if top.name not in _MACHINE_PLACES and not top.is_symlink():
-            _take(top, layer / top.name)
+        if top.name not in _NOT_IN_LAYER and not top.is_symlink():
+            _copy_tree(top, layer / top.name)
 
 
-_MACHINE_PLACES = {"proc", "sys", "dev", "tmp", "run", "etc", *SYSTEM}
+_NOT_IN_LAYER = {"proc", "sys", "dev", "tmp", "run", "etc", *SYSTEM}
 
 
-def _take(source: Path, goal: Path) -> None:
-    """Copy a written tree; a whiteout (a 0:0 device, or overlayfs' attribute) removes what is below it."""
+def _copy_tree(source: Path, copy: Path) -> None:
+    """Copy a written tree. A whiteout (a character device) removes what the lower layers have."""
     for path in [source, *sorted(source.rglob("*"))]:
-        target = goal / path.relative_to(source)
+        target = copy / path.relative_to(source)
         if path.is_char_device():
             if target.is_dir() and not target.is_symlink():
                 shutil.rmtree(target)
@@ -133,11 +138,11 @@ def _take(source: Path, goal: Path) -> None:
             target.symlink_to(path.readlink())
         elif path.is_dir():
             target.mkdir(parents=True, exist_ok=True)
-        elif path.is_file() and _worth_keeping(path, source):
+        elif path.is_file() and _has_content(path, source):
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
 
 
-def _worth_keeping(path: Path, source: Path) -> bool:
-    """Mount points the sandbox made are empty files and directories outside the layers; they carry nothing."""
+def _has_content(path: Path, source: Path) -> bool:
+    """The sandbox creates mount points: empty files outside the layers, which are not part of the image."""
     return source.name not in ("root", "home", "var") or path.stat().st_size > 0

@@ -1,7 +1,7 @@
-"""Writes an image as an OCI archive that `ctr image import`, `docker load` and `podman load` read.
+"""Writes an image as an OCI archive for `ctr image import`, `docker load` and `podman load`.
 
-A built image on top of the machine's own programs can carry these along as its lowest layer, so that it needs nothing
-of the node it lands on.
+An image that was built on the machine's own programs can include them as its lowest layer. It then needs nothing of the
+node that it is loaded on.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 
 def save(store: ImageStore, name: str, target: Path, *, with_machine: bool = True) -> Path:
-    """Write the archive; `with_machine` packs the programs and the Python environment a mapped base stands for."""
+    """Write the archive. `with_machine` includes the programs and the Python environment of a mapped base image."""
     image = store.resolve(name)
     if not target.parent.is_dir():
-        raise ImageError(f"there is no directory {target.parent}", code="CannotSave")
+        raise ImageError(f"directory {target.parent} does not exist", code="CannotSave")
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         layers = []
         if image.root.machine and with_machine:
-            places = [Path("/") / one for one in (*SYSTEM, *(f"etc/{file}" for file in CONFIGURATION))]
-            layers.append(_pack(Path(scratch) / "machine.tar", [*places, *image.root.prefixes], root=Path("/")))
+            paths = [Path("/") / name for name in (*SYSTEM, *(f"etc/{file}" for file in CONFIGURATION))]
+            layers.append(_pack(Path(scratch) / "machine.tar", [*paths, *image.root.prefixes], root=Path("/")))
         for number, tree in enumerate(image.root.layers):
             layers.append(_pack(Path(scratch) / f"{number}.tar", sorted(tree.iterdir()), root=tree))
-        whole = Path(scratch) / "image.tar"  # whoever finds the target finds all of it
-        with tarfile.open(whole, "w") as archive:
+        complete = Path(scratch) / "image.tar"  # renamed at the end, so that the target is never incomplete
+        with tarfile.open(complete, "w") as archive:
             _write_layout(archive, layers, image.config.as_dict(), full_name(name))
-        whole.replace(target)
+        complete.replace(target)
     return target
 
 
-def _pack(target: Path, places: list[Path], *, root: Path) -> Path:
+def _pack(target: Path, paths: list[Path], *, root: Path) -> Path:
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
-        for place in places:
-            if place.exists() or place.is_symlink():
-                archive.add(place, arcname=str(place.relative_to(root)), filter=_as_root)
+        for path in paths:
+            if path.exists() or path.is_symlink():
+                archive.add(path, arcname=str(path.relative_to(root)), filter=_as_root)
     return target
 
 
@@ -59,12 +59,12 @@ def _as_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def _write_layout(archive: tarfile.TarFile, layers: list[Path], config: Object, name: str) -> None:
-    described = [_add_file(archive, layer) for layer in layers]
+    descriptors = [_add_file(archive, layer) for layer in layers]
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    rootfs = {"type": "layers", "diff_ids": [one["digest"] for one in described]}
+    rootfs = {"type": "layers", "diff_ids": [descriptor["digest"] for descriptor in descriptors]}
     content = {"architecture": architecture, "os": "linux", "config": config, "rootfs": rootfs}
     config_entry = _add_blob(archive, json.dumps(content).encode(), _CONFIG)
-    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config_entry, "layers": described}
+    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": config_entry, "layers": descriptors}
     entry = _add_blob(archive, json.dumps(manifest).encode(), _MANIFEST)
     entry["annotations"] = {
         "io.containerd.image.name": name,
@@ -72,8 +72,8 @@ def _write_layout(archive: tarfile.TarFile, layers: list[Path], config: Object, 
     }
     _add(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": [entry]}).encode())
     _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
-    # what `docker load` before version 25 reads
-    digests = [f"blobs/sha256/{one['digest'][7:]}" for one in described]
+    # for `docker load` before version 25
+    digests = [f"blobs/sha256/{descriptor['digest'][7:]}" for descriptor in descriptors]
     legacy = [{"ImageConfig": f"blobs/sha256/{config_entry['digest'][7:]}", "RepoTags": [name], "Layers": digests}]
     _add(archive, "manifest.json", json.dumps(legacy).encode())
 

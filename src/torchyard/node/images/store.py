@@ -1,4 +1,4 @@
-"""Images of this node: those built here, kept under the state directory, and the known ones.
+"""The images of a node: those built or loaded here, and the well-known ones.
 
 Layout: `images/names.json` (full name → id), `images/<id>/image.json` and `images/<id>/layers/…`.
 """
@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.images import well_known
 from torchyard.node.images.model import Image, ImageConfig, ImageError, full_name
 from torchyard.node.images.python import Python
@@ -24,70 +25,65 @@ class ImageStore:
         directory.mkdir(parents=True, exist_ok=True)
 
     def resolve(self, name: str) -> Image:
-        """The image of that name: the user's table, then images built here, then the known ones."""
+        """The image of that name: by the user's table, then built or loaded here, then well-known."""
         full = full_name(name)
-        for pattern, goal in self._table().items():
+        for pattern, target in self._map().items():
             if fnmatch.fnmatchcase(full, pattern) or fnmatch.fnmatchcase(name, pattern):
-                return self._resolve_plain(full_name(goal))
+                return self._resolve_plain(full_name(target))
         return self._resolve_plain(full)
 
     def lacks(self, name: str) -> bool:
-        """Whether the name is in order, but no image here goes by it."""
+        """Whether the name is valid, but no image here has it."""
         try:
             self.resolve(name)
-        except ImageError as failed:
-            return failed.code == "ErrImagePull"
+        except ImageError as error:
+            return error.code == messages.REASON_IMAGE_PULL
         return False
 
     def _resolve_plain(self, full: str) -> Image:
         image_id = self.names().get(full)
         if image_id:
             return self.load(image_id, full)
-        found = well_known.find(full, self.python, self.directory / "layers")
-        if found is None:
+        image = well_known.find(full, self.python, self.directory / "layers")
+        if image is None:
             short = full.removeprefix("docker.io/").removeprefix("library/")
-            raise ImageError(
-                f'"{full}" is not here, and this node has no registry to pull from',
-                hint=f"build it with: yard image build -t {short} DIR, "
-                f"or map it with: yard image map {short} pytorch/pytorch",
-            )
-        return found
+            raise ImageError(messages.image_missing(full), hint=messages.image_missing_hint(short))
+        return image
 
-    def _table(self) -> dict[str, str]:
+    def _map(self) -> dict[str, str]:
         path = self.directory / "map.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def map(self, pattern: str, goal: str) -> None:
-        """Run `goal` wherever a name matches `pattern`."""
-        self._resolve_plain(full_name(goal))
-        records.write(str(self.directory / "map.json"), {**self._table(), pattern: goal})
+    def map(self, pattern: str, target: str) -> None:
+        """Run the image `target` for every name that matches `pattern`."""
+        self._resolve_plain(full_name(target))
+        records.write(str(self.directory / "map.json"), {**self._map(), pattern: target})
 
     def names(self) -> dict[str, str]:
         path = self.directory / "names.json"
         return json.loads(path.read_text()) if path.exists() else {}
 
-    def _home(self, image_id: str) -> Path:
+    def _image_dir(self, image_id: str) -> Path:
         return self.directory / image_id.removeprefix("sha256:")
 
     def load(self, image_id: str, name: str) -> Image:
-        read = self.describe(image_id)
-        layers = tuple(self.directory / "layers" / one for one in read["layers"])
-        root = RootfsSource(
-            machine=read["machine"], layers=layers, prefixes=self.python.prefixes if read["machine"] else ()
-        )
-        return Image(name, image_id, root, ImageConfig.from_dict(read["config"]))
+        content = self.describe(image_id)
+        layers = tuple(self.directory / "layers" / layer for layer in content["layers"])
+        prefixes = self.python.prefixes if content["machine"] else ()
+        root = RootfsSource(machine=content["machine"], layers=layers, prefixes=prefixes)
+        return Image(name, image_id, root, ImageConfig.from_dict(content["config"]))
 
     def describe(self, image_id: str) -> dict[str, Any]:
-        path = self._home(image_id) / "image.json"
+        path = self._image_dir(image_id) / "image.json"
         if not path.exists():
             raise ImageError(f"no such image: {image_id}")
-        read: dict[str, Any] = json.loads(path.read_text())
-        return read
+        content: dict[str, Any] = json.loads(path.read_text())
+        return content
 
     def add(self, name: str, image_id: str, content: dict[str, Any]) -> None:
-        home = self._home(image_id)
-        home.mkdir(parents=True, exist_ok=True)
-        records.write(str(home / "image.json"), content)
+        image_dir = self._image_dir(image_id)
+        image_dir.mkdir(parents=True, exist_ok=True)
+        records.write(str(image_dir / "image.json"), content)
         self.tag(image_id, name)
 
     def tag(self, source: str, name: str) -> None:
@@ -99,7 +95,7 @@ class ImageStore:
             return self.names()[full_name(name)]
         except KeyError:
             raise ImageError(
-                f"no image named {name} was built here", hint="yard image ls shows those that were"
+                f"image {name} does not exist on this node", hint="list the images with: yard image ls"
             ) from None
 
     def inspect(self, name: str) -> dict[str, Any]:
@@ -108,20 +104,20 @@ class ImageStore:
 
     def ls(self) -> list[dict[str, Any]]:
         """One entry per name, newest first."""
-        found = [{"name": name, "id": image_id, **self.describe(image_id)} for name, image_id in self.names().items()]
-        return sorted(found, key=lambda one: one["created"], reverse=True)
+        images = [{"name": name, "id": image_id, **self.describe(image_id)} for name, image_id in self.names().items()]
+        return sorted(images, key=lambda image: image["created"], reverse=True)
 
     def remove(self, name: str) -> list[str]:
-        """Take the name away, and with the last name the image and every layer nobody else uses."""
+        """Remove the name, and with the last name the image and every layer that no other image uses."""
         image_id = self._id_of(name)
         names = {key: value for key, value in self.names().items() if key != full_name(name)}
         records.write(str(self.directory / "names.json"), names)
-        gone = [f"Untagged: {full_name(name)}"]
+        removed = [f"Untagged: {full_name(name)}"]
         if image_id not in names.values():
-            mine = set(self.describe(image_id)["layers"])
+            own = set(self.describe(image_id)["layers"])
             used = {layer for other in set(names.values()) for layer in self.describe(other)["layers"]}
-            shutil.rmtree(self._home(image_id))
-            for layer in mine - used:
+            shutil.rmtree(self._image_dir(image_id))
+            for layer in own - used:
                 shutil.rmtree(self.directory / "layers" / layer, ignore_errors=True)
-            gone.append(f"Deleted: {image_id}")
-        return gone
+            removed.append(f"Deleted: {image_id}")
+        return removed

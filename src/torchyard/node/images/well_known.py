@@ -1,6 +1,6 @@
-"""Images everybody knows, mapped to what this machine has: its Python environment and its own programs.
+"""Well-known images, mapped to what this machine has: its Python environment and its own programs.
 
-A user's own table (`images/map.json` under the state directory: pattern → name of a known or built image) comes first.
+The user's own table (`images/map.json` under the state directory: pattern → name of an image) takes precedence.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PACKAGE = Path(torchyard.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class WellKnownImage:
-    """`kind` python: the environment with torch first on PATH; shell: the machine's programs; yard: ourselves.
+    """`kind` is python (the environment with torch first on PATH), shell (the machine's programs) or yard (Torchyard).
 
-    `programs` is the directory in which the image has the bundled training programs.
+    `programs` is the directory of the image that contains the bundled training programs.
     """
 
     patterns: tuple[str, ...]
@@ -35,7 +35,7 @@ class WellKnownImage:
     programs: str = ""
 
 
-KNOWN = (
+WELL_KNOWN = (
     WellKnownImage(
         ("docker.io/pytorch/pytorch:*", "nvcr.io/nvidia/pytorch:*"), "python", ("bash",), directory="/workspace"
     ),
@@ -67,28 +67,28 @@ KNOWN = (
 
 
 def find(name: str, python: Python, layers: Path) -> Image | None:
-    """The mapped image of that name, or None. `layers` is the directory where layers are kept."""
+    """The mapped image of that name, or None. `layers` is the directory of all layers."""
     full = full_name(name)
-    for known in KNOWN:
-        if any(fnmatch.fnmatchcase(full.partition("@")[0], pattern) for pattern in known.patterns):
-            return _image(full, known, python, layers)
+    for entry in WELL_KNOWN:
+        if any(fnmatch.fnmatchcase(full.partition("@")[0], pattern) for pattern in entry.patterns):
+            return _image(full, entry, python, layers)
     return None
 
 
-def _image(full: str, known: WellKnownImage, python: Python, layers: Path) -> Image:
+def _image(full: str, entry: WellKnownImage, python: Python, layers: Path) -> Image:
     env = {"PATH": PATH}
-    trees = (bundled_programs.layer(layers, known.programs),) if known.programs else ()
+    trees = (bundled_programs.layer(layers, entry.programs),) if entry.programs else ()
     prefixes = python.prefixes
-    if known.kind == "yard":
-        # the environment this very package runs in, which need not be the one with torch
+    if entry.kind == "yard":
+        # the environment of Torchyard itself, which need not be the one with torch
         python = describe(sys.executable)
         prefixes = (*python.prefixes, PACKAGE.parent)
         env["PYTHONPATH"] = f"{PACKAGE.parent}:{PACKAGE / 'elasticdl' / 'compat'}"
-    if known.kind in ("python", "yard"):
+    if entry.kind in ("python", "yard"):
         env["PATH"] = f"{python.programs}:{PATH}"
         env["PYTHON_VERSION"] = python.version
-    # what is really used, so that a changed environment is a changed image
-    parts: tuple[object, ...] = (known.kind, known.command, known.entrypoint, python, [tree.name for tree in trees])
+    # everything that is used, so that a changed environment is a changed image
+    parts: tuple[object, ...] = (entry.kind, entry.command, entry.entrypoint, python, [tree.name for tree in trees])
     digest = hashlib.sha256(" ".join(str(part) for part in parts).encode()).hexdigest()
-    config = ImageConfig(env=env, entrypoint=known.entrypoint, command=known.command, directory=known.directory)
+    config = ImageConfig(env=env, entrypoint=entry.entrypoint, command=entry.command, directory=entry.directory)
     return Image(full, f"sha256:{digest}", RootfsSource(machine=True, layers=trees, prefixes=prefixes), config)

@@ -1,1 +1,1 @@
-"""Reading container logs."""
+"""Container logs: `reader` serves what the shims write."""

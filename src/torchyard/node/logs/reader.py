@@ -1,6 +1,6 @@
-"""Container logs as a client asks for them: tail, since, follow, previous, timestamps, limit.
+"""Container logs with the options of a client: tail, since, follow, timestamps, limit.
 
-Reads the CRI-format files a shim writes, rotated ones included, and follows across a rotation.
+Reads the CRI-format files that a shim writes, rotated ones included, and follows across a rotation.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from torchyard.core.pod.logs import LogOptions
 
-BLOCK = 256 * 1024
+CHUNK = 256 * 1024
 _POLL_SECONDS = 0.1
 
 
-async def read(log: Path, wanted: LogOptions, *, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """The log's text, piece by piece. `ended` tells a follower that no more will come."""
-    left = wanted.limit
-    async for piece in _pieces(log, wanted, ended):
+async def read(log: Path, options: LogOptions, *, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """The log's text in pieces. `ended` returns True when a follower need not wait for more."""
+    left = options.limit
+    async for piece in _pieces(log, options, ended):
         if left is None:
             yield piece
             continue
@@ -29,13 +29,13 @@ async def read(log: Path, wanted: LogOptions, *, ended: Callable[[], bool]) -> A
             return
 
 
-async def _pieces(log: Path, wanted: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
+async def _pieces(log: Path, options: LogOptions, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
     files = _files(log)
-    if wanted.tail is not None:
-        start = await asyncio.to_thread(_tail_start, files, wanted)
+    if options.tail is not None:
+        start = await asyncio.to_thread(_tail_start, files, options)
     else:
         start = (0, 0)
-    reader = _Reader(wanted)
+    reader = _CriParser(options)
     position = 0
     inode = 0
     for number, path in enumerate(files):
@@ -45,19 +45,19 @@ async def _pieces(log: Path, wanted: LogOptions, ended: Callable[[], bool]) -> A
         with path.open("rb") as file:
             inode = path.stat().st_ino
             file.seek(position)
-            while block := file.read(BLOCK):
+            while block := file.read(CHUNK):
                 position += len(block)
                 text = reader.feed(block)
                 if text:
                     yield text
-    if not wanted.follow:
+    if not options.follow:
         return
     async for text in _follow(log, reader, position, inode, ended=ended):
         yield text
 
 
 async def _follow(
-    log: Path, reader: _Reader, position: int, inode: int, *, ended: Callable[[], bool]
+    log: Path, reader: _CriParser, position: int, inode: int, *, ended: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
     while not log.exists():
         if ended():
@@ -67,13 +67,13 @@ async def _follow(
     try:
         if inode:
             if log.stat().st_ino != inode:
-                rotated = next((one for one in _files(log) if one.stat().st_ino == inode), log)
+                rotated = next((path for path in _files(log) if path.stat().st_ino == inode), log)
                 file.close()
                 file = rotated.open("rb")
             file.seek(position)
         while True:
-            last_look = ended()
-            block = file.read(BLOCK)
+            is_last = ended()
+            block = file.read(CHUNK)
             if block:
                 text = reader.feed(block)
                 if text:
@@ -84,7 +84,7 @@ async def _follow(
                 file.close()
                 file = newer.open("rb")
                 continue
-            if last_look:
+            if is_last:
                 return
             await asyncio.sleep(_POLL_SECONDS)
     finally:
@@ -96,7 +96,7 @@ def _inode(descriptor: int) -> int:
 
 
 def _next_after(log: Path, inode: int) -> Path:
-    """The file written after the one with that inode; the current one if that is forgotten already."""
+    """The file written after the one with that inode; the oldest one if that was removed already."""
     files = _files(log)
     for number, path in enumerate(files[:-1]):
         if path.stat().st_ino == inode:
@@ -105,15 +105,15 @@ def _next_after(log: Path, inode: int) -> Path:
 
 
 def _files(log: Path) -> list[Path]:
-    """All pieces of a log, oldest first."""
+    """All files of a log, oldest first."""
     rotated = [path for path in log.parent.glob(f"{log.name}.*") if path.suffix[1:].isdigit()]
     pieces = sorted(rotated, key=lambda path: int(path.suffix[1:]), reverse=True)
     return pieces + ([log] if log.exists() else [])
 
 
-def _tail_start(files: list[Path], wanted: LogOptions) -> tuple[int, int]:
+def _tail_start(files: list[Path], options: LogOptions) -> tuple[int, int]:
     """(file, offset) of the last `tail` whole lines, found from the end."""
-    needed = wanted.tail or 0
+    needed = options.tail or 0
     if needed == 0:
         return len(files) - 1, files[-1].stat().st_size if files else 0
     for number in range(len(files) - 1, -1, -1):
@@ -121,7 +121,7 @@ def _tail_start(files: list[Path], wanted: LogOptions) -> tuple[int, int]:
             end = file.seek(0, 2)
             rest = b""
             while end > 0:
-                size = min(BLOCK, end)
+                size = min(CHUNK, end)
                 end -= size
                 file.seek(end)
                 rest = file.read(size) + rest
@@ -148,29 +148,29 @@ def _offset_of_last(block: bytes, needed: int) -> int:
     return 0
 
 
-class _Reader:
-    """From CRI lines back to what the container printed."""
+class _CriParser:
+    """Turns CRI lines back into what the container printed."""
 
-    def __init__(self, wanted: LogOptions) -> None:
-        self._wanted = wanted
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
         self._rest = b""
-        self._inside = False  # the last piece was partial, the next one continues its line
+        self._partial = False  # the last entry was partial: the next one continues its line
 
     def feed(self, block: bytes) -> bytes:
         lines = (self._rest + block).split(b"\n")
         self._rest = lines.pop()
-        wanted, since = self._wanted, self._wanted.since.encode()
+        options, since = self._options, self._options.since.encode()
         out: list[bytes] = []
         for line in lines:
-            stamp, _, tail = line.partition(b" ")
+            timestamp, _, tail = line.partition(b" ")
             stream, _, tail = tail.partition(b" ")
             tag, _, text = tail.partition(b" ")
-            if (since and stamp < since) or (wanted.stream and stream != wanted.stream.encode()):
+            if (since and timestamp < since) or (options.stream and stream != options.stream.encode()):
                 continue
-            if wanted.timestamps and not self._inside:
-                out += (stamp, b" ")
+            if options.timestamps and not self._partial:
+                out += (timestamp, b" ")
             out.append(text)
-            self._inside = tag == b"P"
-            if not self._inside:
+            self._partial = tag == b"P"
+            if not self._partial:
                 out.append(b"\n")
         return b"".join(out)

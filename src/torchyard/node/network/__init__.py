@@ -1,1 +1,12 @@
-"""The pods' network: addresses, names, and services inside the cluster's own namespace."""
+"""The network of the pods: addresses, names, services, and the way out.
+
+Reading order:
+
+- `addresses`: the address ranges of the cluster, and which address each pod has
+- `names`: DNS names from Services and EndpointSlices; /etc/hosts and /etc/resolv.conf
+- `dns`: the cluster's DNS server
+- `proxy`, `udp_proxy`: service addresses over TCP and UDP (kube-proxy's task)
+- `cluster_services`: keeps names and proxy in step with the API
+- `outbound`: pods' TCP connections to the outside
+- `rendezvous_ports`: how the replicas of a job meet where pods share the machine's network
+"""

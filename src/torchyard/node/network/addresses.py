@@ -1,16 +1,20 @@
-"""Address ranges of the cluster's network, and which address belongs to which pod."""
+"""The address ranges of the cluster's network, and which address each pod has."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.api.service.cidr import SERVICE_CIDR
+from torchyard.node.shim import records
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ClusterNetworkConfig, PodNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +31,14 @@ class NetworkSettings:
 
     @property
     def dns(self) -> str:
-        """The address of the cluster's resolver, at the place where kubeadm puts it."""
+        """The address of the cluster's DNS server, where kubeadm puts it."""
         return str(ipaddress.ip_network(self.services)[10])
 
     @property
     def api(self) -> str:
         return str(ipaddress.ip_network(self.services)[1])
 
-    def for_namespace_holder(self) -> dict[str, Any]:
+    def for_namespace_holder(self) -> ClusterNetworkConfig:
         pods, services = ipaddress.ip_network(self.pods), ipaddress.ip_network(self.services)
         return {
             "bridge": self.bridge,
@@ -46,34 +50,33 @@ class NetworkSettings:
             "relay": self.relay,
         }
 
-    def for_pod(self, address: str) -> dict[str, Any]:
+    def for_pod(self, address: str) -> PodNetwork:
         prefix = ipaddress.ip_network(self.pods).prefixlen
         return {"address": address, "prefix": prefix, "gateway": self.gateway}
 
 
 class PodIPAllocator:
-    """Hands out pod addresses. What is in use is read from the pods' directories: nothing else need be remembered."""
+    """Allocates pod addresses. The records of the pods say which are in use; nothing else is stored."""
 
-    def __init__(self, ranges: NetworkSettings, homes: Iterable[Path]) -> None:
-        network = ipaddress.ip_network(ranges.pods)
-        self._all = [str(address) for address in list(network.hosts())[1:]]
+    def __init__(self, network: NetworkSettings, pod_dirs: Iterable[Path]) -> None:
+        hosts = list(ipaddress.ip_network(network.pods).hosts())
+        self._all = [str(address) for address in hosts[1:]]
         self._used: set[str] = set()
         self._next = 0
-        for home in homes:
-            path = home / "pod.json"
-            plan = json.loads(path.read_text()) if path.exists() else {}
-            if plan.get("network") and not plan.get("released"):
-                self._used.add(plan["network"]["address"])
+        for pod_dir in pod_dirs:
+            record = records.read_pod(str(pod_dir))
+            if record and not record.get("released") and (pod_network := record.get("network")):
+                self._used.add(pod_network["address"])
 
-    def take(self) -> str:
-        """Round and round, so that an address rests before it is used again."""
+    def allocate(self) -> str:
+        """Round robin, so that an address is not reused at once."""
         for _ in self._all:
             address = self._all[self._next]
             self._next = (self._next + 1) % len(self._all)
             if address not in self._used:
                 self._used.add(address)
                 return address
-        raise YardError("no free pod address is left", hint="delete pods, or give the node a larger pod range")
+        raise YardError(messages.NO_FREE_ADDRESS, hint=messages.NO_FREE_ADDRESS_HINT)
 
-    def give_back(self, address: str) -> None:
+    def release(self, address: str) -> None:
         self._used.discard(address)

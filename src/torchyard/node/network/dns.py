@@ -1,7 +1,6 @@
-"""The cluster's resolver: answers at once, from a table, and asks the machine's own servers about the rest.
+"""The cluster's DNS server: answers from a table, and forwards queries for other names to the machine's own servers.
 
-Where the machine has none that answers, an unknown name is refused immediately: a program that waits for a resolver
-waits ten seconds per lookup.
+If none of those answers, a query is refused at once: a program whose query is dropped waits ten seconds per lookup.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ from typing import cast
 
 _A, _PTR, _AAAA, _IN = 1, 12, 28, 1
 _OK, _NAME_ERROR, _REFUSED = 0, 3, 5
-# A question or an answer may be lost on the way, and a program would notice five seconds later: it is asked again.
-_AGAIN_SECONDS, _TIMES = 0.5, 4
+# UDP may lose a packet, and a program would only retry after five seconds: the query is repeated here.
+_RETRY_SECONDS, _TRIES = 0.5, 4
 TTL = 5
 
 
-def question(packet: bytes) -> tuple[str, int, int]:
+def parse_question(packet: bytes) -> tuple[str, int, int]:
     """(name in lower case, type, where the question ends)."""
     labels, at = [], 12
     while packet[at]:
         size = packet[at]
         if size & 0xC0:
-            raise ValueError("a question is not compressed")
+            raise ValueError("compressed names are not supported in a question")
         labels.append(packet[at + 1 : at + 1 + size].decode("ascii").lower())
         at += size + 1
     return ".".join(labels), struct.unpack_from("!H", packet, at + 1)[0], at + 5
@@ -40,8 +39,8 @@ def reply(packet: bytes, end: int, code: int, records: list[tuple[int, bytes]]) 
     return head + packet[12:end] + body
 
 
-class Resolver(asyncio.DatagramProtocol):
-    """Serves one UDP socket. `names` is asked anew for every packet, so it is always current."""
+class DnsServer(asyncio.DatagramProtocol):
+    """Serves one UDP socket. `names` is called for every packet, so that answers are always current."""
 
     def __init__(
         self, names: Callable[[], Mapping[str, list[str]]], *, domain: str, upstream: list[str], port: int = 53
@@ -50,12 +49,12 @@ class Resolver(asyncio.DatagramProtocol):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # asyncio's own datagram transport is no DatagramTransport by type
+        # asyncio's own datagram transport is not a DatagramTransport by type
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         try:
-            name, kind, end = question(data)
+            name, kind, end = parse_question(data)
         except (IndexError, ValueError, struct.error):
             return
         answer = self.answer(data, name, kind, end)
@@ -67,41 +66,41 @@ class Resolver(asyncio.DatagramProtocol):
         task.add_done_callback(self._tasks.discard)
 
     def answer(self, packet: bytes, name: str, kind: int, end: int) -> bytes | None:
-        """The answer to what is the cluster's business; None for the rest of the world."""
+        """The answer for a name of the cluster; None for a name that is to be forwarded."""
         if name.endswith((".in-addr.arpa", ".ip6.arpa")):
             return reply(packet, end, _NAME_ERROR, [])
         if name != self._domain and not name.endswith(f".{self._domain}"):
             return None if self._upstream else reply(packet, end, _NAME_ERROR, [])
-        found = self._names().get(name)
-        if found is None:
+        addresses = self._names().get(name)
+        if addresses is None:
             return reply(packet, end, _NAME_ERROR, [])
-        records = [(_A, ipaddress.ip_address(one).packed) for one in found] if kind == _A else []
+        records = [(_A, ipaddress.ip_address(address).packed) for address in addresses] if kind == _A else []
         return reply(packet, end, _OK, records)
 
     async def _forward(self, packet: bytes, end: int, address: tuple[str, int]) -> None:
         for server in self._upstream:
-            answer = await self._ask(server, packet)
+            answer = await self._query(server, packet)
             if answer is not None:
                 self._transport.sendto(answer, address)
                 return
         self._transport.sendto(reply(packet, end, _REFUSED, []), address)
 
-    async def _ask(self, server: str, packet: bytes) -> bytes | None:
-        """What a server of the machine says, or None if it cannot be reached or does not answer in two seconds."""
+    async def _query(self, server: str, packet: bytes) -> bytes | None:
+        """The answer of one of the machine's servers; None if it does not answer within two seconds."""
         loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[bytes] = loop.create_future()
+        answer: asyncio.Future[bytes] = loop.create_future()
         try:
             transport, _ = await loop.create_datagram_endpoint(
-                lambda: _UpstreamReply(waiting), remote_addr=(server, self._port)
+                lambda: _UpstreamReply(answer), remote_addr=(server, self._port)
             )
         except OSError:
             return None
         try:
-            for _ in range(_TIMES):
+            for _ in range(_TRIES):
                 transport.sendto(packet)
-                done, _ = await asyncio.wait([waiting], timeout=_AGAIN_SECONDS)
+                done, _ = await asyncio.wait([answer], timeout=_RETRY_SECONDS)
                 if done:
-                    return waiting.result()
+                    return answer.result()
         except OSError:
             return None
         finally:
@@ -110,16 +109,18 @@ class Resolver(asyncio.DatagramProtocol):
 
 
 class _UpstreamReply(asyncio.DatagramProtocol):
-    def __init__(self, waiting: asyncio.Future[bytes]) -> None:
-        self._waiting = waiting
+    """The first packet from an upstream server sets the future."""
+
+    def __init__(self, answer: asyncio.Future[bytes]) -> None:
+        self._answer = answer
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        if not self._waiting.done():
-            self._waiting.set_result(data)
+        if not self._answer.done():
+            self._answer.set_result(data)
 
     def error_received(self, exc: Exception) -> None:
-        if not self._waiting.done():
-            self._waiting.set_exception(exc)
+        if not self._answer.done():
+            self._answer.set_exception(exc)
 
 
 def machine_servers(path: Path = Path("/etc/resolv.conf")) -> list[str]:
@@ -128,4 +129,4 @@ def machine_servers(path: Path = Path("/etc/resolv.conf")) -> list[str]:
         words = [line.split() for line in path.read_text().splitlines()]
     except OSError:
         return []
-    return [one[1] for one in words if one[:1] == ["nameserver"] and len(one) > 1 and ":" not in one[1]]
+    return [line[1] for line in words if line[:1] == ["nameserver"] and len(line) > 1 and ":" not in line[1]]

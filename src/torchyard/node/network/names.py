@@ -1,4 +1,4 @@
-"""Which names stand for which addresses in the cluster. Pure: from services and endpoint slices to a table."""
+"""The DNS names of the cluster, from Services and EndpointSlices, and the files in /etc that hold them. Pure."""
 
 from __future__ import annotations
 
@@ -6,50 +6,56 @@ from collections.abc import Iterable, Mapping
 
 from torchyard.api.objects import Object
 
-Table = dict[str, list[str]]  # full name → addresses
+DnsRecords = dict[str, list[str]]  # full name → addresses
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 
 
-def table(services: Iterable[Object], slices: Iterable[Object], *, domain: str) -> Table:
-    """Every name the cluster's resolver answers for, without the trailing dot, in lower case."""
-    names: Table = {}
-    endpoints: dict[tuple[str, str], list[Object]] = {}
-    for one in slices:
-        metadata = one["metadata"]
-        owner = (metadata.get("labels") or {}).get(_SERVICE_LABEL)
-        if owner:
-            endpoints.setdefault((metadata["namespace"], owner), []).extend(one.get("endpoints") or ())
+def endpoint_slices_by_service(slices: Iterable[Object]) -> dict[tuple[str, str], list[Object]]:
+    """EndpointSlices by the namespace and name of their service."""
+    by_service: dict[tuple[str, str], list[Object]] = {}
+    for endpoint_slice in slices:
+        metadata = endpoint_slice["metadata"]
+        service = (metadata.get("labels") or {}).get(_SERVICE_LABEL)
+        if service:
+            by_service.setdefault((metadata["namespace"], service), []).append(endpoint_slice)
+    return by_service
+
+
+def dns_records(services: Iterable[Object], slices: Iterable[Object], *, domain: str) -> DnsRecords:
+    """Every name that the cluster's DNS server answers for, in lower case, without the trailing dot."""
+    records: DnsRecords = {}
+    by_service = endpoint_slices_by_service(slices)
     for service in services:
         metadata, spec = service["metadata"], service["spec"]
-        full = f"{metadata['name']}.{metadata['namespace']}.svc.{domain}"
+        full_name = f"{metadata['name']}.{metadata['namespace']}.svc.{domain}"
         address = spec.get("clusterIP")
         if spec.get("type") == "ExternalName":
             continue
         if address and address != "None":
-            names[full] = [address]
+            records[full_name] = [address]
             continue
-        waits = not spec.get("publishNotReadyAddresses")
-        for endpoint in endpoints.get((metadata["namespace"], metadata["name"]), ()):
-            ready = (endpoint.get("conditions") or {}).get("ready", True)
-            if waits and ready is False:
-                continue
-            found = list(endpoint.get("addresses") or ())
-            names.setdefault(full, []).extend(found)
-            if endpoint.get("hostname"):
-                names.setdefault(f"{endpoint['hostname']}.{full}", []).extend(found)
-    return names
+        ready_only = not spec.get("publishNotReadyAddresses")
+        for endpoint_slice in by_service.get((metadata["namespace"], metadata["name"]), ()):
+            for endpoint in endpoint_slice.get("endpoints") or ():
+                if ready_only and (endpoint.get("conditions") or {}).get("ready", True) is False:
+                    continue
+                addresses = list(endpoint.get("addresses") or ())
+                records.setdefault(full_name, []).extend(addresses)
+                if endpoint.get("hostname"):
+                    records.setdefault(f"{endpoint['hostname']}.{full_name}", []).extend(addresses)
+    return records
 
 
 def hosts_file(
-    names: Mapping[str, list[str]],
+    records: Mapping[str, list[str]],
     *,
     namespace: str,
     domain: str,
     own: tuple[str, str],
     aliases: Iterable[Object] = (),
 ) -> str:
-    """/etc/hosts of one pod: itself, its aliases, and the services of its namespace, so that names need no resolver."""
+    """/etc/hosts of one pod: itself, its aliases, and the services of its namespace, which then need no DNS query."""
     address, hostname = own
     lines = ["# Kubernetes-managed hosts file.", "127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     lines += ["fe00::0\tip6-localnet", "fe00::0\tip6-mcastprefix", "fe00::1\tip6-allnodes", "fe00::2\tip6-allrouters"]
@@ -58,19 +64,19 @@ def hosts_file(
     aliases = list(aliases)
     if aliases:
         lines += ["", "# Entries added by HostAliases."]
-        lines += ["\t".join([one["ip"], *(one.get("hostnames") or ())]) for one in aliases]
+        lines += ["\t".join([alias["ip"], *(alias.get("hostnames") or ())]) for alias in aliases]
     suffix = f".{namespace}.svc.{domain}"
-    mine = [(full, found) for full, found in sorted(names.items()) if full.endswith(suffix)]
-    if mine:
+    own_namespace = [(name, addresses) for name, addresses in sorted(records.items()) if name.endswith(suffix)]
+    if own_namespace:
         lines += ["", "# Services of this namespace."]
-    for full, found in mine:
-        short = full.removesuffix(suffix)
-        spellings = [short, f"{short}.{namespace}", f"{short}.{namespace}.svc", full]
-        lines += ["\t".join([one, *spellings]) for one in found]
+    for name, addresses in own_namespace:
+        short = name.removesuffix(suffix)
+        spellings = [short, f"{short}.{namespace}", f"{short}.{namespace}.svc", name]
+        lines += ["\t".join([address, *spellings]) for address in addresses]
     return "\n".join(lines) + "\n"
 
 
-def resolver_file(*, namespace: str, domain: str, server: str, policy: str, extra: Object, machine: str) -> str:
+def resolv_conf(*, namespace: str, domain: str, server: str, policy: str, extra: Object, machine: str) -> str:
     """/etc/resolv.conf of one pod by its dnsPolicy and dnsConfig."""
     servers, searches, options = [], [], []
     if policy in ("ClusterFirst", "ClusterFirstWithHostNet"):
@@ -86,12 +92,12 @@ def resolver_file(*, namespace: str, domain: str, server: str, policy: str, extr
                 searches = words[1:]
             elif words[:1] == ["options"]:
                 options = words[1:]
-    servers += [one for one in extra.get("nameservers") or () if one not in servers]
-    searches += [one for one in extra.get("searches") or () if one not in searches]
+    servers += [address for address in extra.get("nameservers") or () if address not in servers]
+    searches += [suffix for suffix in extra.get("searches") or () if suffix not in searches]
     for option in extra.get("options") or ():
         text = f"{option['name']}:{option['value']}" if option.get("value") else option["name"]
-        options = [one for one in options if one.partition(":")[0] != option["name"]] + [text]
+        options = [other for other in options if other.partition(":")[0] != option["name"]] + [text]
     lines = [f"search {' '.join(searches)}"] if searches else []
-    lines += [f"nameserver {one}" for one in servers]
+    lines += [f"nameserver {address}" for address in servers]
     lines += [f"options {' '.join(options)}"] if options else []
     return "\n".join(lines) + "\n"

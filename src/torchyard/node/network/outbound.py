@@ -1,6 +1,7 @@
-"""Pods' TCP connections to the outside world: taken up inside the cluster's network, carried on from the machine's.
+"""Pods' TCP connections to the outside: accepted in the cluster's network, continued from the machine's.
 
-A relay in user space needs neither root nor forwarding. UDP does not leave, but for names, which the resolver asks for.
+A relay in user space needs neither root nor IP forwarding. UDP does not leave, except for DNS, which the DNS server
+forwards.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import socket
 import struct
 
 from torchyard.node.network.addresses import NetworkSettings
-from torchyard.node.network.proxy import carry
+from torchyard.node.network.proxy import forward
 from torchyard.node.shim.client import ClusterNetwork
 
 log = logging.getLogger(__name__)
@@ -21,44 +22,44 @@ _CONNECT_SECONDS = 60.0
 
 
 class OutboundRelay:
-    def __init__(self, network: ClusterNetwork, ranges: NetworkSettings) -> None:
-        self._network, self._ranges = network, ranges
-        self._carried: set[asyncio.Task[None]] = set()
+    def __init__(self, network: ClusterNetwork, settings: NetworkSettings) -> None:
+        self._network, self._settings = network, settings
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        server = await self._network.listen("tcp", self._ranges.gateway, self._ranges.relay)
+        server = await self._network.listen("tcp", self._settings.gateway, self._settings.relay)
         try:
             with server:
                 while True:
-                    link, _ = await loop.sock_accept(server)
-                    task = loop.create_task(self._carry(link))
-                    self._carried.add(task)
-                    task.add_done_callback(self._carried.discard)
+                    client, _ = await loop.sock_accept(server)
+                    task = loop.create_task(self._relay(client))
+                    self._connections.add(task)
+                    task.add_done_callback(self._connections.discard)
         finally:
-            for task in self._carried:
+            for task in self._connections:
                 task.cancel()
-            await asyncio.gather(*self._carried, return_exceptions=True)
+            await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _carry(self, link: socket.socket) -> None:
-        link.setblocking(False)
-        with link, socket.socket() as direct:
-            direct.setblocking(False)
+    async def _relay(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        with client, socket.socket() as outside:
+            outside.setblocking(False)
             try:
-                goal = original_goal(link)
-                if goal[0] == self._ranges.gateway:
-                    raise ConnectionRefusedError("nothing but the relay listens there")
+                destination = original_destination(client)
+                if destination[0] == self._settings.gateway:
+                    raise ConnectionRefusedError("nothing but the relay listens on the gateway")
                 async with asyncio.timeout(_CONNECT_SECONDS):
-                    await asyncio.get_running_loop().sock_connect(direct, goal)
-            except (OSError, TimeoutError) as failed:
-                log.info("a pod's connection could not be carried on: %s", failed)
-                # the pod sees a reset, the nearest to a refusal that is left
-                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    await asyncio.get_running_loop().sock_connect(outside, destination)
+            except (OSError, TimeoutError) as error:
+                log.info("outbound connection failed: error=%r", str(error))
+                # The pod sees a reset: the closest to a refusal once a connection is accepted.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 return
-            await carry(link, direct)
+            await forward(client, outside)
 
 
-def original_goal(link: socket.socket) -> tuple[str, int]:
-    """Where a redirected connection was meant to go."""
-    port, address = struct.unpack("!2xH4s8x", link.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16))
+def original_destination(client: socket.socket) -> tuple[str, int]:
+    """The address that a redirected connection was made to."""
+    port, address = struct.unpack("!2xH4s8x", client.getsockopt(socket.SOL_IP, _SO_ORIGINAL_DST, 16))
     return socket.inet_ntoa(address), port

@@ -1,6 +1,6 @@
-"""Services with an address of their own: connections to it are carried to one of the service's pods.
+"""Services with an address: connections to it are forwarded to one of the service's pods.
 
-A userspace proxy on sockets inside the cluster's network. Headless services, which training uses, never come here.
+A userspace proxy on sockets in the cluster's network. Headless services, which training uses, do not need it.
 """
 
 from __future__ import annotations
@@ -10,68 +10,70 @@ import contextlib
 import itertools
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.node.network.names import endpoint_slices_by_service
 from torchyard.node.network.udp_proxy import UdpServicePort
 from torchyard.node.shim.client import ClusterNetwork
 
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import Protocol
+
+    Key = tuple[Protocol, str, int]  # protocol, address, port
+
 log = logging.getLogger(__name__)
 
-Connect = Callable[[str, int], Awaitable[socket.socket]]
-_SERVICE_LABEL = "kubernetes.io/service-name"
-Key = tuple[str, str, int]  # tcp or udp, address, port
-_KINDS = {"TCP": "tcp", "UDP": "udp"}  # SCTP is not served
-_BLOCK = 256 * 1024
+_PROTOCOLS: dict[str, Protocol] = {"TCP": "tcp", "UDP": "udp"}  # SCTP is not supported
+_CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """One port of one service address, and where it leads."""
+    """One port of one service address, and the endpoints behind it."""
 
-    kind: str  # tcp or udp
+    protocol: Protocol
     address: str
     port: int
-    goals: tuple[tuple[str, int], ...]
+    endpoints: tuple[tuple[str, int], ...]
 
     @property
     def key(self) -> Key:
-        return self.kind, self.address, self.port
+        return self.protocol, self.address, self.port
 
 
-def doors(services: Iterable[Object], slices: Iterable[Object]) -> list[ServicePort]:
+def service_ports(services: Iterable[Object], slices: Iterable[Object]) -> list[ServicePort]:
     """Pure: every TCP and UDP port of every service that has an address."""
-    by_service: dict[tuple[str, str], list[Object]] = {}
-    for one in slices:
-        owner = (one["metadata"].get("labels") or {}).get(_SERVICE_LABEL)
-        if owner:
-            by_service.setdefault((one["metadata"]["namespace"], owner), []).append(one)
-    found = []
+    by_service = endpoint_slices_by_service(slices)
+    ports = []
     for service in services:
         metadata, spec = service["metadata"], service["spec"]
         address = spec.get("clusterIP")
         if not address or address == "None":
             continue
+        own_slices = by_service.get((metadata["namespace"], metadata["name"]), ())
         for port in spec.get("ports") or ():
-            kind = _KINDS.get(port.get("protocol") or "TCP")
-            if kind is None:
+            protocol = _PROTOCOLS.get(port.get("protocol") or "TCP")
+            if protocol is None:
                 continue
-            goals = [
-                goal
-                for one in by_service.get((metadata["namespace"], metadata["name"]), ())
-                for goal in _goals(one, port.get("name") or "")
-            ]
-            found.append(ServicePort(kind, address, port["port"], tuple(goals)))
-    return found
+            name = port.get("name") or ""
+            endpoints = tuple(endpoint for each in own_slices for endpoint in _ready_endpoints(each, name))
+            ports.append(ServicePort(protocol, address, port["port"], endpoints))
+    return ports
 
 
-def _goals(one: Object, name: str) -> list[tuple[str, int]]:
-    numbers = [port["port"] for port in one.get("ports") or () if (port.get("name") or "") == name and port.get("port")]
+def _ready_endpoints(endpoint_slice: Object, port_name: str) -> list[tuple[str, int]]:
+    numbers = [
+        port["port"]
+        for port in endpoint_slice.get("ports") or ()
+        if (port.get("name") or "") == port_name and port.get("port")
+    ]
     return [
         (address, number)
-        for endpoint in one.get("endpoints") or ()
+        for endpoint in endpoint_slice.get("endpoints") or ()
         if (endpoint.get("conditions") or {}).get("ready", True) is not False
         for address in endpoint.get("addresses") or ()
         for number in numbers
@@ -79,48 +81,51 @@ def _goals(one: Object, name: str) -> list[tuple[str, int]]:
 
 
 class ServiceProxy:
-    """Keeps one listening socket per door. `outside` are addresses on the machine itself, such as the API server's."""
+    """Keeps one listening socket per service port.
 
-    def __init__(self, network: ClusterNetwork, *, outside: dict[str, tuple[str, int]] | None = None) -> None:
+    `external` maps service addresses to addresses of the machine itself, such as the API server's.
+    """
+
+    def __init__(self, network: ClusterNetwork, *, external: dict[str, tuple[str, int]] | None = None) -> None:
         self._network = network
-        self._outside = outside or {}
-        self._doors: dict[Key, ServicePort] = {}
-        self._turns = itertools.count()
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._carried: set[asyncio.Task[None]] = set()
+        self._external = external or {}
+        self._ports: dict[Key, ServicePort] = {}
+        self._round_robin = itertools.count()
+        self._listeners: dict[Key, asyncio.Task[None]] = {}
+        self._connections: set[asyncio.Task[None]] = set()
 
-    async def update(self, wanted: Iterable[ServicePort]) -> None:
-        current = {door.key: door for door in wanted}
-        for key in [key for key in self._tasks if key not in current]:
-            self._tasks.pop(key).cancel()
-            self._doors.pop(key, None)
+    async def update(self, ports: Iterable[ServicePort]) -> None:
+        current = {port.key: port for port in ports}
+        for key in [key for key in self._listeners if key not in current]:
+            self._listeners.pop(key).cancel()
+            self._ports.pop(key, None)
             with contextlib.suppress(YardError):
                 await self._network.close(*key)
-        self._doors.update(current)
-        for key in [key for key in current if key not in self._tasks]:
+        self._ports.update(current)
+        for key in [key for key in current if key not in self._listeners]:
             try:
                 server = await self._network.listen(*key)
-            except YardError as failed:
-                log.warning("service address %s %s:%s cannot be served: %s", *key, failed)
+            except YardError as error:
+                log.warning("cannot listen on service port: protocol=%s address=%s port=%s error=%r", *key, str(error))
                 continue
-            serve = self._serve_datagrams if key[0] == "udp" else self._serve
-            self._tasks[key] = asyncio.create_task(serve(key, server))
+            serve = self._serve_udp if key[0] == "udp" else self._serve_tcp
+            self._listeners[key] = asyncio.create_task(serve(key, server))
 
     async def close(self) -> None:
-        for task in [*self._tasks.values(), *self._carried]:
+        for task in [*self._listeners.values(), *self._connections]:
             task.cancel()
-        await asyncio.gather(*self._tasks.values(), *self._carried, return_exceptions=True)
+        await asyncio.gather(*self._listeners.values(), *self._connections, return_exceptions=True)
 
-    async def _serve(self, key: Key, server: socket.socket) -> None:
+    async def _serve_tcp(self, key: Key, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         with server:
             while True:
-                link, _ = await loop.sock_accept(server)
-                task = loop.create_task(self._carry(key, link))
-                self._carried.add(task)
-                task.add_done_callback(self._carried.discard)
+                client, _ = await loop.sock_accept(server)
+                task = loop.create_task(self._forward(key, client))
+                self._connections.add(task)
+                task.add_done_callback(self._connections.discard)
 
-    async def _serve_datagrams(self, key: Key, server: socket.socket) -> None:
+    async def _serve_udp(self, key: Key, server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_datagram_endpoint(lambda: UdpServicePort(lambda: self._open(key)), sock=server)
         try:
@@ -128,41 +133,41 @@ class ServiceProxy:
         finally:
             transport.close()
 
-    async def _carry(self, key: Key, link: socket.socket) -> None:
-        with link:
+    async def _forward(self, key: Key, client: socket.socket) -> None:
+        with client:
             try:
-                goal = await self._open(key)
+                endpoint = await self._open(key)
             except (YardError, OSError):
                 return
-            with goal:
-                await carry(link, goal)
+            with endpoint:
+                await forward(client, endpoint)
 
     async def _open(self, key: Key) -> socket.socket:
-        kind, address, number = key
-        outside = self._outside.get(address)
-        if outside:
-            loop = asyncio.get_running_loop()
-            direct = socket.socket()
-            direct.setblocking(False)
-            await loop.sock_connect(direct, outside)
-            return direct
-        goals = self._doors[key].goals
-        if not goals:
+        """A connection to one of the endpoints, in turn."""
+        protocol, address, number = key
+        external = self._external.get(address)
+        if external:
+            connection = socket.socket()
+            connection.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(connection, external)
+            return connection
+        endpoints = self._ports[key].endpoints
+        if not endpoints:
             raise YardError(f"service {address}:{number} has no ready pods")
-        host, port = goals[next(self._turns) % len(goals)]
-        return await self._network.connect(host, port, kind)
+        host, port = endpoints[next(self._round_robin) % len(endpoints)]
+        return await self._network.connect(host, port, protocol)
 
 
-async def carry(left: socket.socket, right: socket.socket) -> None:
-    """Both ways, until both are at their end."""
-    await asyncio.gather(_one_way(left, right), _one_way(right, left), return_exceptions=True)
+async def forward(left: socket.socket, right: socket.socket) -> None:
+    """Copy both ways, until both sides are at their end."""
+    await asyncio.gather(_copy(left, right), _copy(right, left), return_exceptions=True)
 
 
-async def _one_way(source: socket.socket, goal: socket.socket) -> None:
+async def _copy(source: socket.socket, target: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     try:
-        while data := await loop.sock_recv(source, _BLOCK):
-            await loop.sock_sendall(goal, data)
+        while data := await loop.sock_recv(source, _CHUNK):
+            await loop.sock_sendall(target, data)
     finally:
         with contextlib.suppress(OSError):
-            goal.shutdown(socket.SHUT_WR)
+            target.shutdown(socket.SHUT_WR)

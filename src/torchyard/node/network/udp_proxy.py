@@ -1,6 +1,6 @@
-"""UDP ports of services: a client's datagrams go to one of the service's pods, and the answers back to the client.
+"""UDP ports of services: a client's datagrams go to one of the service's pods, and the replies back to the client.
 
-UDP has no connections, so who talked lately with whom is remembered, and forgotten after a silence.
+UDP has no connections, so a table remembers which pod each client was given, until the flow has been idle for a while.
 """
 
 from __future__ import annotations
@@ -13,88 +13,88 @@ from typing import cast
 from torchyard.api.errors import YardError
 
 Address = tuple[str, int]
-OpenGoal = Callable[[], Awaitable[socket.socket]]
-# the kernel's own patience with a UDP conversation (nf_conntrack_udp_timeout_stream)
-SILENCE_SECONDS = 120.0
-_WAITING_AT_MOST = 64
+OpenEndpoint = Callable[[], Awaitable[socket.socket]]
+# as long as the kernel keeps an idle UDP flow (nf_conntrack_udp_timeout_stream)
+IDLE_SECONDS = 120.0
+_QUEUE_LIMIT = 64
 
 
 class UdpServicePort(asyncio.DatagramProtocol):
-    """Serves one bound UDP socket. `open_goal` gives a socket connected to one of the pods."""
+    """Serves one bound UDP socket. `open_endpoint` returns a socket connected to one of the pods."""
 
-    def __init__(self, open_goal: OpenGoal) -> None:
-        self._open_goal = open_goal
-        self._talks: dict[Address, _UdpFlow] = {}
+    def __init__(self, open_endpoint: OpenEndpoint) -> None:
+        self._open_endpoint = open_endpoint
+        self._flows: dict[Address, _UdpFlow] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # asyncio's own datagram transport is no DatagramTransport by type
+        # asyncio's own datagram transport is not a DatagramTransport by type
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
-        talk = self._talks.get(addr)
-        if talk is None:
-            talk = self._talks[addr] = _UdpFlow(lambda answer: self._transport.sendto(answer, addr))
-            talk.begin(self._open_goal, ended=lambda: self._talks.pop(addr, None))
-        talk.say(data)
+        flow = self._flows.get(addr)
+        if flow is None:
+            flow = self._flows[addr] = _UdpFlow(lambda reply: self._transport.sendto(reply, addr))
+            flow.start(self._open_endpoint, ended=lambda: self._flows.pop(addr, None))
+        flow.send(data)
 
     def connection_lost(self, _: Exception | None) -> None:
-        for talk in list(self._talks.values()):
-            talk.end()
+        for flow in list(self._flows.values()):
+            flow.end()
 
 
 class _UdpFlow(asyncio.DatagramProtocol):
-    """One client and the pod it was led to."""
+    """One client and the pod that its datagrams go to."""
 
-    def __init__(self, answer: Callable[[bytes], None]) -> None:
-        self._answer = answer
-        self._waiting: list[bytes] = []
-        self._goal: asyncio.DatagramTransport | None = None
-        self._heard = 0.0
+    def __init__(self, reply: Callable[[bytes], None]) -> None:
+        self._reply = reply
+        self._queue: list[bytes] = []
+        self._endpoint: asyncio.DatagramTransport | None = None
+        self._last_seen = 0.0
 
-    def begin(self, open_goal: OpenGoal, *, ended: Callable[[], object]) -> None:
+    def start(self, open_endpoint: OpenEndpoint, *, ended: Callable[[], object]) -> None:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._heard = self._loop.time()
-        self._opening = self._loop.create_task(self._open(open_goal))
-        self._timer = self._loop.call_later(SILENCE_SECONDS, self._check)
+        self._last_seen = self._loop.time()
+        self._opening = self._loop.create_task(self._open(open_endpoint))
+        self._timer = self._loop.call_later(IDLE_SECONDS, self._check_idle)
 
-    async def _open(self, open_goal: OpenGoal) -> None:
+    async def _open(self, open_endpoint: OpenEndpoint) -> None:
         try:
-            link = await open_goal()
+            connection = await open_endpoint()
         except (YardError, OSError):
-            self.end()  # nobody is there; as UDP has it, nobody says so
+            self.end()  # no pod is ready; UDP drops the datagrams without an error
             return
-        self._goal, _ = await self._loop.create_datagram_endpoint(lambda: self, sock=link)
-        for data in self._waiting:
-            self._goal.sendto(data)
-        self._waiting.clear()
+        self._endpoint, _ = await self._loop.create_datagram_endpoint(lambda: self, sock=connection)
+        for data in self._queue:
+            self._endpoint.sendto(data)
+        self._queue.clear()
 
-    def say(self, data: bytes) -> None:
-        self._heard = self._loop.time()
-        if self._goal is not None:
-            self._goal.sendto(data)
-        elif len(self._waiting) < _WAITING_AT_MOST:
-            self._waiting.append(data)
+    def send(self, data: bytes) -> None:
+        self._last_seen = self._loop.time()
+        if self._endpoint is not None:
+            self._endpoint.sendto(data)
+        elif len(self._queue) < _QUEUE_LIMIT:
+            self._queue.append(data)
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        self._heard = self._loop.time()
-        self._answer(data)
+        self._last_seen = self._loop.time()
+        self._reply(data)
 
     def error_received(self, exc: Exception) -> None:
-        """Nobody listens there any more: the client's next datagram finds another pod."""
+        """The pod does not listen any more: the client's next datagram goes to another one."""
         self.end()
 
-    def _check(self) -> None:
-        left = self._heard + SILENCE_SECONDS - self._loop.time()
+    def _check_idle(self) -> None:
+        left = self._last_seen + IDLE_SECONDS - self._loop.time()
         if left <= 0:
             self.end()
         else:
-            self._timer = self._loop.call_later(left, self._check)
+            self._timer = self._loop.call_later(left, self._check_idle)
 
     def end(self) -> None:
         self._timer.cancel()
         if self._opening is not asyncio.current_task():
             self._opening.cancel()
-        if self._goal is not None:
-            self._goal.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
         self._ended()

@@ -1,27 +1,30 @@
-"""From a container's spec, its image and its mounts to the launch a shim carries out."""
+"""Step 3 of a container's start: from its spec, image and mounts to the config that the shim starts from."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.images.model import PATH, Image
 from torchyard.node.pod.environment import CreateContainerConfigError, expand
 from torchyard.node.pod.pod_dir import PodDir
-from torchyard.node.runtime.rootfs_steps import Mount, is_reserved, root_steps
+from torchyard.node.runtime.rootfs_steps import Mount, is_reserved, rootfs_steps
 from torchyard.node.settings import NodeSettings
-from torchyard.node.volumes.mounter import MountedVolume, VolumeError, below
+from torchyard.node.volumes.mounter import MountedVolume, VolumeError, resolve_sub_path
 
-MARK = "TORCHYARD_POD_UID"  # a variable by which a pod's processes are found where no namespace holds them together
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ContainerConfig, ContainerUser
 
-# in the kernel's order: a capability's number is its place
+POD_UID_VARIABLE = "TORCHYARD_POD_UID"  # marks a pod's processes where it has no pid namespace
+
+# In the kernel's order: a capability's number is its position.
 _ALL = (
     "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
     "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
@@ -31,7 +34,7 @@ _ALL = (
     "CHECKPOINT_RESTORE",
 )  # fmt: skip
 CAPABILITIES = {name: number for number, name in enumerate(_ALL)}
-# what container runtimes leave a container by default
+# What container runtimes leave a container by default.
 _DEFAULT = (
     "CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
     "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
@@ -40,7 +43,7 @@ _DEFAULT = (
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """What a launch is put together from."""
+    """What a container's config is built from (the kubelet's RunContainerOptions)."""
 
     pod: Object
     container: Object
@@ -56,29 +59,28 @@ class ContainerOptions:
     cgroups: tuple[Path, ...] = ()
 
 
-def build(options: ContainerOptions) -> Object:
-    """The launch of one attempt; makes the directories and files it names."""
+def build_config(options: ContainerOptions) -> ContainerConfig:
+    """The config of one attempt; creates the directories and files it names."""
     container, pod_dir = options.container, options.pod_dir
     name, attempt = container["name"], options.attempt
     env = {"PATH": PATH, "HOSTNAME": hostname(options.pod), "HOME": "/root", **options.image.config.env, **options.env}
     if container.get("tty"):
         env.setdefault("TERM", "xterm")
     if not options.sandboxed:
-        env[MARK] = options.pod["metadata"]["uid"]
+        env[POD_UID_VARIABLE] = options.pod["metadata"]["uid"]
     root = pod_dir.container(name) / f"{attempt}.root"
     root.mkdir(parents=True, exist_ok=True)
-    message = pod_dir.message_file(name, attempt)
-    message.touch()
-    message.chmod(0o666)
+    message_file = pod_dir.message_file(name, attempt)
+    message_file.touch()
+    message_file.chmod(0o666)
     steps = None
     if options.sandboxed:
         scratch = pod_dir.container(name) / f"{attempt}.layer"
-        steps = root_steps(
-            options.image.root, _mounts(options, message), scratch=scratch, devices=list(options.devices)
-        )
+        mounts = _mounts(options, message_file)
+        steps = rootfs_steps(options.image.root, mounts, scratch=scratch, devices=list(options.devices))
     context = container.get("securityContext") or {}
     memory = _limit(container, "memory")
-    user = identity(options)
+    user = container_user(options)
     if user["uid"]:
         env["HOME"] = options.env.get("HOME") or "/"
     return {
@@ -116,7 +118,7 @@ def argv(container: Object, image: Image, env: Mapping[str, str]) -> list[str]:
     else:
         words = [*image.config.entrypoint, *(arguments or image.config.command)]
     if not words and not image.engine:
-        raise CreateContainerConfigError("no command specified", code="CreateContainerError")
+        raise CreateContainerConfigError(messages.NO_COMMAND, code=messages.REASON_CREATE_ERROR)
     return [expand(word, env) for word in words]
 
 
@@ -125,53 +127,48 @@ def hostname(pod: Object) -> str:
 
 
 def capabilities(context: Object) -> list[int]:
-    asked = context.get("capabilities") or {}
+    changes = context.get("capabilities") or {}
     names = set(_DEFAULT)
-    drop = {one.upper().removeprefix("CAP_") for one in asked.get("drop") or ()}
-    add = {one.upper().removeprefix("CAP_") for one in asked.get("add") or ()}
+    drop = {name.upper().removeprefix("CAP_") for name in changes.get("drop") or ()}
+    add = {name.upper().removeprefix("CAP_") for name in changes.get("add") or ()}
     names = set() if "ALL" in drop else names - drop
     names |= set(CAPABILITIES) if "ALL" in add else add
     unknown = names - set(CAPABILITIES)
     if unknown:
-        raise CreateContainerConfigError(
-            f'unknown capability to add: "CAP_{min(unknown)}"', code="CreateContainerError"
-        )
+        raise CreateContainerConfigError(messages.unknown_capability(min(unknown)), code=messages.REASON_CREATE_ERROR)
     return sorted(CAPABILITIES[name] for name in names)
 
 
-def identity(options: ContainerOptions) -> Object:
-    """runAsUser and its kin: the container's word, then the pod's, then the image's USER."""
+def container_user(options: ContainerOptions) -> ContainerUser:
+    """runAsUser, runAsGroup, fsGroup: the container's value, then the pod's, then the image's USER."""
     pod = options.pod["spec"].get("securityContext") or {}
     own = options.container.get("securityContext") or {}
     uid, gid = _first(own, pod, "runAsUser"), _first(own, pod, "runAsGroup")
     if uid is None:
-        uid, image_gid = _user_of(options.image.config.user)
+        uid, image_gid = _parse_user(options.image.config.user)
         gid = image_gid if gid is None else gid
     if _first(own, pod, "runAsNonRoot") and uid == 0:
-        whose = "runAsUser" if _first(own, pod, "runAsUser") == 0 else "image"
-        told = (
-            "container's runAsUser breaks non-root policy"
-            if whose == "runAsUser"
-            else "container has runAsNonRoot and image will run as root"
-        )
+        by_user = _first(own, pod, "runAsUser") == 0
+        metadata = options.pod["metadata"]
         raise CreateContainerConfigError(
-            f"{told} (pod: {_pod_words(options.pod)}, container: {options.container['name']})"
+            messages.breaks_non_root(
+                messages.NON_ROOT_BY_USER if by_user else messages.NON_ROOT_BY_IMAGE,
+                name=metadata["name"],
+                namespace=metadata["namespace"],
+                uid=metadata["uid"],
+                container=options.container["name"],
+            )
         )
     groups = list(pod.get("supplementalGroups") or ()) + ([pod["fsGroup"]] if pod.get("fsGroup") is not None else [])
     return {"uid": uid, "gid": gid or 0, "groups": groups}
-
-
-def _pod_words(pod: Object) -> str:
-    metadata = pod["metadata"]
-    return f'"{metadata["name"]}_{metadata["namespace"]}({metadata["uid"]})"'
 
 
 def _first(own: Object, pod: Object, key: str) -> Any:
     return own[key] if own.get(key) is not None else pod.get(key)
 
 
-def _user_of(text: str) -> tuple[int, int | None]:
-    """`USER` of an image: number or name, perhaps with a group."""
+def _parse_user(text: str) -> tuple[int, int | None]:
+    """`USER` of an image: number or name, with or without a group."""
     user, _, group = text.partition(":")
     if not user:
         return 0, None
@@ -182,9 +179,7 @@ def _user_of(text: str) -> tuple[int, int | None]:
         fields = line.split(":")
         if fields[0] == user:
             return int(fields[2]), gid if gid is not None else int(fields[3])
-    raise CreateContainerConfigError(
-        f"unable to find user {user}: no matching entries in passwd file", code="CreateContainerError"
-    )
+    raise CreateContainerConfigError(messages.unknown_user(user), code=messages.REASON_CREATE_ERROR)
 
 
 def _limit(container: Object, name: str) -> int | None:
@@ -192,54 +187,59 @@ def _limit(container: Object, name: str) -> int | None:
     return quantity.parse(str(text)).value if text is not None else None
 
 
-def _mounts(options: ContainerOptions, message: Path) -> list[Mount]:
+def _mounts(options: ContainerOptions, message_file: Path) -> list[Mount]:
     container, etc = options.container, options.pod_dir.etc
     mounts = [Mount(etc / name, f"/etc/{name}") for name in ("hosts", "resolv.conf", "hostname")]
-    mounts.append(Mount(message, container.get("terminationMessagePath") or "/dev/termination-log"))
+    mounts.append(Mount(message_file, container.get("terminationMessagePath") or "/dev/termination-log"))
     if options.shared_memory:
-        mounts.append(Mount(options.shared_memory, "/dev/shm"))  # noqa: S108 - a place in the container
-    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or ()}
-    mounts = [mount for mount in mounts if mount.target not in taken]
-    for mount in container.get("volumeMounts") or ():
-        prepared = options.volumes.get(mount["name"])
-        if prepared is None:
-            raise VolumeError(f'volume "{mount["name"]}" is not among the pod\'s volumes')
-        target = mount["mountPath"]
-        if is_reserved(target):
-            raise CreateContainerConfigError(f"a volume cannot be mounted on {target}", code="CreateContainerError")
-        source = prepared.path
-        sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", options.env)
-        if sub_path:
-            source = below(source, sub_path)
-        mounts.append(Mount(source, target, read_only=bool(mount.get("readOnly")) or prepared.read_only))
-    return mounts
+        mounts.append(Mount(options.shared_memory, "/dev/shm"))  # noqa: S108 - a path in the container
+    volume_mounts = container.get("volumeMounts") or ()
+    covered = {mount["mountPath"].rstrip("/") for mount in volume_mounts}
+    mounts = [mount for mount in mounts if mount.target not in covered]
+    return mounts + [_volume_mount(options, mount) for mount in volume_mounts]
 
 
-def engine_launch(launch: Object, options: ContainerOptions, *, engine: str, tag: str) -> Object:
-    """The same container, run by podman or docker: its client is the process, and passes on signals and output."""
+def _volume_mount(options: ContainerOptions, mount: Object) -> Mount:
+    volume = options.volumes.get(mount["name"])
+    if volume is None:
+        raise VolumeError(messages.volume_not_in_pod(mount["name"]))
+    target = mount["mountPath"]
+    if is_reserved(target):
+        raise CreateContainerConfigError(messages.mount_path_reserved(target), code=messages.REASON_CREATE_ERROR)
+    source = volume.path
+    sub_path = mount.get("subPath") or expand(mount.get("subPathExpr") or "", options.env)
+    if sub_path:
+        source = resolve_sub_path(source, sub_path)
+    return Mount(source, target, read_only=bool(mount.get("readOnly")) or volume.read_only)
+
+
+def engine_config(config: ContainerConfig, options: ContainerOptions, *, engine: str, name: str) -> ContainerConfig:
+    """The same container, run by podman or docker, whose client is the process: it forwards signals and output."""
     container = options.container
-    flags = ["--name", tag, "--network", "host"]
+    flags = ["--name", name, "--network", "host"]
     if container.get("workingDir"):
         flags += ["--workdir", container["workingDir"]]
-    mark = {MARK: options.pod["metadata"]["uid"]}  # by which what outlives its shim is found
+    mark = {POD_UID_VARIABLE: options.pod["metadata"]["uid"]}  # finds a container that outlives its shim
     for key, value in {**options.env, **mark}.items():
         flags += ["--env", f"{key}={value}"]
     for mount in _mounts(options, options.pod_dir.message_file(container["name"], options.attempt)):
         flags += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
-    if launch["user"]["uid"]:
-        flags += ["--user", f"{launch['user']['uid']}:{launch['user']['gid']}"]
-    if launch["stdin"]:
+    if config["user"]["uid"]:
+        flags += ["--user", f"{config['user']['uid']}:{config['user']['gid']}"]
+    if config["stdin"]:
         flags.append("--interactive")
-    words = list(container.get("args") or ())
+    arguments = list(container.get("args") or ())
     if container.get("command"):
         flags += ["--entrypoint", container["command"][0]]
-        words = [*container["command"][1:], *words]
-    words = [expand(word, launch["env"]) for word in words]
-    run = [engine, "run", "--rm", *flags, container["image"], *words]
-    by_engine = {"argv": run, "root": None, "cwd": "/", "kill": [engine, "kill", tag], "enter": [engine, "exec", tag]}
-    # the engine's client is a program of the machine: it finds its settings and images through our own environment
-    return {**launch, **by_engine, "env": {**os.environ, **mark}}
-
-
-def described(launch: Object) -> str:
-    return shlex.join(launch["argv"])
+        arguments = [*container["command"][1:], *arguments]
+    arguments = [expand(argument, config["env"]) for argument in arguments]
+    return {
+        **config,
+        "argv": [engine, "run", "--rm", *flags, container["image"], *arguments],
+        "root": None,
+        "cwd": "/",
+        "kill": [engine, "kill", name],
+        "enter": [engine, "exec", name],
+        # The client is a program of the machine: it finds its settings and images through the agent's environment.
+        "env": {**os.environ, **mark},
+    }

@@ -1,8 +1,8 @@
-"""Starting one attempt of a container: image, environment, mounts, launch."""
+"""Step 2 of a container's start (CRI: CreateContainer): environment, devices, cgroups, and the config on disk."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 from torchyard.api import quantity
 from torchyard.api.objects import Object
@@ -11,70 +11,69 @@ from torchyard.node.devices import nvidia
 from torchyard.node.images.model import Image
 from torchyard.node.network import rendezvous_ports
 from torchyard.node.pod import environment
-from torchyard.node.pod.container_config import ContainerOptions, build, engine_launch
+from torchyard.node.pod.container_config import ContainerOptions, build_config, engine_config
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.resources import cgroups
 from torchyard.node.shim import records
 
 
-async def start(
-    context: NodeContext, sandbox: PodSandbox, container: Object, image: Image, attempt: int
-) -> records.ContainerRecord:
-    """Write down how to start, then have the shim do it."""
-    plan = sandbox.plan
-    if not plan["network"]:
-        container = rendezvous_ports.adjusted(container, plan.get("ports") or {}, sandbox.is_peer)
+async def create(context: NodeContext, sandbox: PodSandbox, container: Object, image: Image, attempt: int) -> None:
+    """Write the config of one attempt; the shim starts from it."""
+    pod_record = sandbox.record
+    assert pod_record is not None, "a sandbox exists before its containers"
+    name = container["name"]
+    if not pod_record["network"]:
+        container = rendezvous_ports.rewrite(container, pod_record.get("ports") or {}, sandbox.is_peer)
     env = await _environment(context, sandbox, container)
-    devices = (plan.get("devices") or {}).get(container["name"], [])
-    gpu = nvidia.environment(devices) if context.machine.sandbox or devices else {}
+    devices = (pod_record.get("devices") or {}).get(name, [])
+    gpu_env = nvidia.environment(devices) if context.machine.sandbox or devices else {}
     options = ContainerOptions(
         pod=sandbox.pod,
         container=container,
         attempt=attempt,
         image=image,
-        env={**gpu, **_threads(container), **env},
-        volumes=sandbox.volumes,
+        env={**gpu_env, **_threads(container), **env},
+        volumes=sandbox.volumes.mounted,
         pod_dir=sandbox.dir,
         settings=context.settings,
-        sandboxed=bool(plan["sandboxed"]),
-        devices=tuple(nvidia.nodes()) if devices else (),
+        sandboxed=pod_record["sandboxed"],
+        devices=tuple(nvidia.device_files()) if devices else (),
         shared_memory=sandbox.shared_memory(),
-        cgroups=tuple(_groups(context, sandbox, container)),
+        cgroups=tuple(_create_cgroups(context, sandbox, container)),
     )
-    launch = build(options)
+    config = build_config(options)
     if image.engine:
-        tag = f"yard-{sandbox.pod['metadata']['uid'][:8]}-{container['name']}-{attempt}"
-        launch = engine_launch(launch, options, engine=context.machine.engine, tag=tag)
-    records.write(records.launch_path(str(sandbox.dir.path), container["name"], attempt), launch)
-    return await sandbox.shim.start(container["name"], attempt)
+        engine_name = f"yard-{sandbox.pod['metadata']['uid'][:8]}-{name}-{attempt}"
+        config = engine_config(config, options, engine=context.machine.engine, name=engine_name)
+    records.write(records.config_path(str(sandbox.dir.path), name, attempt), config)
 
 
 async def _environment(context: NodeContext, sandbox: PodSandbox, container: Object) -> dict[str, str]:
-    wanted: set[tuple[str, str]] = set()
+    sources: set[tuple[str, str]] = set()
     for source in container.get("envFrom") or ():
-        wanted |= {(kind, source[key]["name"]) for key, kind in _WHOLE if source.get(key)}
+        sources |= {(kind, source[key]["name"]) for key, kind in _ENV_FROM if source.get(key)}
     for variable in container.get("env") or ():
         source = variable.get("valueFrom") or {}
-        wanted |= {(kind, source[key]["name"]) for key, kind in _SINGLE if source.get(key)}
-    found = {(kind, name): await sandbox.data_of(kind, name) for kind, name in wanted}
+        sources |= {(kind, source[key]["name"]) for key, kind in _VALUE_FROM if source.get(key)}
+    data = {(kind, name): await sandbox.data.variables(kind, name) for kind, name in sources}
     return environment.resolve(
         container,
         _service_variables(context, sandbox.pod),
-        lookup=lambda kind, name: found[kind, name],
-        fields=lambda kind, reference: sandbox.field(kind, reference, container),
+        lookup=lambda kind, name: data[kind, name],
+        fields=lambda kind, reference: sandbox.data.field(kind, reference, container),
     )
 
 
-_WHOLE = (("configMapRef", "ConfigMap"), ("secretRef", "Secret"))
-_SINGLE = (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret"))
+_ENV_FROM = (("configMapRef", "ConfigMap"), ("secretRef", "Secret"))
+_VALUE_FROM = (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret"))
 
 
 def _service_variables(context: NodeContext, pod: Object) -> dict[str, str]:
-    """`NAME_SERVICE_HOST` and its kin: the kubernetes service's always, those of the namespace unless not wanted."""
-    ranges = context.settings.ranges
+    """`NAME_SERVICE_HOST` and so on: always of the kubernetes service, of the namespace's unless disabled."""
     variables: dict[str, str] = {}
     if context.settings.api_address:
-        host, port = (ranges.api, 443) if context.machine.network else context.settings.api_address
+        in_cluster = (context.settings.network.api, 443)
+        host, port = in_cluster if context.machine.network else context.settings.api_address
         variables |= _docker_links("KUBERNETES", host, [{"name": "https", "port": port}])
     if pod["spec"].get("enableServiceLinks") is False:
         return variables
@@ -105,7 +104,7 @@ def _docker_links(name: str, host: str, ports: list[Object]) -> dict[str, str]:
 
 
 def _threads(container: Object) -> dict[str, str]:
-    """As many threads as the container asks for cpus: without cgroups nothing else keeps it from taking them all."""
+    """As many threads as the container requests CPUs: without cgroups nothing else limits it."""
     resources = container.get("resources") or {}
     text = (resources.get("limits") or {}).get("cpu") or (resources.get("requests") or {}).get("cpu")
     if text is None:
@@ -113,11 +112,11 @@ def _threads(container: Object) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, quantity.parse(str(text)).value))}
 
 
-def _groups(context: NodeContext, sandbox: PodSandbox, container: Object) -> list[Any]:
+def _create_cgroups(context: NodeContext, sandbox: PodSandbox, container: Object) -> list[Path]:
     limits = (container.get("resources") or {}).get("limits") or {}
-    if not context.machine.limits.enforced or not {"cpu", "memory"} & set(limits):
+    if not context.machine.cgroups.enforced or not {"cpu", "memory"} & set(limits):
         return []
     memory = quantity.parse(str(limits["memory"])).value if "memory" in limits else None
     cpu = quantity.parse(str(limits["cpu"])).milli if "cpu" in limits else None
     uid = sandbox.pod["metadata"]["uid"]
-    return list(cgroups.make(context.machine.limits, uid, container["name"], memory=memory, cpu_milli=cpu))
+    return cgroups.create(context.machine.cgroups, uid, container["name"], memory=memory, cpu_milli=cpu)

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 
-Lookup = Callable[[str, str], Object | None]  # ("ConfigMap" or "Secret" data by kind, name)
+Lookup = Callable[[str, str], Object | None]  # (ConfigMap or Secret, name) → its data
 
 
 class CreateContainerConfigError(YardError):
-    """The container cannot be made as written: shown as CreateContainerConfigError."""
+    """The container cannot be created as specified. `code` is the reason of its waiting state."""
 
-    code = "CreateContainerConfigError"
+    code = messages.REASON_CREATE_CONFIG_ERROR
 
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
@@ -36,41 +37,41 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 def resolve(
     container: Object, base: Mapping[str, str], *, lookup: Lookup, fields: Callable[[str, Object], str]
 ) -> dict[str, str]:
-    """The variables of a container in order, each able to refer to those before it."""
+    """The variables of a container in order. Each may refer to those before it."""
     values = dict(base)
     for source in container.get("envFrom") or ():
-        values |= _whole(source, lookup)
+        values |= _all_keys(source, lookup)
     for variable in container.get("env") or ():
         name = variable["name"]
         if variable.get("valueFrom"):
-            found = _from(variable["valueFrom"], lookup, fields)
-            if found is not None:
-                values[name] = found
+            value = _value_from(variable["valueFrom"], lookup, fields)
+            if value is not None:
+                values[name] = value
         else:
             values[name] = expand(variable.get("value") or "", values)
     return values
 
 
 def _is_variable(name: str) -> bool:
-    """Upstream takes every printable ASCII name without an equals sign; other keys are passed over."""
+    """Upstream accepts every printable ASCII name without an equals sign and skips other keys."""
     return bool(name) and name.isascii() and name.isprintable() and "=" not in name
 
 
-def _whole(source: Object, lookup: Lookup) -> dict[str, str]:
+def _all_keys(source: Object, lookup: Lookup) -> dict[str, str]:
     prefix = source.get("prefix") or ""
     for key, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
         reference = source.get(key)
         if reference:
-            found = lookup(kind, reference["name"])
-            if found is None:
+            data = lookup(kind, reference["name"])
+            if data is None:
                 if reference.get("optional"):
                     return {}
-                raise CreateContainerConfigError(f'{kind.lower()} "{reference["name"]}" not found')
-            return {f"{prefix}{name}": text for name, text in found.items() if _is_variable(f"{prefix}{name}")}
+                raise CreateContainerConfigError(messages.object_not_found(kind, reference["name"]))
+            return {f"{prefix}{name}": text for name, text in data.items() if _is_variable(f"{prefix}{name}")}
     return {}
 
 
-def _from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) -> str | None:
+def _value_from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) -> str | None:
     for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
         reference = source.get(key)
         if not reference:
@@ -81,9 +82,9 @@ def _from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) 
         if reference.get("optional"):
             return None
         if data is None:
-            raise CreateContainerConfigError(f'{kind.lower()} "{reference["name"]}" not found')
+            raise CreateContainerConfigError(messages.object_not_found(kind, reference["name"]))
         raise CreateContainerConfigError(
-            f"couldn't find key {reference['key']} in {kind} {reference.get('namespace', '')}/{reference['name']}"
+            messages.key_not_found(kind, reference.get("namespace", ""), reference["name"], reference["key"])
         )
     for key in ("fieldRef", "resourceFieldRef"):
         if source.get(key):
@@ -91,40 +92,40 @@ def _from(source: Object, lookup: Lookup, fields: Callable[[str, Object], str]) 
     return ""
 
 
-def field_of(pod: Object, path: str, *, status: Object) -> str:
+def field_value(pod: Object, path: str, *, status: Object) -> str:
     """A downward-API field of the pod."""
     metadata, spec = pod["metadata"], pod["spec"]
-    keyed = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
-    if keyed:
-        return str((metadata.get(keyed.group(1)) or {}).get(keyed.group(2), ""))
+    match = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+    if match:
+        return str((metadata.get(match.group(1)) or {}).get(match.group(2), ""))
     if path in ("metadata.labels", "metadata.annotations"):
         pairs = metadata.get(path.partition(".")[2]) or {}
         return "\n".join(f"{key}={_quoted(value)}" for key, value in sorted(pairs.items()))
-    known = {
+    fields = {
         "metadata.name": metadata.get("name"),
         "metadata.namespace": metadata.get("namespace"),
         "metadata.uid": metadata.get("uid"),
         "spec.nodeName": spec.get("nodeName"),
         "spec.serviceAccountName": spec.get("serviceAccountName"),
         "status.podIP": status.get("podIP"),
-        "status.podIPs": ",".join(one["ip"] for one in status.get("podIPs") or ()),
+        "status.podIPs": ",".join(entry["ip"] for entry in status.get("podIPs") or ()),
         "status.hostIP": status.get("hostIP"),
-        "status.hostIPs": ",".join(one["ip"] for one in status.get("hostIPs") or ()),
+        "status.hostIPs": ",".join(entry["ip"] for entry in status.get("hostIPs") or ()),
     }
-    if path not in known:
-        raise CreateContainerConfigError(f"unsupported fieldPath: {path}")
-    return str(known[path] or "")
+    if path not in fields:
+        raise CreateContainerConfigError(messages.unsupported_field_path(path))
+    return str(fields[path] or "")
 
 
 def _quoted(value: str) -> str:
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def resource_of(containers: list[Object], reference: Object, own: Object, allocatable: Mapping[str, str]) -> str:
-    """`limits.cpu` and the like, in the divisor's units, rounded up; without a limit, what the node has."""
+def resource_value(containers: list[Object], reference: Object, own: Object, allocatable: Mapping[str, str]) -> str:
+    """`limits.cpu` and so on, in units of the divisor, rounded up; without a limit, what the node has."""
     container = own
     if reference.get("containerName"):
-        container = next(one for one in containers if one["name"] == reference["containerName"])
+        container = next(other for other in containers if other["name"] == reference["containerName"])
     kind, _, name = reference["resource"].partition(".")
     resources = container.get("resources") or {}
     text = (resources.get(kind) or {}).get(name)

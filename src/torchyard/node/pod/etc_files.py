@@ -1,4 +1,4 @@
-"""A pod's `/etc/hosts`, `/etc/resolv.conf` and `/etc/hostname`, which its containers see as they change."""
+"""A pod's `/etc/hosts`, `/etc/resolv.conf` and `/etc/hostname`. Running containers see their changes."""
 
 from __future__ import annotations
 
@@ -10,31 +10,35 @@ from torchyard.node.network import names
 from torchyard.node.pod.container_config import hostname
 from torchyard.node.pod.pod_dir import PodDir
 
-_MACHINES_RESOLVER = Path("/etc/resolv.conf")
+_MACHINE_RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 def write(context: NodeContext, pod: Object, pod_dir: PodDir, ip: str) -> None:
-    """In place: the files are mounted into the containers as they are."""
-    spec, namespace, ranges = pod["spec"], pod["metadata"]["namespace"], context.settings.ranges
-    own = hostname(pod)
+    """In place: the files themselves are mounted into the containers."""
+    spec, namespace, network = pod["spec"], pod["metadata"]["namespace"], context.settings.network
+    own_name = hostname(pod)
     if spec.get("subdomain"):
-        own = f"{own}.{spec['subdomain']}.{namespace}.svc.{ranges.domain}\t{own}"
+        own_name = f"{own_name}.{spec['subdomain']}.{namespace}.svc.{network.domain}\t{own_name}"
     hosts = names.hosts_file(
-        context.names(), namespace=namespace, domain=ranges.domain, own=(ip, own), aliases=spec.get("hostAliases") or ()
+        context.names(),
+        namespace=namespace,
+        domain=network.domain,
+        own=(ip, own_name),
+        aliases=spec.get("hostAliases") or (),
     )
     policy = spec.get("dnsPolicy") or "ClusterFirst"
     if not context.machine.network or (spec.get("hostNetwork") and policy == "ClusterFirst"):
         policy = "Default"
-    resolver = names.resolver_file(
+    resolv_conf = names.resolv_conf(
         namespace=namespace,
-        domain=ranges.domain,
-        server=ranges.dns,
+        domain=network.domain,
+        server=network.dns,
         policy=policy,
         extra=spec.get("dnsConfig") or {},
-        machine=_MACHINES_RESOLVER.read_text() if _MACHINES_RESOLVER.exists() else "",
+        machine=_MACHINE_RESOLV_CONF.read_text() if _MACHINE_RESOLV_CONF.exists() else "",
     )
     pod_dir.etc.mkdir(parents=True, exist_ok=True)
-    for name, text in (("hosts", hosts), ("resolv.conf", resolver), ("hostname", f"{hostname(pod)}\n")):
+    for name, text in (("hosts", hosts), ("resolv.conf", resolv_conf), ("hostname", f"{hostname(pod)}\n")):
         path = pod_dir.etc / name
         if not path.exists() or path.read_text() != text:
             with path.open("r+" if path.exists() else "w") as file:

@@ -1,7 +1,4 @@
-"""Things a node does to a running container and waits for: run a command in it, ask it over HTTP, knock on a port.
-
-Probes and lifecycle hooks are made of these.
-"""
+"""The handlers that probes and lifecycle hooks are made of: run a command, an HTTP GET, a TCP connection, a sleep."""
 
 from __future__ import annotations
 
@@ -9,12 +6,16 @@ import asyncio
 import os
 import socket
 import ssl
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.node.pipes import ReadEnd
-from torchyard.node.shim.client import ShimClient, ShimRequestError
+from torchyard.node.shim.client import Channel, ExecFailed, ShimClient, ShimRequestError
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ExecRequest
 
 _OUTPUT_LIMIT = 10 * 1024
 
@@ -28,37 +29,35 @@ async def run_command(shim: ShimClient, container: str, command: list[str], *, s
     """The command's exit code decides; its output is the message."""
     null = os.open("/dev/null", os.O_RDONLY)
     out_read, out_write = os.pipe()
-    reading = asyncio.create_task(_read_output(ReadEnd(out_read)))
+    reader = asyncio.create_task(_read_output(ReadEnd(out_read)))
     try:
-        async with await shim.channel() as channel:
-            request = {"op": "exec", "container": container, "argv": command, "tty": False}
-            channel.send(request, [null, out_write, out_write])
+        request: ExecRequest = {"op": "exec", "container": container, "argv": command, "tty": False}
+        async with await shim.exec_channel(request, [null, out_write, out_write]) as channel:
             os.close(out_write)
             out_write = -1
             try:
                 async with asyncio.timeout(seconds):
-                    return await _exit_of(channel, reading)
+                    return await _command_result(channel, reader)
             except TimeoutError:
-                return HandlerResult(False, f"command timed out: {' '.join(command)!r} timed out after {seconds:g}s")
+                return HandlerResult(False, messages.command_timed_out(command, seconds))
     finally:
         os.close(null)
         if out_write >= 0:
             os.close(out_write)
-        reading.cancel()
+        reader.cancel()
 
 
-async def _exit_of(channel: Any, reading: asyncio.Task[bytes]) -> HandlerResult:
-    answer, _ = await channel.receive()
-    if "started" not in answer:
-        said = answer.get("failed", {}).get("message") or answer.get("error", "")
-        return HandlerResult(False, said)
-    answer, _ = await channel.receive()
-    code = answer["exited"]
-    # a child left in the background may hold the pipe open: what is there by now is the output
-    await asyncio.wait([reading], timeout=0.2)
-    output = reading.result() if reading.done() else b""
+async def _command_result(channel: Channel, reader: asyncio.Task[bytes]) -> HandlerResult:
+    try:
+        await channel.exec_started()
+    except ExecFailed as error:
+        return HandlerResult(False, error.message)
+    code = await channel.exec_exited()
+    # A child left in the background may hold the pipe open: what was read by now is the output.
+    await asyncio.wait([reader], timeout=0.2)
+    output = reader.result() if reader.done() else b""
     text = output.decode(errors="replace")
-    return HandlerResult(code == 0, text if text or code == 0 else f"command exited with code {code}")
+    return HandlerResult(code == 0, text if text or code == 0 else messages.command_exited(code))
 
 
 async def _read_output(end: ReadEnd) -> bytes:
@@ -71,46 +70,47 @@ async def _read_output(end: ReadEnd) -> bytes:
     return output
 
 
-async def knock(shim: ShimClient, host: str, port: int, *, seconds: float) -> HandlerResult:
+async def dial_tcp(shim: ShimClient, host: str, port: int, *, seconds: float) -> HandlerResult:
     try:
         async with asyncio.timeout(seconds):
-            link = await shim.connect(host, port)
-    except ShimRequestError as refused:
-        return HandlerResult(False, f"dial tcp {host}:{port}: connect: {refused.message}")
+            connection = await shim.connect(host, port)
+    except ShimRequestError as error:
+        return HandlerResult(False, messages.dial_failed(host, port, error.message))
     except TimeoutError:
-        return HandlerResult(False, f"dial tcp {host}:{port}: i/o timeout")
-    link.close()
+        return HandlerResult(False, messages.dial_timed_out(host, port))
+    connection.close()
     return HandlerResult(True, "")
 
 
-async def ask_http(shim: ShimClient, action: Object, *, host: str, port: int, seconds: float) -> HandlerResult:
+async def http_get(shim: ShimClient, action: Object, *, host: str, port: int, seconds: float) -> HandlerResult:
     """Passes on any status from 200 to 399, as the kubelet's HTTP prober does."""
     scheme = (action.get("scheme") or "HTTP").upper()
     url = f"{scheme.lower()}://{host}:{port}{action.get('path') or '/'}"
     try:
         async with asyncio.timeout(seconds):
-            link = await shim.connect(host, port)
-            status, body = await _get(link, action, host=host, port=port, secure=scheme == "HTTPS")
-    except ShimRequestError as refused:
-        return HandlerResult(False, f'Get "{url}": dial tcp {host}:{port}: connect: {refused.message}')
+            connection = await shim.connect(host, port)
+            status, body = await _get(connection, action, host=host, port=port, secure=scheme == "HTTPS")
+    except ShimRequestError as error:
+        return HandlerResult(False, messages.get_failed(url, messages.dial_failed(host, port, error.message)))
     except TimeoutError:
-        late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-        return HandlerResult(False, f'Get "{url}": {late}')
-    except (OSError, ValueError, YardError) as failed:
-        return HandlerResult(False, f'Get "{url}": {failed}')
+        return HandlerResult(False, messages.get_failed(url, messages.GET_TIMED_OUT))
+    except (OSError, ValueError, YardError) as error:
+        return HandlerResult(False, messages.get_failed(url, error))
     if 200 <= status < 400:
         return HandlerResult(True, body)
-    return HandlerResult(False, f"HTTP probe failed with statuscode: {status}")
+    return HandlerResult(False, messages.http_status(status))
 
 
-async def _get(link: socket.socket, action: Object, *, host: str, port: int, secure: bool) -> tuple[int, str]:
+async def _get(connection: socket.socket, action: Object, *, host: str, port: int, secure: bool) -> tuple[int, str]:
     context = None
     if secure:
-        # like the kubelet: a probe asks whether somebody answers, not who
+        # Like the kubelet: a probe checks that a server replies, not its certificate.
         context = ssl.create_default_context()
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    reader, writer = await asyncio.open_connection(sock=link, ssl=context, server_hostname=host if secure else None)
+    reader, writer = await asyncio.open_connection(
+        sock=connection, ssl=context, server_hostname=host if secure else None
+    )
     try:
         headers = {"Host": f"{host}:{port}", "User-Agent": "kube-probe/1.34", "Accept": "*/*", "Connection": "close"}
         for header in action.get("httpHeaders") or ():
@@ -123,32 +123,33 @@ async def _get(link: socket.socket, action: Object, *, host: str, port: int, sec
         writer.close()
     words = head.split()
     if len(words) < 2 or not words[1].isdigit():
-        raise ValueError(f"malformed HTTP response {head[:50]!r}")
+        raise ValueError(messages.malformed_response(head[:50]))
     return int(words[1]), body.decode(errors="replace")
 
 
-def port_of(container: Object, port: int | str) -> int:
+def port_number(container: Object, port: int | str) -> int:
     """A port number, or the number of the container's port of that name."""
     if isinstance(port, int) or port.isdigit():
         return int(port)
-    for one in container.get("ports") or ():
-        if one.get("name") == port:
-            return int(one["containerPort"])
-    raise YardError(f"container {container['name']} has no port named {port!r}")
+    for container_port in container.get("ports") or ():
+        if container_port.get("name") == port:
+            return int(container_port["containerPort"])
+    raise YardError(messages.no_such_port(container["name"], port))
 
 
-async def act(shim: ShimClient, container: Object, action: Object, *, host: str, seconds: float) -> HandlerResult:
-    """Carry out an exec, httpGet, tcpSocket or sleep action."""
-    if action.get("exec"):
-        return await run_command(shim, container["name"], list(action["exec"].get("command") or ()), seconds=seconds)
-    if action.get("httpGet"):
-        asked = action["httpGet"]
-        port = port_of(container, asked["port"])
-        return await ask_http(shim, asked, host=asked.get("host") or host, port=port, seconds=seconds)
-    if action.get("tcpSocket"):
-        asked = action["tcpSocket"]
-        return await knock(shim, asked.get("host") or host, port_of(container, asked["port"]), seconds=seconds)
-    if action.get("sleep"):
-        await asyncio.sleep(min(float(action["sleep"]["seconds"]), seconds))
+async def run_handler(
+    shim: ShimClient, container: Object, handler: Object, *, host: str, seconds: float
+) -> HandlerResult:
+    """Run an exec, httpGet, tcpSocket or sleep handler."""
+    if handler.get("exec"):
+        return await run_command(shim, container["name"], list(handler["exec"].get("command") or ()), seconds=seconds)
+    if action := handler.get("httpGet"):
+        port = port_number(container, action["port"])
+        return await http_get(shim, action, host=action.get("host") or host, port=port, seconds=seconds)
+    if action := handler.get("tcpSocket"):
+        port = port_number(container, action["port"])
+        return await dial_tcp(shim, action.get("host") or host, port, seconds=seconds)
+    if handler.get("sleep"):
+        await asyncio.sleep(min(float(handler["sleep"]["seconds"]), seconds))
         return HandlerResult(True, "")
-    return HandlerResult(False, f"{', '.join(sorted(action))} is not served by this node")
+    return HandlerResult(False, messages.handler_unsupported(handler))

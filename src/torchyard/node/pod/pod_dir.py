@@ -1,4 +1,4 @@
-"""A pod's directory: where everything about it lies, and what its records say."""
+"""A pod's directory: where its files are, and what its records say."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torchyard.api.objects import Object
 from torchyard.api.times import parse_rfc3339
 from torchyard.core.pod.view import Attempt
 from torchyard.node.shim import records
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ContainerRecord, PodRecord
 
 _MESSAGE_LIMIT = 4096
 _LOG_MESSAGE_LIMIT, _LOG_MESSAGE_LINES = 2048, 80
@@ -37,49 +40,52 @@ class PodDir:
     def message_file(self, name: str, attempt: int) -> Path:
         return self.container(name) / f"{attempt}.message"
 
-    def plan(self) -> Object | None:
-        return records.read(str(self.path / "pod.json"))
+    def record(self) -> PodRecord | None:
+        return records.read_pod(str(self.path))
 
-    def write_plan(self, plan: Object) -> None:
+    def write_record(self, record: PodRecord) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        records.write(str(self.path / "pod.json"), plan)
+        records.write(records.pod_path(str(self.path)), record)
+
+    def attempt_numbers(self, container: str) -> list[int]:
+        """The attempts of a container that were started, in order."""
+        return sorted(int(path.stem) for path in self.container(container).glob("*.record"))
 
     def attempts(self, container: Object) -> tuple[Attempt, ...]:
         name = container["name"]
-        directory = self.container(name)
-        if not directory.is_dir():
+        if not self.container(name).is_dir():
             return ()
-        numbers = sorted(int(path.stem) for path in directory.glob("*.record"))
-        found = [records.read(records.record_path(str(self.path), name, number)) for number in numbers]
-        return tuple(self._attempt(container, one) for one in found if one)
+        started = [records.read_record(str(self.path), name, number) for number in self.attempt_numbers(name)]
+        return tuple(self._attempt(container, record) for record in started if record)
 
-    def _attempt(self, container: Object, read: records.ContainerRecord) -> Attempt:
-        message = read.get("message") or ""
-        if read["state"] == records.EXITED and not message:
-            message = self._last_words(container, read) or (records.NODE_STOPPED if read.get("nodeStopped") else "")
+    def _attempt(self, container: Object, record: ContainerRecord) -> Attempt:
+        message = record.get("message") or ""
+        if record["state"] == records.EXITED and not message:
+            message = self._termination_message(container, record)
+            message = message or (records.NODE_STOPPED if record.get("nodeStopped") else "")
         return Attempt(
-            number=read["attempt"],
-            id=read["id"],
-            state=read["state"],
-            created=_seconds(read["createdAt"]) or 0.0,
-            started=_seconds(read.get("startedAt")),
-            finished=_seconds(read.get("finishedAt")),
-            exit_code=read.get("exitCode", 0),
-            signal=read.get("signal", 0),
-            reason=read.get("reason", ""),
+            number=record["attempt"],
+            id=record["id"],
+            state=record["state"],
+            created=_seconds(record["createdAt"]) or 0.0,
+            started=_seconds(record.get("startedAt")),
+            finished=_seconds(record.get("finishedAt")),
+            exit_code=record.get("exitCode", 0),
+            signal=record.get("signal", 0),
+            reason=record.get("reason", ""),
             message=message,
-            node_stopped=read.get("nodeStopped", False),
+            node_stopped=record.get("nodeStopped", False),
         )
 
-    def _last_words(self, container: Object, read: records.ContainerRecord) -> str:
-        """What the container left in its termination log, or else, if it asks for that, the end of its output."""
-        name, number = container["name"], read["attempt"]
+    def _termination_message(self, container: Object, record: ContainerRecord) -> str:
+        """What the container wrote to its termination log or, by its policy, the end of its output."""
+        name, number = container["name"], record["attempt"]
         path = self.message_file(name, number)
         with contextlib.suppress(OSError), path.open("rb") as file:
-            said = file.read(_MESSAGE_LIMIT).decode(errors="replace")
-            if said:
-                return said
-        if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not read.get("exitCode"):
+            message = file.read(_MESSAGE_LIMIT).decode(errors="replace")
+            if message:
+                return message
+        if container.get("terminationMessagePolicy") != "FallbackToLogsOnError" or not record.get("exitCode"):
             return ""
         with contextlib.suppress(OSError), self.log(name, number).open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -94,7 +100,7 @@ class PodDir:
         return sorted(path.name for path in base.iterdir()) if base.is_dir() else []
 
     def remove(self) -> None:
-        """Everything, also directories a container made unreadable."""
+        """Remove everything, also directories that a container made unreadable."""
 
         def make_writable(function: Any, path: str, _: BaseException | object) -> None:
             parent = Path(path).parent

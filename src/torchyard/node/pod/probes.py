@@ -1,4 +1,4 @@
-"""Startup, readiness and liveness probes of one running container, as the kubelet's prober runs them."""
+"""Startup, readiness and liveness probes of the running containers of a pod, as the kubelet's prober runs them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
-from torchyard.node.pod.handlers import HandlerResult, act
+from torchyard.api.pod import kubelet_messages as messages
+from torchyard.node.pod.handlers import HandlerResult, run_handler
 from torchyard.node.pod.sandbox import PodSandbox
 from torchyard.node.shim.client import ShimClient
 
@@ -15,7 +16,7 @@ KINDS = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProb
 
 
 class ProbeWorker:
-    """Watches one attempt of one container. `started` and `ready` are what the status shows."""
+    """Runs the probes of one attempt of one container. `started` and `ready` are what the status shows."""
 
     def __init__(
         self,
@@ -49,31 +50,30 @@ class ProbeWorker:
         period = probe.get("periodSeconds") or 10
         successes = failures = 0
         while True:
-            outcome = await self._once(probe)
-            if outcome.passed:
+            result = await self._probe(probe)
+            if result.passed:
                 successes, failures = successes + 1, 0
                 if successes >= (probe.get("successThreshold") or 1):
-                    self._passed(kind)
+                    self._succeeded(kind)
                     if kind == "startupProbe":
                         return
             else:
                 successes, failures = 0, failures + 1
-                self._failed(KINDS[kind], outcome.message)
+                self._failed(KINDS[kind], result.message)
                 if failures >= (probe.get("failureThreshold") or 3):
                     self._gave_up(kind)
                     if kind != "readinessProbe":
                         return
             await asyncio.sleep(period)
 
-    async def _once(self, probe: Object) -> HandlerResult:
+    async def _probe(self, probe: Object) -> HandlerResult:
+        seconds = probe.get("timeoutSeconds") or 1
         try:
-            return await act(
-                self._shim, self._container, probe, host=self._host, seconds=probe.get("timeoutSeconds") or 1
-            )
+            return await run_handler(self._shim, self._container, probe, host=self._host, seconds=seconds)
         except YardError as error:
             return HandlerResult(False, str(error))
 
-    def _passed(self, kind: str) -> None:
+    def _succeeded(self, kind: str) -> None:
         if kind == "readinessProbe" and not self.ready:
             self.ready = True
             self._changed()
@@ -92,42 +92,42 @@ class ProbeWorker:
 
 
 class ProbeManager:
-    """The probers of a pod: each begins and ends with the attempt it watches."""
+    """The probe workers of a pod: each begins and ends with the attempt it belongs to."""
 
     def __init__(
         self, sandbox: PodSandbox, *, changed: Callable[[], None], kill: Callable[[Object, str], None]
     ) -> None:
         self._sandbox, self._changed, self._kill = sandbox, changed, kill
-        self._watching: dict[str, tuple[int, ProbeWorker]] = {}
+        self._workers: dict[str, tuple[int, ProbeWorker]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def of(self, container: Object, attempt: int | None) -> ProbeWorker | None:
-        """The prober of the running attempt (None: none runs), if the container asks for one."""
+    def worker(self, container: Object, attempt: int | None) -> ProbeWorker | None:
+        """The worker of the running attempt (None: no attempt runs), if the container has probes."""
         name = container["name"]
-        known = self._watching.get(name)
-        if known and known[0] == attempt:
-            return known[1]
-        if known:
-            del self._watching[name]
-            task = asyncio.create_task(known[1].close())
+        current = self._workers.get(name)
+        if current and current[0] == attempt:
+            return current[1]
+        if current:
+            del self._workers[name]
+            task = asyncio.create_task(current[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
         if attempt is None or not any(container.get(kind) for kind in KINDS):
             return None
-        prober = ProbeWorker(
+        worker = ProbeWorker(
             self._sandbox.shim,
             container,
             host=self._sandbox.ip,
             changed=self._changed,
-            failed=lambda kind, said: self._sandbox.event(
-                "Unhealthy", f"{kind} probe failed: {said}", container=name, kind="Warning"
+            failed=lambda kind, message: self._sandbox.event(
+                messages.REASON_UNHEALTHY, messages.probe_failed(kind, message), container=name, kind="Warning"
             ),
             kill=lambda kind: self._kill(container, kind),
         )
-        self._watching[name] = (attempt, prober)
-        return prober
+        self._workers[name] = (attempt, worker)
+        return worker
 
     async def close(self) -> None:
-        for _, prober in self._watching.values():
-            await prober.close()
+        for _, worker in self._workers.values():
+            await worker.close()
         await asyncio.gather(*self._closing)

@@ -1,4 +1,4 @@
-"""Writes a pod's status when it has changed, and tells of back-offs."""
+"""Writes a pod's status when it has changed, and an event for each back-off."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from torchyard.api.errors import StatusError
 from torchyard.api.gvr import PODS
 from torchyard.api.objects import Object
+from torchyard.api.pod import kubelet_messages as messages
 from torchyard.core.pod.status import backoff_message, pod_status
 from torchyard.core.pod.view import PodView
 from torchyard.kube.client import Client
@@ -17,41 +18,42 @@ class StatusManager:
     def __init__(self, client: Client, sandbox: PodSandbox) -> None:
         self._client, self._sandbox = client, sandbox
         self._written: Object | None = None
-        self._told: set[tuple[str, int]] = set()  # container and restart count of the back-offs that were told
+        self._announced: set[tuple[str, int]] = set()  # container and restart count of back-offs with an event
 
     @property
-    def over(self) -> bool:
-        """Whether the pod has ended for good, as far as was written."""
+    def terminal(self) -> bool:
+        """Whether the pod has ended for good, by the status last written."""
         return (self._written or self._sandbox.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
-    async def report(self, view: PodView) -> None:
+    async def write(self, view: PodView) -> None:
         pod = self._sandbox.pod
         before = pod.get("status") or {}
         if self._written is not None:
-            # the watch may be behind what we wrote; conditions of others are only seen there
-            ours = {one["type"] for one in self._written["conditions"]}
-            others = [one for one in before.get("conditions") or () if one["type"] not in ours]
+            # The watch may be behind what was written here; conditions of others are only seen there.
+            own = {condition["type"] for condition in self._written["conditions"]}
+            others = [condition for condition in before.get("conditions") or () if condition["type"] not in own]
             before = {**before, **self._written, "conditions": [*self._written["conditions"], *others]}
         status = pod_status({**pod, "status": before}, view, now=time.time())
         if status == (self._written or pod.get("status")):
             return
-        self._tell_of_backoff(pod, view, status)
+        self._announce_back_off(pod, view, status)
         metadata = pod["metadata"]
         patch = {"metadata": {"uid": metadata["uid"]}, "status": status}
         try:
             await self._client.patch(PODS, metadata["name"], patch, metadata["namespace"], subresource="status")
-        except StatusError as failed:
-            if failed.status in (404, 409):
-                return  # somebody deleted it, or put another one in its place: the watch will tell
+        except StatusError as error:
+            if error.status in (404, 409):
+                return  # the pod was deleted or replaced: the watch will show it
             raise
         self._written = status
 
-    def _tell_of_backoff(self, pod: Object, view: PodView, status: Object) -> None:
-        for one in [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]:
-            name, which = one["name"], (one["name"], one["restartCount"])
-            waits = (one["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff"
-            if waits and which not in self._told:
-                self._told.add(which)
-                whose = backoff_message(pod, name, view.of(name)).partition(" pod=")[2]
-                said = f"Back-off restarting failed container {name} in pod {whose}"
-                self._sandbox.event("BackOff", said, container=name, kind="Warning")
+    def _announce_back_off(self, pod: Object, view: PodView, status: Object) -> None:
+        statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+        for container in statuses:
+            name, key = container["name"], (container["name"], container["restartCount"])
+            waiting = container["state"].get("waiting") or {}
+            if waiting.get("reason") == messages.REASON_CRASH_LOOP and key not in self._announced:
+                self._announced.add(key)
+                pod_id = backoff_message(pod, name, view.of(name)).partition(" pod=")[2]
+                message = messages.crash_back_off(name, pod_id)
+                self._sandbox.event(messages.REASON_BACK_OFF, message, container=name, kind="Warning")

@@ -1,1 +1,1 @@
-"""What the machine has, what containers use of it, and how their limits are kept."""
+"""The resources of containers: `cgroups` enforces limits, `usage` samples /proc, `metrics` serves `kubectl top`."""

@@ -1,4 +1,4 @@
-"""What `kubectl top` shows: real usage of nodes and pods, as metrics.k8s.io objects."""
+"""What `kubectl top` shows: the usage of the node and its pods, as metrics.k8s.io objects."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -14,38 +15,41 @@ from torchyard.api.times import to_rfc3339
 from torchyard.node.resources.usage import UsageSampler
 from torchyard.node.shim import records
 
-_SECONDS = 5.0
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import PodRecord
+
+_SAMPLE_SECONDS = 5.0
 _FRESH_SECONDS = 0.5
 
 
 class ResourceMetrics:
-    """Samples on its own while it runs, and again when asked for figures."""
+    """Samples periodically while it runs, and again when a request finds the last sample too old."""
 
     def __init__(self, pods: Path) -> None:
         self._pods = pods
-        self._meter = UsageSampler()
-        self._owners: dict[str, tuple[Object, str]] = {}
+        self._sampler = UsageSampler()
+        self._owners: dict[str, tuple[PodRecord, str]] = {}
         self._cpu_times: list[tuple[float, float]] = []
         self._last = 0.0
 
     async def run(self) -> None:
         while True:
-            await asyncio.to_thread(self.take)
-            await asyncio.sleep(_SECONDS)
+            await asyncio.to_thread(self.sample)
+            await asyncio.sleep(_SAMPLE_SECONDS)
 
-    def take(self) -> None:
+    def sample(self) -> None:
         leaders: dict[str, int] = {}
-        owners: dict[str, tuple[Object, str]] = {}
+        owners: dict[str, tuple[PodRecord, str]] = {}
         for pod_dir in self._pods.iterdir():
-            plan = records.read(str(pod_dir / "pod.json"))
-            if not plan:
+            pod_record = records.read_pod(str(pod_dir))
+            if not pod_record:
                 continue
             for name, attempts in records.read_all(str(pod_dir)).items():
                 if attempts and attempts[-1]["state"] == records.RUNNING:
                     key = f"{pod_dir.name}/{name}"
                     leaders[key] = attempts[-1]["pid"]
-                    owners[key] = (plan, name)
-        self._meter.take(leaders)
+                    owners[key] = (pod_record, name)
+        self._sampler.take(leaders)
         self._owners = owners
         times = psutil.cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
@@ -54,20 +58,24 @@ class ResourceMetrics:
 
     def pods(self) -> list[Object]:
         """PodMetrics of every pod with a running container."""
-        if time.monotonic() - self._last > _SECONDS + _FRESH_SECONDS:
-            self.take()
+        if time.monotonic() - self._last > _SAMPLE_SECONDS + _FRESH_SECONDS:
+            self.sample()
         by_pod: dict[str, Object] = {}
-        for key, (plan, name) in self._owners.items():
+        for key, (pod_record, name) in self._owners.items():
             item = by_pod.setdefault(
-                plan["uid"],
+                pod_record["uid"],
                 {
-                    "metadata": {"name": plan["name"], "namespace": plan["namespace"], "creationTimestamp": _now()},
+                    "metadata": {
+                        "name": pod_record["name"],
+                        "namespace": pod_record["namespace"],
+                        "creationTimestamp": _now(),
+                    },
                     "timestamp": _now(),
-                    "window": _window(self._meter.window),
+                    "window": _window(self._sampler.window),
                     "containers": [],
                 },
             )
-            usage = {"cpu": f"{int(self._meter.cpu(key) * 1e9)}n", "memory": f"{self._meter.memory(key) >> 10}Ki"}
+            usage = {"cpu": f"{int(self._sampler.cpu(key) * 1e9)}n", "memory": f"{self._sampler.memory(key) >> 10}Ki"}
             item["containers"].append({"name": name, "usage": usage})
         return list(by_pod.values())
 
@@ -80,7 +88,7 @@ class ResourceMetrics:
         return {
             "metadata": {"name": name, "creationTimestamp": _now()},
             "timestamp": _now(),
-            "window": _window(_SECONDS),
+            "window": _window(_SAMPLE_SECONDS),
             "usage": {"cpu": f"{int(cores * 1e9)}n", "memory": f"{(memory.total - memory.available) >> 10}Ki"},
         }
 

@@ -1,4 +1,4 @@
-"""How much cpu and memory containers really use, from /proc: the figures behind `kubectl top`."""
+"""How much CPU and memory containers use, from /proc: the numbers behind `kubectl top`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class UsageSample:
-    """Cumulated cpu seconds and the present working set of a group of processes."""
+    """Cumulated CPU seconds and the present working set of a group of processes."""
 
     when: float
     cpu_seconds: float
@@ -21,18 +21,19 @@ class UsageSample:
 
 
 def sample(leaders: dict[str, int]) -> dict[str, UsageSample]:
-    """One walk over /proc for all containers: key → pid of its first process. Gone ones are left out."""
-    marks = {}
+    """One walk over /proc for all containers: key → pid of its first process. Containers that ended are left out."""
+    by_namespace = {}
     for key, pid in leaders.items():
-        mark = _namespace(pid)
-        if mark:
-            marks[mark] = key
+        namespace = _pid_namespace(pid)
+        if namespace:
+            by_namespace[namespace] = key
     totals: dict[str, list[float]] = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
-        owner = marks.get(_namespace(int(entry.name)) or "") or _by_session(int(entry.name), leaders)
-        used = _used(int(entry.name)) if owner else None
+        pid = int(entry.name)
+        owner = by_namespace.get(_pid_namespace(pid) or "") or _by_session(pid, leaders)
+        used = _used(pid) if owner else None
         if owner and used:
             total = totals.setdefault(owner, [0.0, 0])
             total[0] += used[0]
@@ -44,8 +45,8 @@ def sample(leaders: dict[str, int]) -> dict[str, UsageSample]:
 _OWN = Path("/proc/self/ns/pid").stat().st_ino if Path("/proc/self/ns/pid").exists() else 0
 
 
-def _namespace(pid: int) -> str | None:
-    """A container's pid namespace; None for processes that are in ours, or are not ours to see."""
+def _pid_namespace(pid: int) -> str | None:
+    """The pid namespace of a container's process; None for the agent's own namespace, or without permission."""
     try:
         inode = Path(f"/proc/{pid}/ns/pid").stat().st_ino
     except OSError:
@@ -72,7 +73,7 @@ def _used(pid: int) -> tuple[float, int] | None:
 
 
 class UsageSampler:
-    """Turns two samples into cpu shares."""
+    """Computes rates from the last two samples."""
 
     def __init__(self) -> None:
         self._before: dict[str, UsageSample] = {}
@@ -82,7 +83,7 @@ class UsageSampler:
         self._before, self._now = self._now, sample(leaders)
 
     def cpu(self, key: str) -> float:
-        """Cores in use since the sample before."""
+        """Cores used since the previous sample."""
         now, before = self._now.get(key), self._before.get(key)
         if now is None or before is None or now.when <= before.when:
             return 0.0

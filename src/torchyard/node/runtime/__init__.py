@@ -1,5 +1,6 @@
-"""How a container becomes a process: the rungs this machine offers, and the launch each of them needs.
+"""How a container runs on this machine. There are three rungs: a container engine (for images that only it has, or on
+request), the sandbox (namespaces), a plain process. Each ends in the same thing, a config that the shim starts from.
 
-From the top: a container engine (only when asked for), the sandbox (namespaces), a plain process. Every rung ends in
-the same thing, a launch that the shim carries out.
+Reading order: `machine_features` (which rungs this machine has, and why not the others), `rootfs_steps` (the root of a
+container in the sandbox).
 """

@@ -1,4 +1,4 @@
-"""What this machine offers, found out once at start and shown as Node labels, conditions and by `yard doctor`."""
+"""What this machine can do. Detected once at start; shown as Node labels, conditions and by `yard doctor`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torchyard.node.resources import cgroups
+from torchyard.node.resources.cgroups import CgroupSupport
+from torchyard.node.resources.cgroups import find as find_cgroups
 from torchyard.node.shim import namespace_check
 
 Rung = Literal["engine", "sandbox", "process"]
@@ -21,14 +22,14 @@ OUTBOUND_LABEL = "torchyard.dev/outbound"
 
 @dataclass(frozen=True, slots=True)
 class MachineFeatures:
-    """The rungs there are, and for each one that is missing the reason."""
+    """The rungs of this machine, and for each one that is missing the reason."""
 
-    engine: str  # path of podman or docker; empty when none answers
+    engine: str  # path of podman or docker; empty when none works
     engine_missing: str
     sandbox_missing: str  # empty: the sandbox works
     network_missing: str  # empty: pods get network namespaces
-    outbound_missing: str  # empty: connections from there to the outside are carried on
-    limits: cgroups.CgroupSupport
+    outbound_missing: str  # empty: pods can open connections to the outside
+    cgroups: CgroupSupport
     user: str
 
     @property
@@ -41,7 +42,7 @@ class MachineFeatures:
 
     @property
     def rung(self) -> Rung:
-        """The rung pods run on unless they ask for the engine."""
+        """The rung of pods whose images do not need the engine."""
         return "sandbox" if self.sandbox else "process"
 
     def labels(self) -> dict[str, str]:
@@ -50,7 +51,7 @@ class MachineFeatures:
         return {RUNTIME_LABEL: self.rung, NETWORK_LABEL: network, OUTBOUND_LABEL: outbound}
 
     def lines(self) -> list[tuple[str, bool, str]]:
-        """(what, there or not, in words): a table for people."""
+        """(feature, available, details): a table for people."""
         return [
             ("container engine", bool(self.engine), self.engine or self.engine_missing),
             ("sandbox", self.sandbox, self.sandbox_missing or f"user, mount, pid and uts namespaces, as {self.user}"),
@@ -60,7 +61,7 @@ class MachineFeatures:
                 not self.network or not self.outbound_missing,
                 "the machine's own" if not self.network else self.outbound_missing or "TCP from every pod, and names",
             ),
-            ("memory and cpu limits", self.limits.enforced, self.limits.words),
+            ("memory and cpu limits", self.cgroups.enforced, self.cgroups.description),
         ]
 
 
@@ -76,7 +77,7 @@ def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
         sandbox_missing=sandbox and f"{sandbox}{_hint()}",
         network_missing=namespaces["network"] and f"network namespace: {namespaces['network']}",
         outbound_missing=namespaces["outbound"],
-        limits=cgroups.find(cgroup_root),
+        cgroups=find_cgroups(cgroup_root),
         user="root" if os.geteuid() == 0 else "an ordinary user",
     )
 
@@ -84,19 +85,19 @@ def detect(*, cgroup_root: Path = Path("/sys/fs/cgroup")) -> MachineFeatures:
 def _try_namespaces() -> dict[str, str]:
     if sys.platform != "linux":
         return dict.fromkeys(namespace_check.STEPS, f"{sys.platform} has no namespaces")
-    tried = subprocess.run(
+    check = subprocess.run(
         [sys.executable, "-I", "-S", namespace_check.__file__], capture_output=True, text=True, check=False
     )
     try:
-        found: dict[str, str] = json.loads(tried.stdout)
+        problems: dict[str, str] = json.loads(check.stdout)
     except ValueError:
-        why = (tried.stderr.strip().splitlines() or ["no answer"])[-1]
-        found = dict.fromkeys(namespace_check.STEPS, why)
-    return found
+        reason = (check.stderr.strip().splitlines() or ["the check printed nothing"])[-1]
+        problems = dict.fromkeys(namespace_check.STEPS, reason)
+    return problems
 
 
 def _hint() -> str:
-    """Ubuntu 24.04 and later forbid user namespaces to programs without an AppArmor profile."""
+    """Ubuntu 24.04 and later deny user namespaces to programs without an AppArmor profile."""
     restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if restricted.exists() and restricted.read_text().strip() == "1":
         return "; allow it with: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
@@ -110,11 +111,11 @@ def _find_engine() -> tuple[str, str]:
         if not path:
             continue
         try:
-            answer = subprocess.run([path, "version"], capture_output=True, timeout=10, check=False)
+            version = subprocess.run([path, "version"], capture_output=True, timeout=10, check=False)
         except subprocess.TimeoutExpired:
-            missing = f"{name} does not answer"
+            missing = f"{name} version timed out"
             continue
-        if answer.returncode == 0:
+        if version.returncode == 0:
             return path, ""
-        missing = f"{name} is installed but does not answer"
+        missing = f"{name} is installed, but `{name} version` fails"
     return "", missing

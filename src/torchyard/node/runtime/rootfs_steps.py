@@ -1,6 +1,6 @@
-"""A container's root, as steps for the shim: pure functions from image and mounts to a list.
+"""A container's root as steps for the shim: pure functions from image and mounts to a list.
 
-A mapped image shows the machine's programs and the Python environment, read-only, and nothing of anybody's home.
+A mapped image has the machine's programs and the Python environment, read-only, and nothing of the home directories.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-Step = dict[str, Any]
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import RootfsStep
 
-# The machine's programs. Where the machine has a link (/bin → usr/bin), so has the container.
+# The machine's programs. A link of the machine (/bin → usr/bin) is a link in the container.
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "opt")
-# What programs need of /etc, and nothing that is secret.
+# The files of /etc that programs need; none of them is secret.
 CONFIGURATION = (
     "alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "gai.conf",
     "group", "host.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf",
@@ -28,7 +29,7 @@ _PSEUDO = {"/proc", "/sys", "/dev"}
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A file or directory of the machine at a place of the container."""
+    """A file or directory of the machine at a path of the container."""
 
     source: Path
     target: str
@@ -37,49 +38,48 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class RootfsSource:
-    """What a container's root is made of."""
+    """What the root of an image's containers is made of."""
 
-    machine: bool  # the machine's programs below everything
+    machine: bool  # the machine's programs are the lowest layer
     layers: tuple[Path, ...] = ()  # trees of a built or unpacked image, lowest first
-    prefixes: tuple[Path, ...] = ()  # Python environments, shown where they are
+    prefixes: tuple[Path, ...] = ()  # Python environments, mounted at their own paths
 
 
-def root_steps(root: RootfsSource, mounts: list[Mount], *, scratch: Path, devices: list[Path]) -> list[Step]:
-    """All steps in order. `scratch` is the container's own room on disk for what it writes into its layers."""
-    steps: list[Step] = []
+def rootfs_steps(root: RootfsSource, mounts: list[Mount], *, scratch: Path, devices: list[Path]) -> list[RootfsStep]:
+    """All steps in order. `scratch` is a directory for what the container writes into its layers."""
+    steps: list[RootfsStep] = []
     if root.machine:
         steps += _machine(root, scratch)
         steps += _prefixes(root.prefixes)
     elif root.layers:
         steps.append(_overlay("/", [str(layer) for layer in reversed(root.layers)], scratch, "root"))
     steps += _standard(devices)
-    # a mount of a parent must come before that of its child
-    for mount in sorted(mounts, key=lambda one: one.target.rstrip("/").count("/")):
+    # the mount of a parent comes before that of its child
+    for mount in sorted(mounts, key=lambda mount: mount.target.rstrip("/").count("/")):
         steps.append({"op": "bind", "source": str(mount.source), "target": mount.target, "read_only": mount.read_only})
     return steps
 
 
 @functools.cache
 def _machine_links() -> dict[str, str]:
-    """The system directories that are links on this machine, and where they lead."""
-    places = {name: Path("/", name) for name in SYSTEM}
-    return {name: str(place.readlink()) for name, place in places.items() if place.is_symlink()}
+    """The system directories that are links on this machine, and their targets."""
+    paths = {name: Path("/", name) for name in SYSTEM}
+    return {name: str(path.readlink()) for name, path in paths.items() if path.is_symlink()}
 
 
 @functools.cache
-def _configuration() -> tuple[Step, ...]:
-    """Looked up once: a pod starts in less time than the look takes."""
-    found = {name: Path("/etc", name) for name in CONFIGURATION}
-    common = {"op": "bind", "read_only": True, "optional": True}
+def _configuration() -> tuple[RootfsStep, ...]:
+    """Cached: to look at all these files takes longer than to start a pod."""
+    paths = {name: Path("/etc", name) for name in CONFIGURATION}
     return tuple(
-        {**common, "source": str(path.resolve()), "target": f"/etc/{name}"}
-        for name, path in found.items()
+        {"op": "bind", "read_only": True, "optional": True, "source": str(path.resolve()), "target": f"/etc/{name}"}
+        for name, path in paths.items()
         if path.exists()
     )
 
 
-def _machine(root: RootfsSource, scratch: Path) -> list[Step]:
-    steps: list[Step] = []
+def _machine(root: RootfsSource, scratch: Path) -> list[RootfsStep]:
+    steps: list[RootfsStep] = []
     links = _machine_links()
     in_layers = sorted({entry.name for layer in root.layers for entry in layer.iterdir() if entry.is_dir()})
     for name in SYSTEM:
@@ -98,14 +98,15 @@ def _machine(root: RootfsSource, scratch: Path) -> list[Step]:
         for entry in sorted(layer.iterdir()) if layer.is_dir() else ():
             if entry.name == "etc":
                 steps += [
-                    {"op": "bind", "source": str(one), "target": f"/etc/{one.name}"} for one in sorted(entry.iterdir())
+                    {"op": "bind", "source": str(path), "target": f"/etc/{path.name}"}
+                    for path in sorted(entry.iterdir())
                 ]
             elif not entry.is_dir():
                 steps.append({"op": "bind", "source": str(entry), "target": f"/{entry.name}"})
     return steps
 
 
-def _overlay(target: str, lower: list[str], scratch: Path, name: str) -> Step:
+def _overlay(target: str, lower: list[str], scratch: Path, name: str) -> RootfsStep:
     return {
         "op": "overlay",
         "target": target,
@@ -115,19 +116,19 @@ def _overlay(target: str, lower: list[str], scratch: Path, name: str) -> Step:
     }
 
 
-def _prefixes(prefixes: tuple[Path, ...]) -> list[Step]:
-    """Python environments outside the system's directories, unless another one contains them."""
-    shown = [Path("/") / name for name in SYSTEM if name not in _machine_links()]
-    steps = []
+def _prefixes(prefixes: tuple[Path, ...]) -> list[RootfsStep]:
+    """Python environments outside the system directories, unless another one contains them."""
+    mounted = [Path("/") / name for name in SYSTEM if name not in _machine_links()]
+    steps: list[RootfsStep] = []
     for prefix in sorted(set(prefixes)):
-        if not any(prefix.is_relative_to(one) for one in shown):
-            shown.append(prefix)
+        if not any(prefix.is_relative_to(parent) for parent in mounted):
+            mounted.append(prefix)
             steps.append({"op": "bind", "source": str(prefix), "target": str(prefix), "read_only": True})
     return steps
 
 
-def _standard(devices: list[Path]) -> list[Step]:
-    steps: list[Step] = [
+def _standard(devices: list[Path]) -> list[RootfsStep]:
+    steps: list[RootfsStep] = [
         {"op": "proc", "target": "/proc"},
         {"op": "sys", "target": "/sys"},
         {"op": "tmpfs", "target": "/dev"},
@@ -139,11 +140,11 @@ def _standard(devices: list[Path]) -> list[Step]:
     ]
     steps += [{"op": "bind", "source": f"/dev/{name}", "target": f"/dev/{name}", "optional": True} for name in DEVICES]
     steps += [{"op": "bind", "source": str(path), "target": str(path), "optional": True} for path in devices]
-    places = (("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755), ("/root", 0o755), ("/home", 0o755))  # noqa: S108
-    steps += [{"op": "directory", "target": path, "mode": mode} for path, mode in places]
+    directories = (("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755), ("/root", 0o755), ("/home", 0o755))  # noqa: S108
+    steps += [{"op": "directory", "target": path, "mode": mode} for path, mode in directories]
     return steps
 
 
 def is_reserved(target: str) -> bool:
-    """Places a volume must not cover."""
+    """Whether a path must not be covered by a volume."""
     return os.path.normpath(target) in _PSEUDO | {"/"}

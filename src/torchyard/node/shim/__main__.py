@@ -1,4 +1,4 @@
-"""`python -I -S …/shim/__main__.py ROOT`: become the zygote of the node whose state lies under ROOT."""
+"""`python -I -S …/shim/__main__.py ROOT`: become the zygote of the node whose state is under ROOT."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Started by file name and without site-packages, which halves start-up time and memory.
+    # Started by file name and without site-packages: that halves start-up time and memory.
     source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     if source not in sys.path:
         sys.path.insert(0, source)

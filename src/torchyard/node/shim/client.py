@@ -1,95 +1,129 @@
-"""The agent's side of the shim's, the zygote's and the namespace holder's sockets, for asyncio."""
+"""The agent's side of the sockets of shim, zygote and namespace holder, for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torchyard.api.errors import YardError
-from torchyard.node.shim import namespace_holder, records, shim_server, wire, zygote
+from torchyard.node.shim import legacy, namespace_holder, records, shim_server, wire, zygote
 
-ANSWER_SECONDS = 30.0
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import (
+        ContainerRecord,
+        ExecReply,
+        ExecRequest,
+        HelloReply,
+        Protocol,
+        ShutdownRequest,
+        SignalRequest,
+        SocketRequest,
+        StartReply,
+        StartRequest,
+        StartShimRequest,
+        ZygoteSettings,
+    )
+
+REPLY_SECONDS = 30.0
 
 
 class ShimNotRunning(YardError):
-    """Nobody listens there: the shim was never started, or is dead."""
+    """Nothing listens on the socket: the process was never started, or has ended."""
 
     code = "ShimNotRunning"
 
 
 class ShimTimeout(YardError):
-    """Somebody listens there and does not answer: stopped, or stuck."""
+    """The process exists and does not reply: stopped, or stuck."""
 
     code = "ShimTimeout"
 
 
 class ShimRequestError(YardError):
-    """The shim answered, and the answer is no."""
+    """The reply is an error. `reply_code` is one of the codes in `wire`."""
 
     code = "ShimRequestError"
 
-    def __init__(self, message: str, *, number: int = 0) -> None:
+    def __init__(self, message: str, *, reply_code: str = "") -> None:
         super().__init__(message)
-        self.errno = number
+        self.reply_code = reply_code
+
+
+class ExecFailed(YardError):
+    """The process of an exec could not be started."""
+
+    code = "ExecFailed"
 
 
 class Channel:
-    """One connection. A context manager; leaving it hangs up, which ends what was asked for on it."""
+    """One connection. A context manager; closing it ends what was requested on it."""
 
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
-        link.setblocking(False)
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        connection.setblocking(False)
 
     @classmethod
     async def open(cls, directory: Path, name: str) -> Channel:
         try:
-            return cls(wire.connect(str(directory), name, timeout=ANSWER_SECONDS))
-        except (FileNotFoundError, ConnectionError) as failed:
-            raise ShimNotRunning(f"nothing listens on {name} of {directory.name}") from failed
-        except TimeoutError as failed:
-            raise _silent(directory, name) from failed
+            return cls(wire.connect(str(directory), name, timeout=REPLY_SECONDS))
+        except (FileNotFoundError, ConnectionError) as error:
+            raise ShimNotRunning(f"nothing listens on {name} of {directory.name}") from error
+        except TimeoutError as error:
+            raise _timeout(directory, name) from error
 
-    def send(self, message: dict[str, Any], files: Sequence[int] = ()) -> None:
+    def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
         try:
-            wire.send(self._link, message, files)
-        except ConnectionError as failed:
-            raise ShimNotRunning("the shim is gone") from failed
+            wire.send(self._connection, message, files)
+        except ConnectionError as error:
+            raise ShimNotRunning("the shim has ended") from error
 
-    async def receive(self) -> tuple[dict[str, Any], list[int]]:
+    async def receive(self) -> tuple[wire.Message, list[int]]:
         while True:
             try:
-                message, files = wire.receive(self._link)
+                message, files = wire.receive(self._connection)
             except BlockingIOError:
                 await self._readable()
                 continue
             except ConnectionError:
                 message, files = None, []
             if message is None:
-                raise ShimNotRunning("the shim is gone")
+                raise ShimNotRunning("the shim has ended")
             return message, files
 
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
 
-        def woken() -> None:
+        def wake() -> None:
             if not ready.done():
                 ready.set_result(None)
 
-        loop.add_reader(self._link, woken)
+        loop.add_reader(self._connection, wake)
         try:
             await ready
         finally:
-            loop.remove_reader(self._link)
+            loop.remove_reader(self._connection)
+
+    async def exec_started(self) -> list[int]:
+        """Wait for the process of an exec request; its terminal, if it has one. Raises ExecFailed."""
+        message, files = await self.receive()
+        reply = cast("ExecReply", message)
+        if "started" not in reply:
+            raise ExecFailed(reply["failed"]["message"] if "failed" in reply else reply.get("error", ""))
+        return files
+
+    async def exec_exited(self) -> int:
+        """The exit code of the process of an exec request."""
+        reply = cast("ExecReply", (await self.receive())[0])
+        return reply["exited"]
 
     def close(self) -> None:
-        self._link.close()
+        self._connection.close()
 
     async def __aenter__(self) -> Channel:
         return self
@@ -98,29 +132,35 @@ class Channel:
         self.close()
 
 
-def _silent(directory: Path, name: str) -> ShimTimeout:
-    return ShimTimeout(f"{name} of {directory.name} did not answer within {ANSWER_SECONDS:.0f} s")
+def _timeout(directory: Path, name: str) -> ShimTimeout:
+    return ShimTimeout(f"{name} of {directory.name} did not reply within {REPLY_SECONDS:.0f} s")
 
 
-async def ask(
-    directory: Path, name: str, message: dict[str, Any], files: Sequence[int] = ()
+async def request(
+    directory: Path, name: str, message: Mapping[str, object], files: Sequence[int] = ()
 ) -> tuple[dict[str, Any], list[int]]:
-    """One question, one answer."""
+    """One request, one reply."""
     async with await Channel.open(directory, name) as channel:
         channel.send(message, files)
         try:
             # not wait_for: before Python 3.12 it can swallow a cancellation
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answer, received = await channel.receive()
-        except TimeoutError as failed:
-            raise _silent(directory, name) from failed
-    if "error" in answer:
-        raise ShimRequestError(answer["error"], number=answer.get("errno", 0))
-    return answer, received
+            async with asyncio.timeout(REPLY_SECONDS):
+                reply, received = await channel.receive()
+        except TimeoutError as error:
+            raise _timeout(directory, name) from error
+    if "error" in reply:
+        raise ShimRequestError(reply["error"], reply_code=reply.get("code", ""))
+    return reply, received
+
+
+def _received_socket(files: list[int]) -> socket.socket:
+    connection = socket.socket(fileno=files[0])
+    connection.setblocking(False)
+    return connection
 
 
 class ShimClient:
-    """What the agent asks of one pod's shim."""
+    """Requests to one pod's shim."""
 
     def __init__(self, pod: Path) -> None:
         self.pod = pod
@@ -128,113 +168,116 @@ class ShimClient:
     async def channel(self) -> Channel:
         return await Channel.open(self.pod, shim_server.SOCKET)
 
-    async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
-        return (await ask(self.pod, shim_server.SOCKET, message))[0]
+    async def exec_channel(self, message: ExecRequest, files: Sequence[int] = ()) -> Channel:
+        """A channel on which an exec was requested; closing it ends the process."""
+        channel = await self.channel()
+        try:
+            channel.send(message, files)
+        except ShimNotRunning:
+            channel.close()
+            raise
+        return channel
 
-    async def hello(self) -> dict[str, Any]:
-        return await self._ask({"op": "hello"})
+    async def _request(self, message: Mapping[str, object]) -> dict[str, Any]:
+        return (await request(self.pod, shim_server.SOCKET, message))[0]
 
-    async def start(self, container: str, attempt: int) -> records.ContainerRecord:
-        answer = await self._ask({"op": "start", "container": container, "attempt": attempt})
-        started: records.ContainerRecord = answer["record"]
-        return started
+    async def hello(self) -> HelloReply:
+        return cast("HelloReply", await self._request({"op": "hello"}))
+
+    async def start(self, container: str, attempt: int) -> ContainerRecord:
+        message: StartRequest = {"op": "start", "container": container, "attempt": attempt}
+        reply = cast("StartReply", await self._request(message))
+        return reply["record"]
 
     async def signal(self, container: str, number: int) -> None:
-        await self._ask({"op": "signal", "container": container, "signal": number})
+        message: SignalRequest = {"op": "signal", "container": container, "signal": number}
+        await self._request(message)
 
     async def connect(self, host: str, port: int) -> socket.socket:
         """A TCP connection made inside the pod."""
-        _, files = await ask(self.pod, shim_server.SOCKET, {"op": "connect", "host": host, "port": port})
-        link = socket.socket(fileno=files[0])
-        link.setblocking(False)
-        return link
+        message: SocketRequest = {"op": "connect", "host": host, "port": port}
+        return _received_socket((await request(self.pod, shim_server.SOCKET, message))[1])
 
     async def shutdown(self, *, node_stops: bool = False) -> None:
-        """Kill every container and end. Those that the whole node ends with are marked so in their records."""
-        await self._ask({"op": "shutdown", "node_stops": node_stops})
+        """Kill every container and end. When the whole node stops, the containers' records say so."""
+        message: ShutdownRequest = {"op": "shutdown", "node_stops": node_stops}
+        await self._request(message)
 
 
 class ClusterNetwork:
-    """Sockets inside the cluster's network."""
+    """Sockets in the cluster's network, which the namespace holder opens."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    async def listen(self, kind: str, host: str, port: int) -> socket.socket:
-        message = {"op": "listen", "kind": kind, "host": host, "port": port}
-        return self._socket((await ask(self._root, namespace_holder.SOCKET, message))[1])
+    async def listen(self, kind: Protocol, host: str, port: int) -> socket.socket:
+        return _received_socket(await self._request({"op": "listen", "kind": kind, "host": host, "port": port}))
 
-    async def close(self, kind: str, host: str, port: int) -> None:
-        await ask(self._root, namespace_holder.SOCKET, {"op": "close", "kind": kind, "host": host, "port": port})
+    async def close(self, kind: Protocol, host: str, port: int) -> None:
+        await self._request({"op": "close", "kind": kind, "host": host, "port": port})
 
-    async def connect(self, host: str, port: int, kind: str = "tcp") -> socket.socket:
-        message = {"op": "connect", "kind": kind, "host": host, "port": port}
-        return self._socket((await ask(self._root, namespace_holder.SOCKET, message))[1])
+    async def connect(self, host: str, port: int, kind: Protocol = "tcp") -> socket.socket:
+        return _received_socket(await self._request({"op": "connect", "kind": kind, "host": host, "port": port}))
 
     async def shutdown(self) -> None:
-        await ask(self._root, namespace_holder.SOCKET, {"op": "shutdown"})
+        await request(self._root, namespace_holder.SOCKET, {"op": "shutdown"})
 
-    @staticmethod
-    def _socket(files: list[int]) -> socket.socket:
-        link = socket.socket(fileno=files[0])
-        link.setblocking(False)
-        return link
+    async def _request(self, message: SocketRequest) -> list[int]:
+        return (await request(self._root, namespace_holder.SOCKET, message))[1]
 
 
 class ZygoteClient:
     """Starts shims through the node's zygote, and the zygote itself when there is none."""
 
-    def __init__(self, root: Path, settings: dict[str, Any]) -> None:
-        self._root, self._settings = root, settings
+    def __init__(self, root: Path, settings: ZygoteSettings | None = None) -> None:
+        self._root = root
+        self._settings: ZygoteSettings = settings or {"namespaces": False, "network": None}
         self._starting = asyncio.Lock()
 
     async def start_shim(self, pod: Path) -> bool:
-        """Returns when the pod's shim can be talked to; False if it was running already."""
+        """Return when the pod's shim serves requests; False if it was running before."""
+        message: StartShimRequest = {"op": "shim", "pod": str(pod)}
         for _ in range(3):
             try:
-                await ask(self._root, zygote.SOCKET, {"op": "shim", "pod": str(pod)})
+                await request(self._root, zygote.SOCKET, message)
             except ShimNotRunning:
                 await self.ensure()
                 continue
-            except ShimRequestError as refused:
-                if "running already" in refused.message:
+            except ShimRequestError as error:
+                if error.reply_code == wire.ALREADY_RUNNING:
                     return False
                 raise
             return True
-        raise ShimNotRunning(f"the node's zygote does not start; see {self._root / 'zygote.log'}")
+        raise ShimNotRunning(f"the zygote does not start; see {self._root / zygote.LOG}")
 
     async def ensure(self) -> None:
         async with self._starting:
             try:
-                await ask(self._root, zygote.SOCKET, {"op": "hello"})
+                await request(self._root, zygote.SOCKET, {"op": "hello"})
             except ShimNotRunning:
-                starting = asyncio.ensure_future(self._start_zygote())
+                start = asyncio.ensure_future(self._start_zygote())
                 try:
-                    await asyncio.shield(starting)
+                    await asyncio.shield(start)
                 except asyncio.CancelledError:
-                    await asyncio.wait([starting])  # who ends the node can end only what answers
+                    await asyncio.wait([start])  # a node that stops can only end a zygote that replies
                     raise
 
     async def _start_zygote(self) -> None:
-        records.write(str(self._root / "zygote.json"), self._settings)
+        records.write(str(self._root / zygote.SETTINGS), self._settings)
         program = Path(zygote.__file__).with_name("__main__.py")
         starter = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(program), str(self._root))
         await starter.wait()
         deadline = time.monotonic() + zygote.HANDOVER_SECONDS
         while time.monotonic() < deadline:
             try:
-                await ask(self._root, zygote.SOCKET, {"op": "hello"})
+                await request(self._root, zygote.SOCKET, {"op": "hello"})
             except ShimNotRunning:
                 await asyncio.sleep(0.01)
             else:
                 return
-        said = (self._root / "zygote.log").read_text()[-2000:]
-        raise ShimNotRunning(f"the node's zygote does not start: {said.strip().splitlines()[-1:]}")
+        log = (self._root / zygote.LOG).read_text()[-2000:]
+        raise ShimNotRunning(f"the zygote does not start: {log.strip().splitlines()[-1:]}")
 
     async def shutdown(self) -> None:
-        await ask(self._root, zygote.SOCKET, {"op": "shutdown"})
-
-
-def close_files(files: Sequence[int]) -> None:
-    for descriptor in files:
-        os.close(descriptor)
+        legacy.shut_down_zygote(str(self._root))
+        await request(self._root, zygote.SOCKET, {"op": "shutdown"})

@@ -1,4 +1,4 @@
-"""One started container inside its shim: process, pipes, log, and the record of how it went."""
+"""One attempt of a container inside its shim: its process, pipes, log, and the record of what became of it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,37 @@ import json
 import os
 import select
 import socket
+from typing import TYPE_CHECKING
 
 from torchyard.node.shim import memory, output, process, records
 from torchyard.node.shim.event_loop import READ, WRITE, EpollLoop
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, StartFailure
 
 
 class Container:
     """Lives from the start request until its process has ended and its last output is on disk."""
 
-    def __init__(self, pod: str, launch: process.Launch, loop: EpollLoop) -> None:
-        self.launch, self._loop = launch, loop
-        self.name, self.attempt = launch["container"], launch["attempt"]
+    def __init__(self, pod: str, config: ContainerConfig, loop: EpollLoop) -> None:
+        self.config, self._loop = config, loop
+        self.name, self.attempt = config["container"], config["attempt"]
         self._path = records.record_path(pod, self.name, self.attempt)
-        log = launch["log"]
+        log = config["log"]
         self._log = output.LogFile(log["path"], max_bytes=log["max_bytes"], max_files=log["max_files"])
         self.streams: dict[str, output.OutputStream] = {}
         self.input = -1
         self.pid = 0
-        self.failure = -1
+        self.failure = -1  # a pipe; readable once it is known whether the process came up
         self.over_memory = False
         self.node_stops = False
-        self._groups = memory.OomCounter(launch["cgroups"])
-        self.record: records.ContainerRecord = {
+        self._oom_kills = memory.OomCounter(config["cgroups"])
+        self.record: ContainerRecord = {
             "container": self.name,
             "attempt": self.attempt,
-            "id": launch["id"],
-            "state": records.STARTING,
-            "createdAt": output.stamp(),
+            "id": config["id"],
+            "state": "starting",
+            "createdAt": output.timestamp(),
         }
         self._save()
 
@@ -40,144 +44,148 @@ class Container:
         records.write(self._path, self.record)
 
     def start(self) -> None:
-        """Fork the process; `failure` becomes readable when it is known whether it came up."""
-        launch = self.launch
-        if launch["tty"]:
-            started = process.start(launch, None)
+        """Fork the init process; `failure` becomes readable when it is known whether it came up."""
+        config = self.config
+        if config["tty"]:
+            child = process.start_init(config, None)
         else:
             out_read, out_write = os.pipe2(os.O_CLOEXEC)
             err_read, err_write = os.pipe2(os.O_CLOEXEC)
-            if launch["stdin"]:
+            if config["stdin"]:
                 in_read, self.input = os.pipe2(os.O_CLOEXEC)
             else:
                 in_read = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-            started = process.start(launch, (in_read, out_write, err_write))
+            child = process.start_init(config, (in_read, out_write, err_write))
             for descriptor in (in_read, out_write, err_write):
                 os.close(descriptor)
-            self._pump("stdout", out_read)
-            self._pump("stderr", err_read)
-        self.pid, self.failure = started.pid, started.failure
-        self._terminal_giver, self._machine_giver = started.terminal, started.machine
+            self._add_stream("stdout", out_read)
+            self._add_stream("stderr", err_read)
+        self.pid, self.failure = child.pid, child.failure
+        self._terminal_socket, self._old_root_socket = child.terminal, child.old_root
 
-    def settle_start(self) -> bool:
-        """Write down whether the process came up, and say so."""
-        told = os.read(self.failure, 8192)
+    def finish_start(self) -> bool:
+        """Record whether the process came up, and return it."""
+        report = os.read(self.failure, 8192)
         os.close(self.failure)
         self.failure = -1
-        if told:
-            self.record |= {"state": records.EXITED, "exitCode": process.START_FAILED, "reason": "StartError"}
-            self.record |= {"message": json.loads(told)["message"], "finishedAt": output.stamp()}
-            if self._machine_giver:
-                self._machine_giver.close()
+        if report:
+            failure: StartFailure = json.loads(report)
+            self.record["state"], self.record["exitCode"] = "exited", process.START_FAILED
+            self.record["reason"], self.record["message"] = "StartError", failure["message"]
+            self.record["finishedAt"] = output.timestamp()
+            if self._old_root_socket:
+                self._old_root_socket.close()
             self._close()
             return False
-        if self._terminal_giver:
-            self._take_terminal(self._terminal_giver)
-        self.record |= {"state": records.RUNNING, "pid": self.pid, "startedAt": output.stamp()}
+        if self._terminal_socket:
+            self._receive_terminal(self._terminal_socket)
+        self.record["state"], self.record["pid"] = "running", self.pid
+        self.record["startedAt"] = output.timestamp()
         self._save()
-        if self._machine_giver:
-            process.let_go_of_machine(self.pid, self._machine_giver)
+        if self._old_root_socket:
+            process.detach_old_root(self.pid, self._old_root_socket)
         return True
 
-    def _take_terminal(self, giver: socket.socket) -> None:
-        _, files, _, _ = socket.recv_fds(giver, 1, 1, socket.MSG_CMSG_CLOEXEC)
-        giver.close()
+    def _receive_terminal(self, sender: socket.socket) -> None:
+        _, files, _, _ = socket.recv_fds(sender, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        sender.close()
         self.input = files[0]
-        self._pump("stdout", os.dup(self.input))
+        self._add_stream("stdout", os.dup(self.input))
 
     def ended(self, status: int) -> None:
-        """The process is reaped: take its last output, then write down how it ended."""
-        if self.launch["root"] is None and self.pid:
+        """The process is reaped: copy its last output, then record how it ended."""
+        if self.config["root"] is None and self.pid:
             _kill_session(self.pid)
         if self.record["state"] == records.EXITED:
             return
         for stream in self.streams.values():
-            while stream.drain(self._drop_tap) and _has_more(stream.descriptor):
+            while stream.copy(self._drop_attached) and _has_more(stream.descriptor):
                 pass
             stream.finish()
         code = os.waitstatus_to_exitcode(status)
         signal = -code if code < 0 else 0
-        out_of_memory = self.over_memory or (signal == 9 and self._groups.were_exhausted())
-        reason = "OOMKilled" if out_of_memory else "Completed" if code == 0 else "Error"
-        self.record |= {"state": records.EXITED, "exitCode": 128 + signal if signal else code, "reason": reason}
+        out_of_memory = self.over_memory or (signal == 9 and self._oom_kills.increased())
+        self.record["state"] = "exited"
+        self.record["exitCode"] = 128 + signal if signal else code
+        self.record["reason"] = "OOMKilled" if out_of_memory else "Completed" if code == 0 else "Error"
         if signal:
             self.record["signal"] = signal
         if self.node_stops and code:
             self.record["nodeStopped"] = True
-        self.record["finishedAt"] = output.stamp()
+        self.record["finishedAt"] = output.timestamp()
         self._close()
 
     def _close(self) -> None:
         self._save()
         for stream in self.streams.values():
-            self._loop.forget(stream.descriptor)
+            self._loop.unwatch(stream.descriptor)
             os.close(stream.descriptor)
-            for tap in tuple(stream.taps):
-                self._finish_tap(stream, tap)
+            for writer in tuple(stream.attached):
+                self._finish_attached(writer)
         self.streams.clear()
         self._log.close()
         if self.input >= 0:
             os.close(self.input)
             self.input = -1
 
-    def _pump(self, name: str, descriptor: int) -> None:
+    def _add_stream(self, name: str, descriptor: int) -> None:
         stream = output.OutputStream(descriptor, name, self._log)
         self.streams[name] = stream
         self._loop.watch(descriptor, lambda: self._readable(stream))
 
     def _readable(self, stream: output.OutputStream) -> None:
-        if not stream.drain(self._drop_tap):
-            self._loop.forget(stream.descriptor)
-        elif any(tap.full for tap in stream.taps):
-            self._loop.forget(stream.descriptor)  # until the slow reader has caught up
-        for tap in stream.taps:
-            self._watch_tap(stream, tap)
+        if not stream.copy(self._drop_attached):
+            self._loop.unwatch(stream.descriptor)
+        elif any(writer.full for writer in stream.attached):
+            self._loop.unwatch(stream.descriptor)  # until the slow client has caught up
+        for writer in stream.attached:
+            self._watch_attached(stream, writer)
 
-    def tap(self, stream: str, descriptor: int) -> None:
+    def attach(self, stream: str, descriptor: int) -> None:
         """Copy a stream to the given file as well, from now on."""
         if stream in self.streams:
-            self.streams[stream].taps.append(output.AttachedWriter(descriptor))
+            self.streams[stream].attached.append(output.AttachedWriter(descriptor))
         else:
             os.close(descriptor)
 
-    def _watch_tap(self, stream: output.OutputStream, tap: output.AttachedWriter) -> None:
-        if tap.waiting:
-            self._loop.watch(tap.descriptor, lambda: self._tap_writable(stream, tap), WRITE)
+    def _watch_attached(self, stream: output.OutputStream, writer: output.AttachedWriter) -> None:
+        if writer.buffer:
+            self._loop.watch(writer.descriptor, lambda: self._attached_writable(stream, writer), WRITE)
 
-    def _tap_writable(self, stream: output.OutputStream, tap: output.AttachedWriter) -> None:
+    def _attached_writable(self, stream: output.OutputStream, writer: output.AttachedWriter) -> None:
         try:
-            tap.flush()
+            writer.flush()
         except OSError:
-            self._drop_tap(tap)
-        if not tap.waiting:
-            self._loop.forget(tap.descriptor)
-        if not stream.ended and not any(one.full for one in stream.taps):
+            self._drop_attached(writer)
+        if not writer.buffer:
+            self._loop.unwatch(writer.descriptor)
+        if not stream.ended and not any(other.full for other in stream.attached):
             self._loop.watch(stream.descriptor, lambda: self._readable(stream), READ)
 
-    def _drop_tap(self, tap: output.AttachedWriter) -> None:
+    def _drop_attached(self, writer: output.AttachedWriter) -> None:
         for stream in self.streams.values():
-            if tap in stream.taps:
-                stream.taps.remove(tap)
-                self._loop.forget(tap.descriptor)
-                os.close(tap.descriptor)
+            if writer in stream.attached:
+                stream.attached.remove(writer)
+                self._loop.unwatch(writer.descriptor)
+                os.close(writer.descriptor)
 
-    def _finish_tap(self, stream: output.OutputStream, tap: output.AttachedWriter) -> None:
-        """The container is gone: let an attached reader have the rest, then close."""
-        if not tap.waiting:
-            self._loop.forget(tap.descriptor)
-            os.close(tap.descriptor)
+    def _finish_attached(self, writer: output.AttachedWriter) -> None:
+        """The container has ended: send an attached client the rest, then close."""
+        if not writer.buffer:
+            self._loop.unwatch(writer.descriptor)
+            os.close(writer.descriptor)
             return
 
-        def more() -> None:
+        def send_rest() -> None:
             try:
-                tap.flush()
+                writer.flush()
             except OSError:
-                tap.waiting.clear()
-            if not tap.waiting:
-                self._loop.forget(tap.descriptor)
-                os.close(tap.descriptor)
+                writer.buffer.clear()
+            if not writer.buffer:
+                self._loop.unwatch(writer.descriptor)
+                os.close(writer.descriptor)
 
-        self._loop.watch(tap.descriptor, more, WRITE)
+        self._loop.watch(writer.descriptor, send_rest, WRITE)
 
 
 def _has_more(descriptor: int) -> bool:
@@ -185,7 +193,7 @@ def _has_more(descriptor: int) -> bool:
 
 
 def _kill_session(leader: int) -> None:
-    """Without a pid namespace the kernel does not end a container's other processes; its session is what we know."""
+    """Kill a session: without a pid namespace the kernel does not end a container's other processes."""
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:

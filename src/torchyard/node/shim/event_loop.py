@@ -1,4 +1,4 @@
-"""A readiness loop of fifty lines: file descriptors to callbacks. Lighter than asyncio by several megabytes."""
+"""A readiness loop of fifty lines: file descriptors to callbacks. It takes several megabytes less than asyncio."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class EpollLoop:
             self._poll.register(descriptor, events)
         self._callbacks[descriptor] = callback
 
-    def forget(self, descriptor: int) -> None:
+    def unwatch(self, descriptor: int) -> None:
         if self._callbacks.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def run_callback(self, descriptor: int) -> None:
-        """Do now what would be done when the descriptor is ready."""
+        """Call now what would be called when the descriptor is ready."""
         callback = self._callbacks.get(descriptor)
         if callback:
             callback()
 
-    def later(self, seconds: float, callback: Callback) -> None:
+    def call_later(self, seconds: float, callback: Callback) -> None:
         self._timers.append((time.monotonic() + seconds, callback))
 
     def stop(self) -> None:

@@ -1,6 +1,6 @@
 """The few Linux system calls that Python 3.11 does not offer, through ctypes.
 
-Must stay free of policy: every function is one call, and raises OSError naming what was tried.
+Free of policy: every function is one system call, and raises an OSError that names it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Collection
 
-# PyDLL keeps the interpreter lock during a call: after clone() the child returns into a usable interpreter.
+# PyDLL holds the interpreter lock during a call, so that after clone() the child has a usable interpreter.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 NEWNS, NEWUTS, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x10000000, 0x20000000, 0x40000000
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_
 _NUMBERS = {"x86_64": {"clone": 56, "pivot_root": 155}, "aarch64": {"clone": 220, "pivot_root": 41}}
 _SYSCALL = _NUMBERS.get(platform.machine(), {})
 
-# statvfs flags that a bind mount made by an ordinary user must keep when it is remounted read-only
+# statvfs flags that a bind mount of an ordinary user must keep when it is remounted read-only
 _LOCKED = (
     (os.ST_NOSUID, MS_NOSUID),
     (os.ST_NODEV, MS_NODEV),
@@ -37,10 +37,10 @@ _LOCKED = (
 )
 
 
-def _check(result: int, tried: str) -> int:
+def _check(result: int, call: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{tried}: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")
     return result
 
 
@@ -76,10 +76,10 @@ def unmount(target: str) -> None:
 
 def make_read_only(target: str) -> None:
     """Remount one bind mount read-only, with the flags its file system already has."""
-    has = os.statvfs(target).f_flag
+    present = os.statvfs(target).f_flag
     flags = MS_BIND | MS_REMOUNT | MS_RDONLY
     for flag, mount_flag in _LOCKED:
-        if has & flag:
+        if present & flag:
             flags |= mount_flag
     mount("none", target, flags=flags)
 
@@ -96,7 +96,7 @@ def set_hostname(name: str) -> None:
 
 
 def set_process_name(name: str) -> None:
-    """What `ps` and `top` call this process; fifteen letters at most."""
+    """The name that `ps` and `top` show; at most fifteen letters."""
     _check(_libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0), "prctl(NAME)")
 
 
@@ -113,7 +113,7 @@ def forbid_new_privileges() -> None:
 
 
 def bound_capabilities(keep: Collection[int]) -> None:
-    """Take every capability but `keep` from what this process and its children can ever have."""
+    """Drop every capability but `keep` from the bounding set of this process and its children."""
     for capability in range(64):
         # EINVAL ends the list of capabilities this kernel has
         if capability not in keep and _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
@@ -123,18 +123,18 @@ def bound_capabilities(keep: Collection[int]) -> None:
 
 
 def write_identity_maps(pid: int) -> None:
-    """Fill a new user namespace's maps, seen from its parent: everybody for root, oneself as root for anyone else."""
+    """Fill the id maps of a new user namespace: all ids for root; for an ordinary user the own id, as root."""
     if os.geteuid() == 0 and _owns_every_id():
         _write_maps(pid, {"uid_map": "0 0 4294967295", "gid_map": "0 0 4294967295"})
     else:
         _write_maps(pid, {"setgroups": "deny", "uid_map": f"0 {os.geteuid()} 1", "gid_map": f"0 {os.getegid()} 1"})
 
 
-def rename_identity(uid: int, gid: int) -> None:
-    """Go by another user and group number, in a user namespace of one's own. Gives no rights over anything."""
-    was_uid, was_gid = os.geteuid(), os.getegid()
+def map_identity(uid: int, gid: int) -> None:
+    """Map this process to another uid and gid, in a user namespace of its own. It gains no rights."""
+    own_uid, own_gid = os.geteuid(), os.getegid()
     unshare(NEWUSER)
-    _write_maps(os.getpid(), {"setgroups": "deny", "uid_map": f"{uid} {was_uid} 1", "gid_map": f"{gid} {was_gid} 1"})
+    _write_maps(os.getpid(), {"setgroups": "deny", "uid_map": f"{uid} {own_uid} 1", "gid_map": f"{gid} {own_gid} 1"})
 
 
 def _write_maps(pid: int, maps: dict[str, str]) -> None:
@@ -150,8 +150,8 @@ def _owns_every_id() -> bool:
     return _uid_map() == ["0", "0", "4294967295"]
 
 
-def is_alone() -> bool:
-    """Whether there is no other user here to give a file to, as in a namespace that an ordinary user made."""
+def has_single_id() -> bool:
+    """Whether this user namespace maps one user only, as one that an ordinary user created does."""
     return _uid_map()[2:] == ["1"]
 
 

@@ -1,4 +1,4 @@
-"""A container's memory limit: the kernel's own where cgroups are delegated, otherwise watched from here."""
+"""A container's memory limit: OOM kills of the kernel where cgroups are delegated, else a sum over its processes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 
 
 class OomCounter:
-    """The cgroups a container was put in, and whether the kernel ran out of patience with one since."""
+    """Counts the OOM kills in a container's cgroups since its start."""
 
-    def __init__(self, paths: list[str]) -> None:
-        self._paths = paths
+    def __init__(self, cgroups: list[str]) -> None:
+        self._cgroups = cgroups
         self._before = self._kills()
 
     def _kills(self) -> int:
         total = 0
-        for path in self._paths:
+        for path in self._cgroups:
             for name in ("memory.events", "memory.oom_control"):  # cgroup v2, v1
                 try:
                     with open(f"{path}/{name}") as text:
@@ -23,24 +23,24 @@ class OomCounter:
                     continue
         return total
 
-    def were_exhausted(self) -> bool:
+    def increased(self) -> bool:
         return self._kills() > self._before
 
 
 def used_by(container_pid: int, *, own_namespace: bool) -> int:
-    """Anonymous memory of a container's processes in bytes (shared pages are nobody's, so they are not counted)."""
+    """Anonymous memory of a container's processes in bytes. Shared pages have no owner and are not counted."""
     total = 0
-    mark = _mark(str(container_pid), own_namespace=own_namespace)
-    if mark is None:
+    group = _process_group(str(container_pid), own_namespace=own_namespace)
+    if group is None:
         return 0
     for name in os.listdir("/proc"):
-        if name.isdigit() and _mark(name, own_namespace=own_namespace) == mark:
+        if name.isdigit() and _process_group(name, own_namespace=own_namespace) == group:
             total += _anonymous(name)
     return total
 
 
-def _mark(pid: str, *, own_namespace: bool) -> str | None:
-    """What processes of one container have in common: their pid namespace, or else their session."""
+def _process_group(pid: str, *, own_namespace: bool) -> str | None:
+    """What the processes of one container share: their pid namespace, or else their session."""
     try:
         if own_namespace:
             return os.readlink(f"/proc/{pid}/ns/pid")

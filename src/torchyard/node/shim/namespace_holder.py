@@ -1,8 +1,8 @@
-"""The process that is the cluster's network: it owns the user and network namespaces all pods are wired into.
+"""The process that holds the node's user and network namespaces (containerd's "pause" container, but one per node).
 
-It brings up the bridge and opens sockets there for the agent, which cannot enter the namespaces itself: the agent asks
-on `network.sock` and receives them as open files. A listening socket is kept here too, so that connections queue up,
-and are not refused, while an agent restarts.
+It sets up the bridge that pods are attached to, and opens sockets in the cluster's network for the agent, which cannot
+enter the namespaces itself: the agent sends a request to `network.sock` and receives open files. Listening sockets stay
+open here too, so that connections queue up, and are not refused, while an agent restarts.
 """
 
 from __future__ import annotations
@@ -12,17 +12,27 @@ import os
 import signal
 import socket
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from torchyard.node.shim import linux, netlink, outbound_nat, records, wire
-from torchyard.node.shim.socket_server import UnixSocketServer, close_others
+from torchyard.node.shim import legacy, linux, netlink, outbound_nat, records, wire
+from torchyard.node.shim.socket_server import UnixSocketServer, close_inherited
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import (
+        ClusterNetworkConfig,
+        HelloReply,
+        NamespaceHolderRecord,
+        SocketRequest,
+        ZygoteSettings,
+    )
 
 SOCKET = "network.sock"
+RECORD = "namespaces.json"
 _STARTUP_SECONDS = 10.0
 
 
 class Namespaces(NamedTuple):
-    """Open files of the namespaces pods join, and the bridge in there; empty where pods have no networks."""
+    """Open files of the namespaces that pods join, and the name of the bridge; empty where pods have no network."""
 
     user: int
     network: int
@@ -33,27 +43,27 @@ class Namespaces(NamedTuple):
         return self.user, self.network
 
 
-def find_or_start(root: str, settings: dict[str, Any]) -> Namespaces:
-    """The namespaces of the living namespace holder, or of a new one."""
-    known = records.read(f"{root}/namespace_holder.json")
-    if known:
+def find_or_start(root: str, settings: ZygoteSettings) -> Namespaces:
+    """The namespaces of the running holder, or of a new one."""
+    record = records.read(f"{root}/{RECORD}") or legacy.namespace_holder_record(root)
+    if record:
         with contextlib.suppress(OSError):
             channel = wire.connect(root, SOCKET, timeout=_STARTUP_SECONDS)
             wire.send(channel, {"op": "hello"})
-            answer, _ = wire.receive(channel)
+            reply, _ = wire.receive(channel)
             channel.close()
-            if answer and answer.get("pid") == known["pid"]:
-                return _open_namespaces(known["pid"], settings)
+            if reply and reply.get("pid") == record["pid"]:
+                return _open_namespaces(record["pid"], settings)
     return _start(root, settings)
 
 
-def _open_namespaces(pid: int, settings: dict[str, Any]) -> Namespaces:
+def _open_namespaces(pid: int, settings: ZygoteSettings) -> Namespaces:
     user, network = (os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in ("user", "net"))
-    return Namespaces(user, network, (settings["network"] or {}).get("bridge", ""))
+    return Namespaces(user, network, settings["network"]["bridge"] if settings["network"] else "")
 
 
-def _start(root: str, settings: dict[str, Any]) -> Namespaces:
-    """Fork the namespace holder; its maps are written from outside, as the kernel wants it for a whole range of ids."""
+def _start(root: str, settings: ZygoteSettings) -> Namespaces:
+    """Fork the holder. Its id maps are written from outside: the kernel requires that for a whole range of ids."""
     ready_read, ready_write = os.pipe()
     mapped_read, mapped_write = os.pipe()
     pid = os.fork()
@@ -61,24 +71,24 @@ def _start(root: str, settings: dict[str, Any]) -> Namespaces:
         try:
             os.setsid()
             linux.set_process_name("yard-namespaces")
-            close_others([ready_write, mapped_read])
+            close_inherited([ready_write, mapped_read])
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             linux.unshare(linux.NEWUSER | (linux.NEWNET if settings["network"] else 0))
             os.write(ready_write, b"u")
             os.read(mapped_read, 1)
-            # the daemon's working copy of root's powers holds only inside the namespace
+            # Root of the new user namespace: its powers do not reach beyond it.
             os.setgid(0)
             os.setuid(0)
             if settings["network"]:
-                _bring_up(root, settings["network"])
+                _set_up_network(root, settings["network"])
             server = NamespaceHolder(root)
             os.write(ready_write, b"n")
             os.close(ready_write)
             server.loop.run()
             os._exit(0)
-        except BaseException as failed:  # the forked child must end here whatever happened
+        except BaseException as error:  # the forked child must end here whatever happened
             with contextlib.suppress(OSError):
-                os.write(ready_write, f"!{failed}".encode())
+                os.write(ready_write, f"!{error}".encode())
             os._exit(1)
     os.close(ready_write)
     os.close(mapped_read)
@@ -88,26 +98,27 @@ def _start(root: str, settings: dict[str, Any]) -> Namespaces:
     os.close(mapped_write)
     _expect(ready_read, b"n")
     os.close(ready_read)
-    records.write(f"{root}/namespace_holder.json", {"pid": pid, "startedAt": time.time()})
+    record: NamespaceHolderRecord = {"pid": pid, "startedAt": time.time()}
+    records.write(f"{root}/{RECORD}", record)
     return _open_namespaces(pid, settings)
 
 
 def _expect(pipe: int, sign: bytes) -> None:
-    said = os.read(pipe, 4096)
-    if said != sign:
-        raise OSError(said[1:].decode() or "the namespace holder ended before it was ready")
+    report = os.read(pipe, 4096)
+    if report != sign:
+        raise OSError(report[1:].decode() or "the namespace holder ended before it was ready")
 
 
-def _bring_up(root: str, network: dict[str, Any]) -> None:
+def _set_up_network(root: str, network: ClusterNetworkConfig) -> None:
     netlink.link_up("lo")
     netlink.add_bridge(network["bridge"])
     netlink.add_address(network["bridge"], network["gateway"], network["prefix"])
     netlink.link_up(network["bridge"])
-    netlink.own_whole_range(network["services"], network["services_prefix"])
+    netlink.add_local_route(network["services"], network["services_prefix"])
     if network.get("relay"):
-        said = outbound_nat.lead_out(network, lock=f"{root}/xtables.lock")
-        if said:
-            os.write(2, f"pods cannot reach the outside: {said}\n".encode())
+        problem = outbound_nat.redirect_outbound(network, lock=f"{root}/xtables.lock")
+        if problem:
+            os.write(2, f"pods have no outbound network: reason={problem!r}\n".encode())
 
 
 class NamespaceHolder(UnixSocketServer):
@@ -116,10 +127,11 @@ class NamespaceHolder(UnixSocketServer):
         self._listening: dict[tuple[str, str, int], socket.socket] = {}
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        self.answer(channel, {"pid": os.getpid()})
+        reply: HelloReply = {"pid": os.getpid()}
+        self.reply(channel, reply)
 
-    def on_listen(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        """A socket bound inside the cluster's network; asked again, the same one."""
+    def on_listen(self, channel: socket.socket, message: SocketRequest, files: list[int]) -> None:
+        """A socket bound in the cluster's network; a repeated request gets the same one."""
         key = (message["kind"], message["host"], message["port"])
         if key not in self._listening:
             kind = socket.SOCK_DGRAM if key[0] == "udp" else socket.SOCK_STREAM
@@ -133,14 +145,14 @@ class NamespaceHolder(UnixSocketServer):
                 server.close()
                 raise
             self._listening[key] = server
-        self.answer(channel, {}, [self._listening[key].fileno()])
+        self.reply(channel, {}, [self._listening[key].fileno()])
 
-    def on_close(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
+    def on_close(self, channel: socket.socket, message: SocketRequest, files: list[int]) -> None:
         server = self._listening.pop((message["kind"], message["host"], message["port"]), None)
         if server:
             server.close()
-        self.answer(channel, {})
+        self.reply(channel, {})
 
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        self.answer(channel, {})
+        self.reply(channel, {})
         self.close()

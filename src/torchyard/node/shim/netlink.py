@@ -1,6 +1,6 @@
-"""Just enough rtnetlink to wire a pod: bridge, veth, address, route. Works in the caller's network namespace.
+"""The rtnetlink requests that attach a pod to a network: bridge, veth, address, route.
 
-Needs no `ip` program. Must not know about pods or services.
+They act on the caller's network namespace, need no `ip` program, and know neither pods nor services.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY = 1, 4, 5
 _IFF_UP = 1
-_BRIDGE_ADDRESS = b"\x02yard0"  # locally administered; a bridge is alone in its namespace
+_BRIDGE_ADDRESS = b"\x02yard0"  # locally administered; a bridge is the only one of its namespace
 _TABLE_MAIN, _TABLE_LOCAL = 254, 255
 _TYPE_UNICAST, _TYPE_LOCAL = 1, 2
 
@@ -34,9 +34,9 @@ def _request(kind: int, flags: int, body: bytes) -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as link:
         link.bind((0, 0))
         link.send(struct.pack("=IHHII", 16 + len(body), kind, _REQUEST | _ACK | flags, 1, 0) + body)
-        answer = link.recv(65536)
-    answer_kind = struct.unpack_from("=IH", answer)[1]
-    number = -struct.unpack_from("=i", answer, 16)[0] if answer_kind == _ERROR else 0
+        reply = link.recv(65536)
+    reply_kind = struct.unpack_from("=IH", reply)[1]
+    number = -struct.unpack_from("=i", reply, 16)[0] if reply_kind == _ERROR else 0
     if number:
         raise OSError(number, f"netlink request {kind}: {os.strerror(number)}")
 
@@ -44,17 +44,17 @@ def _request(kind: int, flags: int, body: bytes) -> None:
 def add_bridge(name: str) -> None:
     info = _attribute(_INFO_KIND, b"bridge")
     body = _link_header() + _attribute(_IFLA_IFNAME, name.encode() + b"\0") + _attribute(_IFLA_LINKINFO, info)
-    # Without an address of its own it takes the lowest of its ports', and pods that know the old one lose their gateway
-    # for up to twenty seconds whenever a pod with a lower one comes or goes.
+    # A bridge without an address of its own takes the lowest one of its ports. Pods that have the old one cached lose
+    # their gateway for up to twenty seconds whenever a pod with a lower one is added or removed.
     body += _attribute(_IFLA_ADDRESS, _BRIDGE_ADDRESS)
     _request(_NEWLINK, _CREATE | _EXCL, body)
 
 
 def add_veth(name: str, peer: str, *, peer_namespace: int, bridge: str) -> None:
-    """A cable: one end here, up and in the bridge, the other in the network namespace of the given descriptor."""
-    far = _link_header() + _attribute(_IFLA_IFNAME, peer.encode() + b"\0")
-    far += _attribute(_IFLA_NET_NS_FD, struct.pack("=I", peer_namespace))
-    info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, far))
+    """A veth pair: one end here, up and in the bridge, the other in the network namespace of the descriptor."""
+    peer_info = _link_header() + _attribute(_IFLA_IFNAME, peer.encode() + b"\0")
+    peer_info += _attribute(_IFLA_NET_NS_FD, struct.pack("=I", peer_namespace))
+    info = _attribute(_INFO_KIND, b"veth") + _attribute(_INFO_DATA, _attribute(_VETH_PEER, peer_info))
     body = _link_header(up=True) + _attribute(_IFLA_IFNAME, name.encode() + b"\0")
     body += _attribute(_IFLA_MASTER, struct.pack("=I", socket.if_nametoindex(bridge)))
     _request(_NEWLINK, _CREATE | _EXCL, body + _attribute(_IFLA_LINKINFO, info))
@@ -83,8 +83,8 @@ def _route(kind: int, table: int, *, scope: int, destination: bytes, prefix: int
         body += _attribute(_RTA_DST, destination)
     try:
         _request(_NEWROUTE, _CREATE | _EXCL, body + attributes)
-    except OSError as failed:
-        if failed.errno != errno.EEXIST:
+    except OSError as error:
+        if error.errno != errno.EEXIST:
             raise
 
 
@@ -93,8 +93,8 @@ def add_default_route(gateway: str) -> None:
     _route(_TYPE_UNICAST, _TABLE_MAIN, scope=0, destination=b"", prefix=0, attributes=via)
 
 
-def own_whole_range(network: str, prefix: int) -> None:
-    """Treat every address of the range as this namespace's own, so that a program can listen on any of them."""
+def add_local_route(network: str, prefix: int) -> None:
+    """Make every address of the range local to this namespace, so that a program can listen on any of them."""
     out = _attribute(_RTA_OIF, struct.pack("=I", socket.if_nametoindex("lo")))
     raw = socket.inet_aton(network)
     _route(_TYPE_LOCAL, _TABLE_LOCAL, scope=254, destination=raw, prefix=prefix, attributes=out)

@@ -1,34 +1,37 @@
-"""Where pods' connections to the outside world are led: one rule in the cluster's own network namespace.
+"""The NAT rule for pods' connections to the outside: it redirects them, in the cluster's own network namespace.
 
-Needs the machine's `iptables`. Must not know who takes the connections up; that is `node.network.outbound`.
+Needs the machine's `iptables`. The relay that accepts the connections is `node.network.outbound`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
 
-_PLACES = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import ClusterNetworkConfig
+
+_DIRECTORIES = ("/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin")
 
 
-def program() -> str:
+def find_iptables() -> str:
     """The path of iptables, which often is not on an ordinary user's PATH; empty if there is none."""
-    found = (f"{place}/iptables" for place in _PLACES)
-    return next((path for path in found if os.access(path, os.X_OK)), "")
+    paths = (f"{directory}/iptables" for directory in _DIRECTORIES)
+    return next((path for path in paths if os.access(path, os.X_OK)), "")
 
 
-def lead_out(network: dict[str, Any], *, lock: str) -> str:
-    """Lead TCP connections that leave the cluster to `relay` on the gateway. Answers why not, or nothing."""
-    path = program()
-    if not path:
+def redirect_outbound(network: ClusterNetworkConfig, *, lock: str) -> str:
+    """Redirect TCP connections that leave the cluster to the `relay` port of the gateway. Returns why not, or ""."""
+    iptables = find_iptables()
+    if not iptables:
         return "iptables is not installed"
-    inside = [network["pods"], f"{network['services']}/{network['services_prefix']}"]
+    cluster = [network["pods"], f"{network['services']}/{network['services_prefix']}"]
     chain = ["-t", "nat", "-A", "PREROUTING", "-i", network["bridge"], "-p", "tcp"]
-    rules = [[*chain, "-d", one, "-j", "RETURN"] for one in inside]
+    rules = [[*chain, "-d", cidr, "-j", "RETURN"] for cidr in cluster]
     rules.append([*chain, "-j", "REDIRECT", "--to-ports", str(network["relay"])])
     for rule in rules:
-        # the machine's own lock file is root's, and its tables are not ours
-        pid = os.posix_spawn(path, [path, *rule], {"XTABLES_LOCKFILE": lock, "PATH": ":".join(_PLACES)})
+        # The machine's own lock file belongs to root; these tables are not the machine's.
+        pid = os.posix_spawn(iptables, [iptables, *rule], {"XTABLES_LOCKFILE": lock, "PATH": ":".join(_DIRECTORIES)})
         if os.waitpid(pid, 0)[1]:
-            return "the kernel does not let us redirect connections"
+            return "the kernel does not allow connections to be redirected"
     return ""

@@ -1,6 +1,6 @@
-"""From a container's output pipes to CRI-format log files, and to whoever is attached.
+"""A container's output: from its pipes to CRI-format log files and to attached clients.
 
-A line on disk is `2026-11-15T10:00:00.123456789Z stdout F text`; `P` marks a piece of a line longer than 16 kB.
+A line on disk is `2026-11-15T10:00:00.123456789Z stdout F text`; `P` marks a part of a line longer than 16 kB.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 LINE_LIMIT = 16 * 1024
 CHUNK = 64 * 1024
-TAP_LIMIT = 256 * 1024
+ATTACH_BUFFER_LIMIT = 256 * 1024
 
 
-def stamp(now_ns: int | None = None) -> str:
+def timestamp(now_ns: int | None = None) -> str:
     """RFC 3339 with nanoseconds, as container runtimes write it."""
     seconds, nanoseconds = divmod(time.time_ns() if now_ns is None else now_ns, 1_000_000_000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{nanoseconds:09d}Z"
 
 
 class LogFile:
-    """An append-only log that is rotated by size: `0.log`, then `0.log.1` (newest) … `0.log.N` (oldest)."""
+    """An append-only log, rotated by size: `0.log`, then `0.log.1` (newest) … `0.log.N` (oldest)."""
 
     def __init__(self, path: str, *, max_bytes: int, max_files: int) -> None:
         self._path, self._max_bytes, self._max_files = path, max_bytes, max_files
@@ -52,7 +52,7 @@ class LogFile:
 
 
 class CriLineFormatter:
-    """Cuts a byte stream into CRI log lines; what lacks its newline waits for it."""
+    """Cuts a byte stream into CRI log lines; a line without its newline is held back until that arrives."""
 
     def __init__(self, stream: str) -> None:
         self._name = stream.encode()
@@ -61,13 +61,13 @@ class CriLineFormatter:
     def feed(self, data: bytes) -> bytes:
         if self._rest:
             data = self._rest + data
-        head = stamp().encode() + b" " + self._name
+        head = timestamp().encode() + b" " + self._name
         full, partial = head + b" F ", head + b" P "
         if _has_long_line(data):
             return self._cut(data, full, partial)
         end = data.rfind(b"\n")
         self._rest = data[end + 1 :]
-        # one pass over the bytes, no object per line
+        # One pass over the bytes, without an object per line.
         return full + data[:end].replace(b"\n", b"\n" + full) + b"\n" if end >= 0 else b""
 
     def _cut(self, data: bytes, full: bytes, partial: bytes) -> bytes:
@@ -77,7 +77,7 @@ class CriLineFormatter:
         for line in lines:
             while len(line) > LINE_LIMIT:
                 out += (partial, line[:LINE_LIMIT], b"\n")
-                line = line[LINE_LIMIT:]  # noqa: PLW2901 - a line is eaten piece by piece
+                line = line[LINE_LIMIT:]  # noqa: PLW2901 - a line is consumed part by part
             out += (full, line, b"\n")
         while len(self._rest) > LINE_LIMIT:
             out += (partial, self._rest[:LINE_LIMIT], b"\n")
@@ -85,13 +85,13 @@ class CriLineFormatter:
         return b"".join(out)
 
     def finish(self) -> bytes:
-        """The last line, if it never got its newline."""
+        """The last line, if its newline never came."""
         rest, self._rest = self._rest, b""
-        return stamp().encode() + b" " + self._name + b" F " + rest + b"\n" if rest else b""
+        return timestamp().encode() + b" " + self._name + b" F " + rest + b"\n" if rest else b""
 
 
 def _has_long_line(data: bytes) -> bool:
-    """Hop from newline to newline, as far as a line may be long."""
+    """Skip from newline to newline, at most a line's limit at a time."""
     at = 0
     while len(data) - at > LINE_LIMIT:
         newline = data.rfind(b"\n", at, at + LINE_LIMIT + 1)
@@ -102,42 +102,42 @@ def _has_long_line(data: bytes) -> bool:
 
 
 class AttachedWriter:
-    """A copy of one output stream for somebody attached. A slow reader slows the container, nothing is dropped."""
+    """A copy of one output stream for an attached client. A slow client slows the container; nothing is dropped."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor = descriptor
-        self.waiting = bytearray()
+        self.buffer = bytearray()
 
     def push(self, data: bytes) -> None:
-        self.waiting += data
+        self.buffer += data
         self.flush()
 
     def flush(self) -> None:
-        while self.waiting:
+        while self.buffer:
             try:
-                written = os.write(self.descriptor, memoryview(self.waiting)[:CHUNK])
+                written = os.write(self.descriptor, memoryview(self.buffer)[:CHUNK])
             except BlockingIOError:
                 return
-            del self.waiting[:written]
+            del self.buffer[:written]
 
     @property
     def full(self) -> bool:
-        return len(self.waiting) > TAP_LIMIT
+        return len(self.buffer) > ATTACH_BUFFER_LIMIT
 
 
 class OutputStream:
-    """One output pipe (or terminal) of a container on its way to the log."""
+    """One output pipe (or the terminal) of a container."""
 
     def __init__(self, descriptor: int, name: str, log: LogFile) -> None:
         os.set_blocking(descriptor, False)
         self.descriptor, self.name = descriptor, name
-        self._log, self._format = log, CriLineFormatter(name)
-        self.taps: list[AttachedWriter] = []
+        self._log, self._formatter = log, CriLineFormatter(name)
+        self.attached: list[AttachedWriter] = []
         self.ended = False
 
-    def drain(self, drop_tap: Callable[[AttachedWriter], None], *, limit: int = 16) -> bool:
-        """Move what is there; False at the end of the stream. `limit` chunks at most, so that others get their turn."""
+    def copy(self, drop_attached: Callable[[AttachedWriter], None], *, limit: int = 16) -> bool:
+        """Copy what can be read, at most `limit` chunks so that other streams progress. False at the end."""
         for _ in range(limit):
             try:
                 data = os.read(self.descriptor, CHUNK)
@@ -148,14 +148,14 @@ class OutputStream:
             if not data:
                 self.finish()
                 return False
-            lines = self._format.feed(data)
+            lines = self._formatter.feed(data)
             if lines:
                 self._log.write(lines)
-            for tap in tuple(self.taps):
+            for writer in tuple(self.attached):
                 try:
-                    tap.push(data)
+                    writer.push(data)
                 except OSError:
-                    drop_tap(tap)
+                    drop_attached(writer)
             if len(data) < CHUNK:
                 return True
         return True
@@ -163,6 +163,6 @@ class OutputStream:
     def finish(self) -> None:
         if not self.ended:
             self.ended = True
-            rest = self._format.finish()
+            rest = self._formatter.finish()
             if rest:
                 self._log.write(rest)

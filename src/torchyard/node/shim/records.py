@@ -1,38 +1,30 @@
-"""What a shim writes down about each start of a container, so that it is known whoever dies afterwards.
+"""The JSON files of a pod's directory: its sandbox, and the config and the record of each attempt of a container.
 
-One file per (container, attempt), replaced atomically. Not fsynced: only a crash of the whole machine could lose it,
-and then no process is left to be known about.
+They say what happened, whichever process dies afterwards. A file is replaced atomically and not fsynced: only a crash
+of the whole machine could lose it, and that leaves no process for it to describe.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-ContainerRecord = dict[str, Any]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torchyard.node.shim.record_types import ContainerConfig, ContainerRecord, PodRecord
 
 STARTING, RUNNING, EXITED = "starting", "running", "exited"
+# Termination messages. They stand here and not in `api`, which a shim does not import.
 LOST = "The process that supervised the container was killed"
 NODE_STOPPED = "The node was stopped"
 
 
-def container_directory(pod: str, container: str) -> str:
-    return f"{pod}/containers/{container}"
-
-
-def launch_path(pod: str, container: str, attempt: int) -> str:
-    return f"{container_directory(pod, container)}/{attempt}.launch"
-
-
-def record_path(pod: str, container: str, attempt: int) -> str:
-    return f"{container_directory(pod, container)}/{attempt}.record"
-
-
-def write(path: str, content: dict[str, Any]) -> None:
+def write(path: str, content: Mapping[str, object]) -> None:
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w") as out:
-        out.write(json.dumps(content))  # not json.dump, which does without the C encoder
+        out.write(json.dumps(content))  # json.dump would not use the C encoder
     os.replace(temporary, path)
 
 
@@ -45,23 +37,52 @@ def read(path: str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
+def pod_path(pod: str) -> str:
+    return f"{pod}/pod.json"
+
+
+def read_pod(pod: str) -> PodRecord | None:
+    """What the agent decided for the pod. Records of older versions may lack fields."""
+    return cast("PodRecord | None", read(pod_path(pod)))
+
+
+def container_directory(pod: str, container: str) -> str:
+    return f"{pod}/containers/{container}"
+
+
+def config_path(pod: str, container: str, attempt: int) -> str:
+    return f"{container_directory(pod, container)}/{attempt}.launch"
+
+
+def read_config(pod: str, container: str, attempt: int) -> ContainerConfig | None:
+    return cast("ContainerConfig | None", read(config_path(pod, container, attempt)))
+
+
+def record_path(pod: str, container: str, attempt: int) -> str:
+    return f"{container_directory(pod, container)}/{attempt}.record"
+
+
+def read_record(pod: str, container: str, attempt: int) -> ContainerRecord | None:
+    return cast("ContainerRecord | None", read(record_path(pod, container, attempt)))
+
+
 def read_all(pod: str) -> dict[str, list[ContainerRecord]]:
-    """Every record of a pod by container, in the order of attempts."""
-    found: dict[str, list[ContainerRecord]] = {}
+    """Every container record of a pod by container, in the order of attempts."""
+    by_container: dict[str, list[ContainerRecord]] = {}
     base = f"{pod}/containers"
     for container in sorted(os.listdir(base)) if os.path.isdir(base) else ():
         attempts = sorted(
             int(name[: -len(".record")]) for name in os.listdir(f"{base}/{container}") if name.endswith(".record")
         )
-        records = [read(record_path(pod, container, attempt)) for attempt in attempts]
-        found[container] = [record for record in records if record is not None]
-    return found
+        records = [read_record(pod, container, attempt) for attempt in attempts]
+        by_container[container] = [record for record in records if record is not None]
+    return by_container
 
 
-def end_lost(pod: str, now: str) -> None:
-    """The pod's shim is dead and nobody saw its containers end: write down what is known."""
-    known = {"state": EXITED, "exitCode": 137, "reason": "Error", "signal": 9, "message": LOST, "finishedAt": now}
+def mark_lost(pod: str, now: str) -> None:
+    """Record the end of containers whose shim died before it could."""
+    end = {"state": EXITED, "exitCode": 137, "reason": "Error", "signal": 9, "message": LOST, "finishedAt": now}
     for container, records in read_all(pod).items():
-        for one in records:
-            if one["state"] != EXITED:
-                write(record_path(pod, container, one["attempt"]), {**one, **known})
+        for record in records:
+            if record["state"] != EXITED:
+                write(record_path(pod, container, record["attempt"]), {**record, **end})

@@ -1,6 +1,6 @@
-"""The shim's own life: one pod's containers, and the requests of whoever runs the node.
+"""The shim: owns one pod's containers and serves requests about them.
 
-Requests (see `serving`): hello, start, signal, exec, attach, connect, subscribe, shutdown.
+Requests (see `socket_server`): hello, start, signal, exec, attach, connect, subscribe, shutdown.
 """
 
 from __future__ import annotations
@@ -10,21 +10,36 @@ import json
 import os
 import signal
 import socket
+from typing import TYPE_CHECKING
 
 from torchyard.node.shim import memory, process, records, wire
 from torchyard.node.shim.container import Container
 from torchyard.node.shim.socket_server import RequestRefused, UnixSocketServer, close_all
+
+if TYPE_CHECKING:
+    from torchyard.node.shim.record_types import (
+        AttachReply,
+        AttachRequest,
+        ExecReply,
+        ExecRequest,
+        HelloReply,
+        ShutdownRequest,
+        SignalRequest,
+        StartReply,
+        StartRequest,
+        StateChange,
+    )
 
 SOCKET = "shim.sock"
 MEMORY_CHECK_SECONDS = 1.0
 
 
 class ExecProcess:
-    """A process started beside a container, for as long as the one who asked stays connected."""
+    """A process started beside a container, for as long as its client stays connected."""
 
-    def __init__(self, channel: socket.socket, started: process.ChildProcess) -> None:
-        self.channel, self.started = channel, started
-        self.pending = True
+    def __init__(self, channel: socket.socket, child: process.ChildProcess) -> None:
+        self.channel, self.child = channel, child
+        self.starting = True
 
 
 class ShimServer(UnixSocketServer):
@@ -32,7 +47,7 @@ class ShimServer(UnixSocketServer):
         super().__init__(pod, SOCKET)
         self._pod = pod
         self._containers: dict[str, Container] = {}
-        self._sessions: dict[int, ExecProcess] = {}
+        self._execs: dict[int, ExecProcess] = {}
         self._subscribers: list[socket.socket] = []
         self._stopping = False
 
@@ -43,135 +58,149 @@ class ShimServer(UnixSocketServer):
         self.loop.watch(wake_read, lambda: self._reap(wake_read))
         self.loop.run()
 
-    def hang_up(self, channel: socket.socket) -> None:
-        """Who asked for an exec and leaves takes the process along."""
-        for pid, session in self._sessions.items():
-            if session.channel is channel:
+    def close_channel(self, channel: socket.socket) -> None:
+        """A client that disconnects ends the processes it started by exec."""
+        for pid, execution in self._execs.items():
+            if execution.channel is channel:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(pid, signal.SIGKILL)
         if channel in self._subscribers:
             self._subscribers.remove(channel)
-        super().hang_up(channel)
+        super().close_channel(channel)
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        self.answer(channel, {"pid": os.getpid(), "containers": [one.record for one in self._containers.values()]})
+        containers = [container.record for container in self._containers.values()]
+        reply: HelloReply = {"pid": os.getpid(), "containers": containers}
+        self.reply(channel, reply)
 
-    def on_start(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        """Start one attempt of a container, once: a second request for the same attempt is told about the first."""
+    def on_start(self, channel: socket.socket, message: StartRequest, files: list[int]) -> None:
+        """Start an attempt once, however often it is requested; the record is the reply."""
         name, attempt = message["container"], message["attempt"]
-        known = records.read(records.record_path(self._pod, name, attempt))
-        if known:
-            self.answer(channel, {"record": known})
+        record = records.read_record(self._pod, name, attempt)
+        if record:
+            reply: StartReply = {"record": record}
+            self.reply(channel, reply)
             return
         if name in self._containers:
-            raise RequestRefused(f"{name} is still running")
+            raise RequestRefused(f"container {name} is still running", wire.ALREADY_RUNNING)
         if self._stopping:
-            raise RequestRefused("the pod is being stopped")
-        launch = records.read(records.launch_path(self._pod, name, attempt))
-        if launch is None:
-            raise RequestRefused(f"no launch of {name}, attempt {attempt}, was written down")
-        container = Container(self._pod, launch, self.loop)
+            raise RequestRefused("the pod is being stopped", wire.NOT_RUNNING)
+        config = records.read_config(self._pod, name, attempt)
+        if config is None:
+            raise RequestRefused(f"container {name} has no config for attempt {attempt}", wire.NO_CONFIG)
+        container = Container(self._pod, config, self.loop)
         container.start()
         self._containers[name] = container
-        self.loop.watch(container.failure, lambda: self._came_up(channel, container))
+        self.loop.watch(container.failure, lambda: self._start_finished(channel, container))
 
-    def _came_up(self, channel: socket.socket, container: Container) -> None:
-        self.loop.forget(container.failure)
-        if container.settle_start() and container.launch["memory_limit"]:
-            self.loop.later(MEMORY_CHECK_SECONDS, lambda: self._check_memory(container))
-        self._tell(container)
-        self.answer(channel, {"record": container.record})
+    def _start_finished(self, channel: socket.socket, container: Container) -> None:
+        self.loop.unwatch(container.failure)
+        if container.finish_start() and container.config["memory_limit"]:
+            self.loop.call_later(MEMORY_CHECK_SECONDS, lambda: self._check_memory(container))
+        self._notify(container)
+        reply: StartReply = {"record": container.record}
+        self.reply(channel, reply)
 
     def _check_memory(self, container: Container) -> None:
         if container.record["state"] != records.RUNNING:
             return
-        own_namespace = container.launch["root"] is not None
-        if memory.used_by(container.pid, own_namespace=own_namespace) > container.launch["memory_limit"]:
+        own_namespace = container.config["root"] is not None
+        limit = container.config["memory_limit"]
+        if limit and memory.used_by(container.pid, own_namespace=own_namespace) > limit:
             container.over_memory = True
             self._kill(container, signal.SIGKILL)
-        self.loop.later(MEMORY_CHECK_SECONDS, lambda: self._check_memory(container))
+        self.loop.call_later(MEMORY_CHECK_SECONDS, lambda: self._check_memory(container))
 
-    def on_signal(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
+    def on_signal(self, channel: socket.socket, message: SignalRequest, files: list[int]) -> None:
         container = self._containers.get(message["container"])
         if container:
             self._kill(container, message["signal"])
-        self.answer(channel, {})
+        self.reply(channel, {})
 
     def _kill(self, container: Container, number: int) -> None:
-        stop = container.launch.get("kill")
-        if number == signal.SIGKILL and stop:
-            # an engine's client cannot pass on a signal that nobody can catch
-            os.posix_spawnp(stop[0], stop, dict(os.environ))
+        command = container.config.get("kill")
+        if number == signal.SIGKILL and command:
+            # A container engine's client cannot forward a signal that cannot be caught.
+            os.posix_spawnp(command[0], command, dict(os.environ))
             return
         with contextlib.suppress(ProcessLookupError):
-            if container.launch["root"] is None and number == signal.SIGKILL:
+            if container.config["root"] is None and number == signal.SIGKILL:
                 os.killpg(container.pid, number)
             else:
                 os.kill(container.pid, number)
 
-    def on_exec(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        container = self._running(message)
+    def on_exec(self, channel: socket.socket, message: ExecRequest, files: list[int]) -> None:
+        container = self._running(message["container"])
         stdio = None if message["tty"] else (files[0], files[1], files[2])
-        launch = {**container.launch, "size": message.get("size")}
-        started = process.start_beside(launch, container.pid, message, stdio)
+        child = process.start_exec(container.config, container.pid, message, stdio)
         close_all(files)
-        session = ExecProcess(channel, started)
-        self._sessions[started.pid] = session
-        self.loop.watch(started.failure, lambda: self._exec_came_up(session))
+        execution = ExecProcess(channel, child)
+        self._execs[child.pid] = execution
+        self.loop.watch(child.failure, lambda: self._exec_start_finished(execution))
 
-    def _exec_came_up(self, session: ExecProcess) -> None:
-        started = session.started
-        session.pending = False
-        self.loop.forget(started.failure)
-        told = os.read(started.failure, 8192)
-        os.close(started.failure)
+    def _exec_start_finished(self, execution: ExecProcess) -> None:
+        child = execution.child
+        execution.starting = False
+        self.loop.unwatch(child.failure)
+        report = os.read(child.failure, 8192)
+        os.close(child.failure)
         terminal: list[int] = []
-        if started.terminal:
-            if not told:
-                _, terminal, _, _ = socket.recv_fds(started.terminal, 1, 1, socket.MSG_CMSG_CLOEXEC)
-            started.terminal.close()
-        if told:
-            self._sessions.pop(started.pid, None)
-            self.answer(session.channel, {"failed": json.loads(told)})
+        if child.terminal:
+            if not report:
+                _, terminal, _, _ = socket.recv_fds(child.terminal, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            child.terminal.close()
+        reply: ExecReply
+        if report:
+            self._execs.pop(child.pid, None)
+            reply = {"failed": json.loads(report)}
+            self.reply(execution.channel, reply)
         else:
-            self.answer(session.channel, {"started": True}, terminal)
+            reply = {"started": True}
+            self.reply(execution.channel, reply, terminal)
         close_all(terminal)
 
-    def on_attach(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        """Files sent along receive copies of stdout and stderr; the answer carries the container's input."""
-        container = self._running(message)
+    def on_attach(self, channel: socket.socket, message: AttachRequest, files: list[int]) -> None:
+        """The files sent along receive copies of stdout and stderr; the reply carries the container's input."""
+        container = self._running(message["container"])
         for stream, descriptor in zip(("stdout", "stderr"), files, strict=False):
-            container.tap(stream, descriptor)
-        given = [container.input] if message["stdin"] and container.input >= 0 else []
-        self.answer(channel, {"tty": container.launch["tty"], "stdin": bool(given)}, given)
-        if given and container.launch["stdin_once"] and not container.launch["tty"]:
+            container.attach(stream, descriptor)
+        stdin = [container.input] if message["stdin"] and container.input >= 0 else []
+        reply: AttachReply = {"tty": container.config["tty"], "stdin": bool(stdin)}
+        self.reply(channel, reply, stdin)
+        if stdin and container.config["stdin_once"] and not container.config["tty"]:
             os.close(container.input)
             container.input = -1
 
-    def _running(self, message: wire.Message) -> Container:
-        container = self._containers.get(message["container"])
+    def _running(self, name: str) -> Container:
+        container = self._containers.get(name)
         if container is None or container.record["state"] != records.RUNNING:
-            raise RequestRefused(f"container {message['container']} is not running")
+            raise RequestRefused(f"container {name} is not running", wire.NOT_RUNNING)
         return container
 
     def on_subscribe(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
         self._subscribers.append(channel)
-        self.answer(channel, {"pid": os.getpid()})
+        reply: HelloReply = {"pid": os.getpid()}
+        self.reply(channel, reply)
 
-    def _tell(self, container: Container) -> None:
-        news = {key: container.record[key] for key in ("container", "attempt", "state")}
+    def _notify(self, container: Container) -> None:
+        record = container.record
+        change: StateChange = {
+            "container": record["container"],
+            "attempt": record["attempt"],
+            "state": record["state"],
+        }
         for channel in tuple(self._subscribers):
-            self.answer(channel, news)
+            self.reply(channel, change)
 
-    def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
+    def on_shutdown(self, channel: socket.socket, message: ShutdownRequest, files: list[int]) -> None:
         self._stopping = True
         for container in self._containers.values():
             container.node_stops = message.get("node_stops", False)
             self._kill(container, signal.SIGKILL)
-        self.answer(channel, {})
-        self._end_if_empty()
+        self.reply(channel, {})
+        self._close_if_empty()
 
-    def _end_if_empty(self) -> None:
+    def _close_if_empty(self) -> None:
         if self._stopping and not self._containers:
             self.close()
 
@@ -186,16 +215,17 @@ class ShimServer(UnixSocketServer):
             if not pid:
                 break
             self._reaped(pid, status)
-        self._end_if_empty()
+        self._close_if_empty()
 
     def _reaped(self, pid: int, status: int) -> None:
-        session = self._sessions.get(pid)
-        if session:
-            if session.pending:
-                self._exec_came_up(session)
-            if self._sessions.pop(pid, None) and session.channel.fileno() >= 0:
+        execution = self._execs.get(pid)
+        if execution:
+            if execution.starting:
+                self._exec_start_finished(execution)
+            if self._execs.pop(pid, None) and execution.channel.fileno() >= 0:
                 code = os.waitstatus_to_exitcode(status)
-                self.answer(session.channel, {"exited": 128 - code if code < 0 else code})
+                reply: ExecReply = {"exited": 128 - code if code < 0 else code}
+                self.reply(execution.channel, reply)
             return
         for name, container in tuple(self._containers.items()):
             if container.pid == pid:
@@ -203,4 +233,4 @@ class ShimServer(UnixSocketServer):
                     self.loop.run_callback(container.failure)
                 container.ended(status)
                 del self._containers[name]
-                self._tell(container)
+                self._notify(container)

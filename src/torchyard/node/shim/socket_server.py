@@ -1,4 +1,4 @@
-"""What the shim, the zygote and the namespace holder have in common: a socket, a loop, and requests by name."""
+"""What shim, zygote and namespace holder have in common: a unix socket, an event loop, and requests by name."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from torchyard.node.shim import wire
 from torchyard.node.shim.event_loop import WRITE, EpollLoop
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torchyard.node.shim.record_types import SocketRequest
+
 
 class RequestRefused(Exception):
-    """The request cannot be met; its text is the answer."""
+    """The request cannot be carried out; text and code are the reply."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class UnixSocketServer:
-    """Every public request is a method `on_<op>(channel, message, files)`."""
+    """Every request is a method `on_<op>(channel, message, files)`."""
 
     def __init__(self, directory: str, name: str) -> None:
         self.loop = EpollLoop()
@@ -38,52 +47,61 @@ class UnixSocketServer:
         except (OSError, ValueError):
             message, files = None, []
         if message is None:
-            self.hang_up(channel)
+            self.close_channel(channel)
             return
-        handler = getattr(self, f"on_{message.get('op')}", None)
+        operation = message.get("op")
+        handler = getattr(self, f"on_{operation}", None)
         try:
             if handler is None:
-                raise RequestRefused(f"unknown request {message.get('op')!r}")
+                raise RequestRefused(f"unknown request {operation!r}", wire.UNKNOWN_REQUEST)
             handler(channel, message, files)
-        except (OSError, RequestRefused, KeyError, IndexError) as failed:
+        except (OSError, RequestRefused, KeyError, IndexError) as error:
             close_all(files)
-            self.answer(channel, {"error": str(failed) or type(failed).__name__})
+            self.reply(channel, {"error": str(error) or type(error).__name__, "code": _code_of(error)})
 
-    def answer(self, channel: socket.socket, message: wire.Message, files: list[int] | None = None) -> None:
+    def reply(self, channel: socket.socket, message: Mapping[str, object], files: list[int] | None = None) -> None:
         try:
             wire.send(channel, message, files or ())
         except OSError:
-            self.hang_up(channel)
+            self.close_channel(channel)
 
-    def hang_up(self, channel: socket.socket) -> None:
+    def close_channel(self, channel: socket.socket) -> None:
         if channel.fileno() >= 0:
-            self.loop.forget(channel.fileno())
+            self.loop.unwatch(channel.fileno())
             channel.close()
 
-    def on_connect(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        """A connection made from inside this network namespace, handed out as an open socket."""
+    def on_connect(self, channel: socket.socket, message: SocketRequest, files: list[int]) -> None:
+        """Connect from inside this network namespace; the reply carries the open socket."""
         kind = socket.SOCK_DGRAM if message.get("kind") == "udp" else socket.SOCK_STREAM
-        link = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        number = link.connect_ex((message["host"], message["port"]))
-        if number == errno.EINPROGRESS:
-            self.loop.watch(link.fileno(), lambda: self._connected(channel, link), WRITE)
+        connection = socket.socket(socket.AF_INET, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        error_number = connection.connect_ex((message["host"], message["port"]))
+        if error_number == errno.EINPROGRESS:
+            self.loop.watch(connection.fileno(), lambda: self._connected(channel, connection), WRITE)
         else:
-            self._hand_out(channel, link, number)
+            self._send_connection(channel, connection, error_number)
 
-    def _connected(self, channel: socket.socket, link: socket.socket) -> None:
-        self.loop.forget(link.fileno())
-        self._hand_out(channel, link, link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    def _connected(self, channel: socket.socket, connection: socket.socket) -> None:
+        self.loop.unwatch(connection.fileno())
+        error_number = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        self._send_connection(channel, connection, error_number)
 
-    def _hand_out(self, channel: socket.socket, link: socket.socket, number: int) -> None:
-        if number:
-            self.answer(channel, {"error": os.strerror(number).lower(), "errno": number})
+    def _send_connection(self, channel: socket.socket, connection: socket.socket, error_number: int) -> None:
+        if error_number:
+            text = os.strerror(error_number).lower()
+            self.reply(channel, {"error": text, "code": wire.SYSTEM_ERROR, "errno": error_number})
         else:
-            self.answer(channel, {}, [link.fileno()])
-        link.close()
+            self.reply(channel, {}, [connection.fileno()])
+        connection.close()
 
 
-def close_others(keep: Iterable[int]) -> None:
-    """Let go of everything a forked child has inherited, locks above all."""
+def _code_of(error: Exception) -> str:
+    if isinstance(error, RequestRefused):
+        return error.code
+    return wire.SYSTEM_ERROR if isinstance(error, OSError) else wire.BAD_REQUEST
+
+
+def close_inherited(keep: Iterable[int]) -> None:
+    """Close every file a forked child has inherited but `keep` and the standard streams, locks above all."""
     kept = {0, 1, 2, *keep}
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:

@@ -1,4 +1,7 @@
-"""One message, one packet: JSON with open files beside it, over a unix SOCK_SEQPACKET socket."""
+"""The protocol of the unix sockets: one message is one SOCK_SEQPACKET packet of JSON, with open files beside it.
+
+A request names its operation in `op`. A reply with an `error` has a `code`, by which programs tell errors apart.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,26 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 MAX_MESSAGE = 128 * 1024
 MAX_FILES = 4
 
+# Codes of error replies.
+ALREADY_RUNNING = "AlreadyRunning"  # the pod has a shim, or the container a running attempt
+NOT_RUNNING = "NotRunning"  # the container does not run, or the pod is being stopped
+NO_CONFIG = "NoConfig"  # the pod or the attempt was not written to disk
+UNKNOWN_REQUEST = "UnknownRequest"
+SYSTEM_ERROR = "SystemError"  # the kernel refused; `errno` says why where it is known
+BAD_REQUEST = "BadRequest"
+
 Message = dict[str, Any]
 
 
-def send(channel: socket.socket, message: Message, files: Sequence[int] = ()) -> None:
+def send(channel: socket.socket, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
     data = json.dumps(message).encode()
     if files:
         socket.send_fds(channel, [data], list(files))
@@ -24,7 +37,7 @@ def send(channel: socket.socket, message: Message, files: Sequence[int] = ()) ->
 
 
 def receive(channel: socket.socket) -> tuple[Message | None, list[int]]:
-    """The next message and its files; None when the other side is gone."""
+    """The next message and its files; None when the other side closed the connection."""
     data, files, _, _ = socket.recv_fds(channel, MAX_MESSAGE, MAX_FILES, socket.MSG_CMSG_CLOEXEC)
     if not data:
         return None, files
@@ -32,14 +45,14 @@ def receive(channel: socket.socket) -> tuple[Message | None, list[int]]:
     return (message if isinstance(message, dict) else None), files
 
 
-def _near(directory: str, name: str) -> tuple[int, str]:
-    """A path to a socket that fits into its 108 bytes, however deep the directory lies."""
-    holder = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    return holder, f"/proc/self/fd/{holder}/{name}"
+def _short_path(directory: str, name: str) -> tuple[int, str]:
+    """A path that fits into the 108 bytes of a socket address, however deep the directory lies."""
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return descriptor, f"/proc/self/fd/{descriptor}/{name}"
 
 
 def listen(directory: str, name: str) -> socket.socket:
-    holder, path = _near(directory, name)
+    descriptor, path = _short_path(directory, name)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -48,12 +61,12 @@ def listen(directory: str, name: str) -> socket.socket:
         os.chmod(f"{directory}/{name}", 0o600)
         server.listen(64)
     finally:
-        os.close(holder)
+        os.close(descriptor)
     return server
 
 
 def connect(directory: str, name: str, *, timeout: float | None = None) -> socket.socket:
-    holder, path = _near(directory, name)
+    descriptor, path = _short_path(directory, name)
     client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     client.settimeout(timeout)
     try:
@@ -62,5 +75,5 @@ def connect(directory: str, name: str, *, timeout: float | None = None) -> socke
         client.close()
         raise
     finally:
-        os.close(holder)
+        os.close(descriptor)
     return client

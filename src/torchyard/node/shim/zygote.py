@@ -1,6 +1,6 @@
-"""Starts shims, fast: one long-lived process per node that has everything imported and forks when asked.
+"""The zygote: one long-lived process per node that has everything imported and forks a shim when asked.
 
-It also starts the namespace holder and holds its namespaces open. It keeps no state about pods, so it may die and be
+It also starts the namespace holder and keeps its namespaces open. It has no state about pods, so it may die and be
 started again at any time; shims and namespace holder live on without it.
 """
 
@@ -15,39 +15,44 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, cast
 
-from torchyard.node.shim import linux, namespace_holder, pod_namespaces, records, wire
-from torchyard.node.shim.output import stamp
+from torchyard.node.shim import legacy, linux, namespace_holder, pod_namespaces, records, wire
+from torchyard.node.shim.output import timestamp
 from torchyard.node.shim.shim_server import ShimServer
-from torchyard.node.shim.socket_server import UnixSocketServer, close_others
+from torchyard.node.shim.socket_server import UnixSocketServer, close_inherited
 
-SOCKET = "zygote.sock"
-SPARES = 4  # shims that wait for a pod, with a network laid already: as many as the usual job has replicas
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torchyard.node.shim.record_types import ErrorReply, HelloReply, StartShimRequest, ZygoteSettings
+
+SOCKET, SETTINGS, LOG, LOCK = "zygote.sock", "zygote.json", "zygote.log", "zygote.lock"
+SPARE_SHIMS = 4  # forked ahead, already attached to the network: as many as a usual job has replicas
 REFILL_SECONDS = 0.2
 HANDOVER_SECONDS = 30.0
 
 
 def main(root: str) -> None:
-    """Become the node's zygote, unless there is one. `zygote.json` says which namespaces may be used."""
-    settings = records.read(f"{root}/zygote.json") or {}
-    detach(f"{root}/zygote.log")
+    """Become the node's zygote, unless there is one. `zygote.json` says which namespaces it may use."""
+    settings = cast("ZygoteSettings", records.read(f"{root}/{SETTINGS}") or {"namespaces": False, "network": None})
+    daemonize(f"{root}/{LOG}")
     lock = _take_over(root)
     if lock is None:
         return
+    legacy.shut_down_zygote(root)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     namespaces = namespace_holder.find_or_start(root, settings) if settings.get("namespaces") else None
     zygote = ShimZygote(root, namespaces)
     linux.set_process_name("yard-zygote")
-    gc.freeze()  # or else the first collection in a shim copies every page that holds an object
+    gc.freeze()  # otherwise the first collection in a shim copies every page that holds an object
     zygote.loop.run()
 
 
 def _take_over(root: str) -> int | None:
-    """The zygote's lock, or None if there is a zygote: one that holds the lock without a word may be about to end."""
+    """The zygote's lock, or None if a zygote replies. One that has the lock and does not reply may be about to end."""
     deadline = time.monotonic() + HANDOVER_SECONDS
-    while (lock := lock_file(f"{root}/zygote.lock")) is None:
+    while (lock := lock_file(f"{root}/{LOCK}")) is None:
         if _answers(root) or time.monotonic() > deadline:
             return None
         time.sleep(0.01)
@@ -73,52 +78,53 @@ class ShimZygote(UnixSocketServer):
             self._refill_later()
 
     def on_hello(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        self.answer(channel, {"pid": os.getpid()})
+        reply: HelloReply = {"pid": os.getpid()}
+        self.reply(channel, reply)
 
-    def on_shim(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        """Have a shim for the pod in the given directory. The shim itself answers, once it can be talked to."""
+    def on_shim(self, channel: socket.socket, message: StartShimRequest, files: list[int]) -> None:
+        """Have a shim for the pod in the given directory. The shim itself replies, once it serves requests."""
         pod = message["pod"]
-        plan = records.read(f"{pod}/pod.json") or {}
-        wired = bool(plan.get("network"))
-        # one fork is enough: a child whose end nobody asks for leaves nothing behind
-        if not (wired and self._hand_over(channel, pod)) and os.fork() == 0:
-            namespaces = self._namespaces if plan.get("sandboxed") else None
-            _run_shim(lambda: (channel, pod), namespaces, keep=channel.fileno(), wired=wired)
-        self.hang_up(channel)
+        config = records.read_pod(pod)
+        has_network = config is not None and bool(config.get("network"))
+        # One fork is enough: SIGCHLD is ignored, so a child that ends leaves no zombie.
+        if not (has_network and self._assign_spare(channel, pod)) and os.fork() == 0:
+            namespaces = self._namespaces if config is not None and config.get("sandboxed") else None
+            _run_shim(lambda: (channel, pod), namespaces, keep=channel.fileno(), has_network=has_network)
+        self.close_channel(channel)
 
-    def _hand_over(self, channel: socket.socket, pod: str) -> bool:
+    def _assign_spare(self, channel: socket.socket, pod: str) -> bool:
         """Give the pod to a spare shim, if there is one."""
         while self._spares:
-            with self._spares.pop(0) as spare, contextlib.suppress(OSError):  # it may have died
+            with self._spares.pop(0) as spare, contextlib.suppress(OSError):  # the spare may have died
                 wire.send(spare, {"pod": pod}, [channel.fileno()])
                 self._refill_later()
                 return True
         return False
 
     def _refill_later(self) -> None:
-        """Not now: who asked for a shim is about to start something."""
+        """Not now: the pod that got the spare shim is about to start a process."""
         if not self._refill_due:
             self._refill_due = True
-            self.loop.later(REFILL_SECONDS, self._refill)
+            self.loop.call_later(REFILL_SECONDS, self._refill)
 
     def _refill(self) -> None:
         self._refill_due = False
-        if len(self._spares) >= SPARES:
+        if len(self._spares) >= SPARE_SHIMS:
             return
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
-            _run_shim(lambda: _await_pod(far), self._namespaces, keep=far.fileno(), wired=True)
+            _run_shim(lambda: _await_pod(far), self._namespaces, keep=far.fileno(), has_network=True)
         far.close()
         self._spares.append(near)
         self._refill_later()
 
     def on_shutdown(self, channel: socket.socket, message: wire.Message, files: list[int]) -> None:
-        self.answer(channel, {})
+        self.reply(channel, {})
         self.close()
 
 
 def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
-    """A spare's long wait; the zygote's end is its own."""
+    """A spare shim waits here. When the zygote ends, so does it."""
     linux.set_process_name("yard-spare")
     message, files = wire.receive(link)
     if message is None:
@@ -128,73 +134,78 @@ def _await_pod(link: socket.socket) -> tuple[socket.socket, str]:
 
 
 def _run_shim(
-    assigned: Callable[[], tuple[socket.socket, str]],
+    assignment: Callable[[], tuple[socket.socket, str]],
     namespaces: namespace_holder.Namespaces | None,
     *,
     keep: int,
-    wired: bool,
+    has_network: bool,
 ) -> NoReturn:
-    """A forked child's whole life. `assigned` answers who asked for the shim, and for which pod."""
+    """A forked child's whole life. `assignment` returns the client's connection and the pod's directory."""
     channel: socket.socket | None = None
     try:
         os.setsid()
-        close_others([keep, *(namespaces.files if namespaces else ())])
+        close_inherited([keep, *(namespaces.files if namespaces else ())])
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        problem = _prepare(namespaces, wired=wired)
-        channel, pod = assigned()
+        problem = _prepare(namespaces, has_network=has_network)
+        channel, pod = assignment()
         linux.set_process_name("yard-shim")
-        _redirect(f"{pod}/shim.log")
+        _redirect_output(f"{pod}/shim.log")
         lock = lock_file(f"{pod}/shim.lock")
         if lock is None:
-            with contextlib.suppress(OSError):  # who asked may be gone
-                wire.send(channel, {"error": "the pod's shim is running already", "exists": True})
+            _refuse(channel, "the pod's shim is running already", wire.ALREADY_RUNNING)
             os._exit(0)
-        records.end_lost(pod, stamp())  # what a shim before this one left running died with it
-        plan = records.read(f"{pod}/pod.json")
-        if plan is None:
-            raise FileNotFoundError(f"{pod}/pod.json")
+        records.mark_lost(pod, timestamp())  # the containers of an earlier shim died with it
+        config = records.read_pod(pod)
+        if config is None:
+            raise FileNotFoundError(records.pod_path(pod))
         linux.become_subreaper()
-        if plan["sandboxed"]:
+        if config["sandboxed"]:
             if problem:
                 raise problem
-            pod_namespaces.configure(plan)
+            pod_namespaces.configure(config)
         shim = ShimServer(pod)
-        wire.send(channel, {"pid": os.getpid()})
+        reply: HelloReply = {"pid": os.getpid()}
+        wire.send(channel, reply)
         channel.close()
         shim.run()
         os._exit(0)
-    except BaseException as failed:  # the forked child must end here whatever happened
+    except BaseException as error:  # the forked child must end here whatever happened
         traceback.print_exc()
         sys.stderr.flush()
         if channel:
-            with contextlib.suppress(OSError):
-                wire.send(channel, {"error": str(failed)})
+            _refuse(channel, str(error), wire.SYSTEM_ERROR)
         os._exit(1)
 
 
-def _prepare(namespaces: namespace_holder.Namespaces | None, *, wired: bool) -> OSError | None:
-    """Enter the namespaces; what went wrong is told once there is somebody to tell it to."""
+def _refuse(channel: socket.socket, text: str, code: str) -> None:
+    reply: ErrorReply = {"error": text, "code": code}
+    with contextlib.suppress(OSError):  # the client may be gone
+        wire.send(channel, reply)
+
+
+def _prepare(namespaces: namespace_holder.Namespaces | None, *, has_network: bool) -> OSError | None:
+    """Enter the namespaces. An error is returned and reported later, once the shim has a client."""
     if namespaces is None:
         return OSError("this zygote was started without namespaces")
     try:
-        pod_namespaces.prepare(namespaces, wired=wired)
-    except OSError as failed:
-        return failed
+        pod_namespaces.prepare(namespaces, has_network=has_network)
+    except OSError as error:
+        return error
     return None
 
 
-def detach(log: str) -> None:
-    """Leave the caller's session and files, as a daemon does."""
+def daemonize(log: str) -> None:
+    """Leave the caller's session and files."""
     if os.fork():
         os._exit(0)
     os.setsid()
     if os.fork():
         os._exit(0)
     os.chdir("/")
-    _redirect(log)
+    _redirect_output(log)
 
 
-def _redirect(log: str) -> None:
+def _redirect_output(log: str) -> None:
     null = os.open("/dev/null", os.O_RDONLY)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     for target, source in ((0, null), (1, out), (2, out)):
@@ -204,7 +215,7 @@ def _redirect(log: str) -> None:
 
 
 def lock_file(path: str) -> int | None:
-    """Hold a lock as long as this process lives; None if somebody else does."""
+    """Hold a lock as long as this process lives; None if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

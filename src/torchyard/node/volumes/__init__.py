@@ -1,1 +1,4 @@
-"""From a pod's volumes to directories and files on this machine, and from there to a container's mounts."""
+"""The volumes of pods.
+
+Reading order: `mounter` (every kind of volume), `atomic_writer` (config maps and secrets as files), `nfs`.
+"""

@@ -1,7 +1,7 @@
-"""Writes config maps, secrets and the like so that a reader sees the old content or the new one, never a mixture.
+"""Writes config maps, secrets and so on so that a reader sees the old content or the new one, never a mixture.
 
-As the kubelet's AtomicWriter does it: the files lie in a directory of their own, `..data` is a link to it, and the
-visible names are links through `..data`. An update is one rename.
+As the kubelet's AtomicWriter: the files are in a directory of their own, `..data` is a link to it, and the visible
+names are links through `..data`. An update is one rename.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ def write(volume: Path, files: Mapping[str, FileProjection]) -> bool:
         return False
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=volume))
     fresh.chmod(0o755)
-    for name, payload in files.items():
+    for name, projection in files.items():
         path = fresh / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(payload.content)
-        path.chmod(payload.mode)
+        path.write_bytes(projection.content)
+        path.chmod(projection.mode)
     before = volume / link.readlink() if link.is_symlink() else None
     swap = volume / "..data_tmp"
     swap.unlink(missing_ok=True)
     swap.symlink_to(fresh.name)
     swap.replace(link)
-    _show(volume, {name.split("/")[0] for name in files})
+    _link_names(volume, {name.split("/")[0] for name in files})
     if before:
         shutil.rmtree(before, ignore_errors=True)
     return True
 
 
 def _holds(link: Path, files: Mapping[str, FileProjection]) -> bool:
-    there = {str(path.relative_to(link)) for path in link.rglob("*") if path.is_file()}
-    return there == set(files) and all(
-        (link / name).read_bytes() == payload.content and (link / name).stat().st_mode & 0o777 == payload.mode
-        for name, payload in files.items()
+    present = {str(path.relative_to(link)) for path in link.rglob("*") if path.is_file()}
+    return present == set(files) and all(
+        (link / name).read_bytes() == projection.content and (link / name).stat().st_mode & 0o777 == projection.mode
+        for name, projection in files.items()
     )
 
 
-def _show(volume: Path, names: set[str]) -> None:
+def _link_names(volume: Path, names: set[str]) -> None:
     for entry in volume.iterdir():
         if not entry.name.startswith("..") and entry.name not in names:
             entry.unlink()

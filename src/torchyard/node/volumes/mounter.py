@@ -1,4 +1,4 @@
-"""What each kind of volume is on this machine. A kind that is not served is refused by name."""
+"""What each kind of volume is on this machine. An unsupported kind is refused by name."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from pathlib import Path
 from torchyard.api import quantity
 from torchyard.api.errors import YardError
 from torchyard.api.objects import Object
+from torchyard.api.pod.kubelet_messages import REASON_FAILED_MOUNT, object_not_found
+from torchyard.api.volume import mount_messages as messages
+from torchyard.api.volume.messages import claim_missing
 from torchyard.node.volumes import nfs
 from torchyard.node.volumes.atomic_writer import FileProjection, write
 
 Fetch = Callable[[str, str], Awaitable[Object | None]]  # (kind, name): an object of the pod's namespace, or a PV
-NFS = "nfs"  # the kind of volume that is mounted below a pod's directory
+NFS = "nfs"  # the kind that is mounted in a pod's directory
 Token = Callable[[Object], Awaitable[str]]  # a serviceAccountToken source → a token
 
 
 class VolumeError(YardError):
-    """A volume cannot be had yet; shown as FailedMount and tried again."""
+    """A volume cannot be mounted yet; shown as the event FailedMount, and tried again."""
 
-    code = "FailedMount"
+    code = REASON_FAILED_MOUNT
     temporary = True
 
 
-def volumes_of(pod_dir: Path, kind: str) -> Path:
-    """Where the volumes of one kind lie in a pod's directory."""
+def volumes_dir(pod_dir: Path, kind: str) -> Path:
+    """The volumes of one kind in a pod's directory."""
     return pod_dir / "volumes" / kind
 
 
 @dataclass(frozen=True, slots=True)
 class MountedVolume:
-    """Where a volume's files are. `memory` asks the shim for a tmpfs of that many bytes there (0: unlimited)."""
+    """Where a volume's files are. With `memory` the shim mounts a tmpfs of that many bytes there (0: unlimited)."""
 
     path: Path
     read_only: bool = False
@@ -42,29 +45,26 @@ class MountedVolume:
 
 @dataclass(frozen=True, slots=True)
 class VolumeMounter:
-    """Everything a pod's volumes are made from."""
+    """Mounts the volumes of one pod (the kubelet's SetUp)."""
 
     pod_dir: Path  # the pod's own directory
-    state: Path  # the node's and the plane's, which no pod may mount
+    state: Path  # of the node and the plane; no pod may mount it
     fetch: Fetch
     token: Token
     field: Callable[[str, Object], str] = field(repr=False)
-    claims: Path | None = None  # what lies below is for claims alone, though it is within the state
-    pod: str = ""  # its name, after which the claims it brings along are called
+    claims: Path | None = None  # the part of the state that holds the volumes of claims
+    pod: str = ""  # its name, with which the names of its ephemeral claims begin
 
-    async def prepare(self, volume: Object) -> MountedVolume:
+    async def mount(self, volume: Object) -> MountedVolume:
         name = volume["name"]
         kind = next((key for key in volume if key != "name" and volume[key] is not None), "emptyDir")
-        maker = _MAKERS.get(kind)
-        if maker is None:
-            served = ", ".join(sorted(_MAKERS))
-            raise VolumeError(
-                f'volume "{name}": {kind} volumes are not served by this node', hint=f"served are {served}"
-            )
-        return await maker(self, name, volume.get(kind) or {})
+        set_up = _KINDS.get(kind)
+        if set_up is None:
+            raise VolumeError(messages.kind_unsupported(name, kind), hint=messages.supported_kinds(_KINDS))
+        return await set_up(self, name, volume.get(kind) or {})
 
     def _directory(self, kind: str, name: str) -> Path:
-        return volumes_of(self.pod_dir, kind) / name
+        return volumes_dir(self.pod_dir, kind) / name
 
     async def _empty(self, name: str, source: Object) -> MountedVolume:
         path = self._directory("empty", name)
@@ -83,36 +83,36 @@ class VolumeMounter:
     async def _claim(self, name: str, source: Object) -> MountedVolume:
         claim = await self.fetch("PersistentVolumeClaim", source["claimName"])
         if claim is None:
-            raise VolumeError(f'persistentvolumeclaim "{source["claimName"]}" not found')
-        bound = claim["spec"].get("volumeName")
-        if not bound or (claim.get("status") or {}).get("phase") != "Bound":
-            raise VolumeError(f"PVC {claim['metadata']['namespace']}/{source['claimName']} is not bound")
-        persistent = await self.fetch("PersistentVolume", bound)
-        if persistent is None:
-            raise VolumeError(f'persistentvolume "{bound}" not found')
-        spec = persistent["spec"]
+            raise VolumeError(claim_missing(source["claimName"]))
+        volume_name = claim["spec"].get("volumeName")
+        if not volume_name or (claim.get("status") or {}).get("phase") != "Bound":
+            raise VolumeError(messages.claim_not_bound(claim["metadata"]["namespace"], source["claimName"]))
+        volume = await self.fetch("PersistentVolume", volume_name)
+        if volume is None:
+            raise VolumeError(messages.volume_missing(volume_name))
+        spec = volume["spec"]
         read_only = bool(source.get("readOnly")) or spec.get("accessModes") == ["ReadOnlyMany"]
         if "local" in spec:
             path = Path(spec["local"]["path"])
-            if not self._is_made_for_claims(path):
+            if not self._is_volume_of_claim(path):
                 check_host_path(path, "", state=self.state, must_exist=True)
             elif not path.exists():
-                raise VolumeError(f'path "{path}" does not exist')
+                raise VolumeError(messages.path_missing(path))
             return MountedVolume(path, read_only)
         if "hostPath" in spec:
             path = Path(spec["hostPath"]["path"])
             kind = spec["hostPath"].get("type") or ""
             if not kind and not path.exists():
-                # a class like `manual` names a directory that the first user makes
+                # a class like `manual` names a directory that its first user creates
                 kind = "DirectoryOrCreate"
             check_host_path(path, kind, state=self.state)
             return MountedVolume(path, read_only)
         if "nfs" in spec:
-            return await self._nfs(bound, spec["nfs"], spec.get("mountOptions") or ())
+            return await self._nfs(volume_name, spec["nfs"], spec.get("mountOptions") or ())
         kinds = ", ".join(sorted(key for key in spec if isinstance(spec[key], dict) and key != "claimRef"))
-        raise VolumeError(f'persistentvolume "{bound}": {kinds} volumes are not served by this node')
+        raise VolumeError(messages.source_unsupported(volume_name, kinds))
 
-    def _is_made_for_claims(self, path: Path) -> bool:
+    def _is_volume_of_claim(self, path: Path) -> bool:
         return self.claims is not None and path.resolve().parent == self.claims.resolve()
 
     async def _ephemeral(self, name: str, source: Object) -> MountedVolume:
@@ -123,26 +123,26 @@ class VolumeMounter:
         path = self._directory(NFS, name)
         try:
             await nfs.mount(f"{source['server']}:{source['path']}", path, [*options, *(["ro"] if read_only else [])])
-        except nfs.MountError as failed:
-            raise VolumeError(f'volume "{name}": {failed.message}', hint=failed.hint) from failed
+        except nfs.MountError as error:
+            raise VolumeError(f'volume "{name}": {error.message}', hint=error.hint) from error
         return MountedVolume(path, read_only)
 
     async def _config_map(self, name: str, source: Object) -> MountedVolume:
         files = await self._keys("ConfigMap", source.get("name") or "", source)
-        return self._written("configmap", name, files)
+        return self._write("configmap", name, files)
 
     async def _secret(self, name: str, source: Object) -> MountedVolume:
         files = await self._keys("Secret", source.get("secretName") or "", source)
-        return self._written("secret", name, files)
+        return self._write("secret", name, files)
 
     async def _downward(self, name: str, source: Object) -> MountedVolume:
-        return self._written("downward", name, self._fields(source))
+        return self._write("downward", name, self._fields(source))
 
     async def _projected(self, name: str, source: Object) -> MountedVolume:
         mode = source.get("defaultMode")
         files: dict[str, FileProjection] = {}
-        for one in source.get("sources") or ():
-            for kind, part in one.items():
+        for projected in source.get("sources") or ():
+            for kind, part in projected.items():
                 part_with_mode = {"defaultMode": mode, **(part or {})}
                 if kind == "configMap":
                     files |= await self._keys("ConfigMap", part["name"], part_with_mode)
@@ -151,37 +151,38 @@ class VolumeMounter:
                 elif kind == "downwardAPI":
                     files |= self._fields(part_with_mode)
                 elif kind == "serviceAccountToken":
-                    files[_safe(part["path"])] = FileProjection(
+                    files[_relative(part["path"])] = FileProjection(
                         (await self.token(part)).encode(), 0o600 | _mode(mode, None) & 0o044
                     )
                 else:
-                    raise VolumeError(f'volume "{name}": a projected {kind} is not served by this node')
-        return self._written("projected", name, files)
+                    raise VolumeError(messages.projection_unsupported(name, kind))
+        return self._write("projected", name, files)
 
-    def _written(self, kind: str, name: str, files: dict[str, FileProjection]) -> MountedVolume:
+    def _write(self, kind: str, name: str, files: dict[str, FileProjection]) -> MountedVolume:
         path = self._directory(kind, name)
         write(path, files)
         return MountedVolume(path, read_only=True)
 
     async def _keys(self, kind: str, name: str, source: Object) -> dict[str, FileProjection]:
-        found = await self.fetch(kind, name)
-        if found is None:
+        referenced = await self.fetch(kind, name)
+        if referenced is None:
             if source.get("optional"):
                 return {}
-            raise VolumeError(f'{kind.lower()} "{name}" not found')
-        data = contents(kind, found)
+            raise VolumeError(object_not_found(kind, name))
+        data = decode_data(kind, referenced)
         items = source.get("items")
         if not items:
             return {
-                _safe(key): FileProjection(value, _mode(source.get("defaultMode"), None)) for key, value in data.items()
+                _relative(key): FileProjection(value, _mode(source.get("defaultMode"), None))
+                for key, value in data.items()
             }
         files = {}
         for item in items:
             if item["key"] not in data:
                 if source.get("optional"):
                     continue
-                raise VolumeError(f"{kind.lower()} references non-existent {kind.lower()} key: {item['key']}")
-            files[_safe(item["path"])] = FileProjection(
+                raise VolumeError(messages.key_missing(kind, item["key"]))
+            files[_relative(item["path"])] = FileProjection(
                 data[item["key"]], _mode(source.get("defaultMode"), item.get("mode"))
             )
         return files
@@ -191,13 +192,13 @@ class VolumeMounter:
         for item in source.get("items") or ():
             kind = "fieldRef" if item.get("fieldRef") else "resourceFieldRef"
             text = self.field(kind, item[kind])
-            files[_safe(item["path"])] = FileProjection(
+            files[_relative(item["path"])] = FileProjection(
                 text.encode(), _mode(source.get("defaultMode"), item.get("mode"))
             )
         return files
 
 
-_MAKERS: dict[str, Callable[[VolumeMounter, str, Object], Awaitable[MountedVolume]]] = {
+_KINDS: dict[str, Callable[[VolumeMounter, str, Object], Awaitable[MountedVolume]]] = {
     "emptyDir": VolumeMounter._empty,
     "hostPath": VolumeMounter._host_path,
     "persistentVolumeClaim": VolumeMounter._claim,
@@ -209,26 +210,26 @@ _MAKERS: dict[str, Callable[[VolumeMounter, str, Object], Awaitable[MountedVolum
     "projected": VolumeMounter._projected,
 }
 
-# Kinds whose content follows the API while a pod runs.
-CHANGING = frozenset({"configMap", "secret", "downwardAPI", "projected"})
+# Kinds whose content is refreshed from the API while a pod runs.
+REFRESHED_KINDS = frozenset({"configMap", "secret", "downwardAPI", "projected"})
 
 
-def contents(kind: str, found: Object) -> dict[str, bytes]:
+def decode_data(kind: str, source: Object) -> dict[str, bytes]:
     """The keys of a config map or secret as bytes."""
     if kind == "Secret":
-        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-    plain = {key: str(value).encode() for key, value in (found.get("data") or {}).items()}
-    return plain | {key: base64.b64decode(value) for key, value in (found.get("binaryData") or {}).items()}
+        return {key: base64.b64decode(value) for key, value in (source.get("data") or {}).items()}
+    plain = {key: str(value).encode() for key, value in (source.get("data") or {}).items()}
+    return plain | {key: base64.b64decode(value) for key, value in (source.get("binaryData") or {}).items()}
 
 
 def _mode(default: int | None, own: int | None) -> int:
     return own if own is not None else default if default is not None else 0o644
 
 
-def _safe(path: str) -> str:
+def _relative(path: str) -> str:
     parts = path.split("/")
     if path.startswith("/") or ".." in parts or not path:
-        raise VolumeError(f"the path {path!r} leaves its volume")
+        raise VolumeError(messages.path_leaves_volume(path))
     return path
 
 
@@ -242,10 +243,10 @@ _HOST_TYPES: dict[str, tuple[Callable[[int], bool], str]] = {
 
 
 def check_host_path(path: Path, kind: str, *, state: Path, must_exist: bool = False) -> None:
-    """The path's type is what was asked for; `…OrCreate` makes it. The node's own files are nobody's volume."""
+    """Check a hostPath against its type; `…OrCreate` creates it. The node's own files are never a volume."""
     real = path.resolve()
     if real.is_relative_to(state.resolve()) or state.resolve().is_relative_to(real):
-        raise VolumeError(f"hostPath {path} holds this node's own state", hint="choose a directory beside it")
+        raise VolumeError(messages.path_holds_state(path), hint=messages.PATH_HOLDS_STATE_HINT)
     if kind == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True)
         kind = "Directory"
@@ -253,27 +254,27 @@ def check_host_path(path: Path, kind: str, *, state: Path, must_exist: bool = Fa
         path.touch(exist_ok=True)
         kind = "File"
     if not kind:
-        # upstream's runtime makes a missing path as a directory
+        # upstream's runtime creates a missing path as a directory
         if not path.exists():
             if must_exist:
-                raise VolumeError(f'path "{path}" does not exist')
+                raise VolumeError(messages.path_missing(path))
             path.mkdir(parents=True)
         return
     check = _HOST_TYPES.get(kind)
     if check is None:
-        raise VolumeError(f"hostPath type {kind} is unknown")
+        raise VolumeError(messages.path_type_unknown(kind))
     if not path.exists() or not check[0](path.stat().st_mode):
-        raise VolumeError(f"hostPath type check failed: {path} is not a {check[1]}")
+        raise VolumeError(messages.path_type_differs(path, check[1]))
 
 
-def below(volume: Path, sub_path: str) -> Path:
-    """A subPath, made if missing. A link that leads out of the volume is refused."""
+def resolve_sub_path(volume: Path, sub_path: str) -> Path:
+    """The path of a subPath, created if missing. A link that leads out of the volume is refused."""
     if sub_path.startswith("/") or ".." in sub_path.split("/"):
-        raise VolumeError(f'subPath "{sub_path}" must be relative and must not contain ".."')
+        raise VolumeError(messages.sub_path_not_relative(sub_path))
     path = volume / sub_path
     real, root = path.resolve(), volume.resolve()
     if not real.is_relative_to(root):
-        raise VolumeError(f'failed to prepare subPath for volumeMount: "{sub_path}" leads out of its volume')
+        raise VolumeError(messages.sub_path_leaves_volume(sub_path))
     if not real.exists():
         real.mkdir(parents=True)
     return real

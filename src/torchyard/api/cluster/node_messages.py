@@ -1,0 +1,28 @@
+"""Reasons and messages that a node writes about itself. Those of the kubelet are the kubelet's, letter for letter."""
+
+from __future__ import annotations
+
+REASON_STARTING = "Starting"
+STARTING = "Starting the node agent."
+
+# Conditions: (reason, message) when the status is True, and when it is False.
+MEMORY_PRESSURE = (
+    ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+)
+DISK_PRESSURE = (
+    ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+)
+PID_PRESSURE = (
+    ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+    ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+READY = ("KubeletReady", "kubelet is posting ready status")
+PODS_ISOLATED = ("Namespaces", "pods run in namespaces of their own")
+REASON_NOT_ISOLATED = "NoNamespaces"
+REASON_LIMITS_ENFORCED, REASON_LIMITS_NOT_ENFORCED = "Cgroups", "NoCgroups"
+
+
+def not_isolated(missing: str) -> str:
+    return f"pods are not isolated from the machine: {missing}"

@@ -1,0 +1,263 @@
+"""The records of the node: what agent, zygote, namespace holder and shim write to disk and send to each other.
+
+Only type checkers import this module. A shim counts its megabytes, and TypedDicts cost nothing at run time when they
+are not imported. The names in parentheses are those of the CRI (the kubelet's container runtime interface).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, Required, TypedDict
+
+ContainerState = Literal["starting", "running", "exited"]
+Protocol = Literal["tcp", "udp"]
+
+# --- files of a node -----------------------------------------------------------------------------------------------
+
+
+class ClusterNetworkConfig(TypedDict):
+    """The network all pods of a node are attached to."""
+
+    bridge: str
+    gateway: str
+    prefix: int
+    services: str
+    services_prefix: int
+    pods: str
+    relay: NotRequired[int]  # the gateway's port for connections that leave the cluster
+
+
+class ZygoteSettings(TypedDict):
+    """`zygote.json`: which namespaces the zygote may use."""
+
+    namespaces: bool
+    network: ClusterNetworkConfig | None
+
+
+class NamespaceHolderRecord(TypedDict):
+    """`namespaces.json`: the process that holds the node's namespaces."""
+
+    pid: int
+    startedAt: float
+
+
+# --- files of a pod ------------------------------------------------------------------------------------------------
+
+
+class PodNetwork(TypedDict):
+    address: str
+    prefix: int
+    gateway: str
+
+
+class TmpfsVolume(TypedDict):
+    path: str
+    size: int  # bytes; 0 is unlimited
+
+
+class SandboxConfig(TypedDict):
+    """`pod.json`, as far as the shim reads it (PodSandboxConfig)."""
+
+    hostname: str
+    sandboxed: bool  # the pod gets namespaces; otherwise its containers are plain processes
+    network: PodNetwork | None  # None: the pod uses the machine's network
+    tmpfs: NotRequired[list[TmpfsVolume]]  # missing until the pod's volumes are mounted
+
+
+class PodRecord(SandboxConfig):
+    """`pod.json`: what the agent decided for a pod, written before anything is created."""
+
+    namespace: str
+    name: str
+    uid: str
+    group: str  # the uid of the job the pod belongs to, or of the pod itself
+    engine: bool  # podman or docker runs the containers
+    devices: dict[str, list[str]]  # container → UUIDs
+    ports: dict[str, int]  # rendezvous ports: as requested, in digits → as used
+    released: NotRequired[bool]  # address and devices belong to others now
+
+
+# --- files of a container ------------------------------------------------------------------------------------------
+
+
+class ContainerUser(TypedDict):
+    uid: int
+    gid: int
+    groups: list[int]
+
+
+class LogConfig(TypedDict):
+    path: str
+    max_bytes: int
+    max_files: int
+
+
+class RootfsStep(TypedDict, total=False):
+    """One step of building a container's root; `op` says which of the other fields it has."""
+
+    op: Required[Literal["directory", "bind", "tmpfs", "proc", "sys", "terminals", "link", "file", "overlay"]]
+    target: Required[str]  # a path in the container
+    source: str
+    goal: str  # of a symbolic link
+    mode: int
+    size: int
+    text: str
+    read_only: bool
+    optional: bool
+    recursive: bool
+    lower: list[str]
+    upper: str
+    work: str
+
+
+class ContainerConfig(TypedDict):
+    """`<attempt>.launch`: how one attempt of a container is started (ContainerConfig)."""
+
+    container: str
+    attempt: int
+    id: str
+    argv: list[str]
+    env: dict[str, str]
+    cwd: str
+    user: ContainerUser
+    tty: bool
+    stdin: bool
+    stdin_once: bool
+    log: LogConfig
+    root: list[RootfsStep] | None  # None: a plain process that sees the machine's root
+    root_directory: str
+    read_only_root: bool
+    privileged: bool
+    capabilities: list[int]
+    no_new_privileges: bool
+    cgroups: list[str]
+    memory_limit: int | None  # bytes the shim enforces; None where cgroups do, or without a limit
+    kill: NotRequired[list[str]]  # a container engine's command that kills the container
+    enter: NotRequired[list[str]]  # a container engine's command that runs another process in it
+
+
+class ContainerRecord(TypedDict):
+    """`<attempt>.record`: what became of one attempt of a container (ContainerStatus)."""
+
+    container: str
+    attempt: int
+    id: str
+    state: ContainerState
+    createdAt: str
+    pid: NotRequired[int]
+    startedAt: NotRequired[str]
+    finishedAt: NotRequired[str]
+    exitCode: NotRequired[int]
+    signal: NotRequired[int]
+    reason: NotRequired[str]
+    message: NotRequired[str]
+    nodeStopped: NotRequired[bool]
+
+
+# --- requests ------------------------------------------------------------------------------------------------------
+
+
+class StartShimRequest(TypedDict):
+    op: Literal["shim"]
+    pod: str  # the pod's directory
+
+
+class StartRequest(TypedDict):
+    op: Literal["start"]
+    container: str
+    attempt: int
+
+
+class SignalRequest(TypedDict):
+    op: Literal["signal"]
+    container: str
+    signal: int
+
+
+class TerminalSize(TypedDict):
+    rows: int
+    columns: int
+
+
+class ExecRequest(TypedDict):
+    """The files sent along are stdin, stdout and stderr; none with a terminal."""
+
+    op: Literal["exec"]
+    container: str
+    argv: list[str]
+    tty: bool
+    env: NotRequired[dict[str, str]]
+    size: NotRequired[TerminalSize | None]
+
+
+class AttachRequest(TypedDict):
+    """The files sent along receive copies of stdout and stderr."""
+
+    op: Literal["attach"]
+    container: str
+    stdin: bool
+
+
+class ShutdownRequest(TypedDict):
+    op: Literal["shutdown"]
+    node_stops: NotRequired[bool]  # the whole node stops: containers are marked so in their records
+
+
+class SocketRequest(TypedDict):
+    """A socket of the pod's or the cluster's network."""
+
+    op: Literal["connect", "listen", "close"]
+    kind: NotRequired[Protocol]
+    host: str
+    port: int
+
+
+# --- replies -------------------------------------------------------------------------------------------------------
+
+
+class ErrorReply(TypedDict):
+    error: str
+    code: str  # one of the codes in `wire`
+    errno: NotRequired[int]
+
+
+class HelloReply(TypedDict):
+    pid: int
+    containers: NotRequired[list[ContainerRecord]]
+
+
+class StartReply(TypedDict):
+    record: ContainerRecord
+
+
+class StartFailure(TypedDict):
+    """What a child process reports through its pipe when it cannot exec."""
+
+    code: int
+    message: str
+
+
+class ExecReply(TypedDict, total=False):
+    """`started` or `failed` first, `exited` later."""
+
+    started: Literal[True]
+    failed: StartFailure
+    exited: int
+    error: str
+
+
+class AttachReply(TypedDict):
+    """The file sent along is the container's input, if `stdin`."""
+
+    tty: bool
+    stdin: bool
+
+
+class StateChange(TypedDict):
+    """What subscribers receive."""
+
+    container: str
+    attempt: int
+    state: ContainerState
+
+
+Message = dict[str, Any]
