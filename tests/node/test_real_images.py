@@ -163,7 +163,7 @@ def packed(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
         for member, content in members:
             member.size = len(content)
             out.addfile(member, io.BytesIO(content))
-    manifest = b'[{"ImageConfig": "c.json", "Layers": ["layer.tar"], "RepoTags": ["bad:1"]}]'
+    manifest = b'[{"Config": "c.json", "Layers": ["layer.tar"], "RepoTags": ["bad:1"]}]'
     with tarfile.open(path, "w") as out:
         for name, content in (("manifest.json", manifest), ("c.json", b"{}"), ("layer.tar", layer.getvalue())):
             member = tarfile.TarInfo(name)

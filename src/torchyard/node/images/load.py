@@ -62,7 +62,7 @@ def _read_manifest(packed: tarfile.TarFile) -> tuple[str, list[str], list[str]]:
     names = packed.getnames()
     if "manifest.json" in names:
         first = json.loads(_read(packed, "manifest.json"))[0]
-        return first["ImageConfig"], first["Layers"], first.get("RepoTags") or []
+        return first["Config"], first["Layers"], first.get("RepoTags") or []
     if "index.json" not in names:
         raise ImageError("the archive is neither an OCI archive nor one of `docker save`: it has no index.json")
     entry = json.loads(_read(packed, "index.json"))["manifests"][0]

@@ -74,7 +74,7 @@ def _write_layout(archive: tarfile.TarFile, layers: list[Path], config: Object, 
     _add(archive, "oci-layout", b'{"imageLayoutVersion":"1.0.0"}')
     # for `docker load` before version 25
     digests = [f"blobs/sha256/{descriptor['digest'][7:]}" for descriptor in descriptors]
-    legacy = [{"ImageConfig": f"blobs/sha256/{config_entry['digest'][7:]}", "RepoTags": [name], "Layers": digests}]
+    legacy = [{"Config": f"blobs/sha256/{config_entry['digest'][7:]}", "RepoTags": [name], "Layers": digests}]
     _add(archive, "manifest.json", json.dumps(legacy).encode())
 
 
